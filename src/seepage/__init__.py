@@ -1,0 +1,1 @@
+"""seepage measures what collaborative learning on tables gives away."""

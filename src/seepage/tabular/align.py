@@ -1,0 +1,1 @@
+"""Which guessed record stands for which true one: optimal one-to-one row matching."""

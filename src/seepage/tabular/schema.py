@@ -1,0 +1,204 @@
+"""What a table holds: its columns, their domains and how near a guess must come to count.
+
+A schema is public knowledge in every threat model here: the parties agree on it before training.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from seepage.errors import BadInputError
+
+Category = bool | int | float | str
+
+# Integers up to here survive standardisation in float64 and back (the error stays far below 0.5).
+LARGEST_INTEGER = 2.0**40
+
+
+class _Column(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(min_length=1)
+    sensitive: bool = False
+    unit: str | None = None
+
+
+class Discrete(_Column):
+    """A column with a finite list of categories.
+
+    Attributes:
+        name: the column's name in the table.
+        categories: every value that may occur, in a fixed order; a cell's code is its position.
+        sensitive: whether a report singles the column out.
+        unit: unit of measurement, for display only.
+
+    Example:
+        >>> Discrete(name="sex", categories=("Female", "Male")).width
+        2
+    """
+
+    kind: Literal["discrete"] = "discrete"
+    categories: tuple[Category, ...] = Field(min_length=1)
+
+    @property
+    def width(self) -> int:
+        """Number of encoded columns (one per category)."""
+        return len(self.categories)
+
+    @model_validator(mode="after")
+    def _check(self) -> Discrete:
+        seen: dict[Category, Category] = {}
+        for category in self.categories:
+            if isinstance(category, float) and not math.isfinite(category):
+                raise ValueError(
+                    f"column {self.name!r}: category {category!r} is not finite; "
+                    "give missing values a category of their own, such as '?'"
+                )
+            if category in seen:
+                raise ValueError(
+                    f"column {self.name!r}: categories {seen[category]!r} and {category!r} are equal; list each once"
+                )
+            seen[category] = category
+        return self
+
+
+class Continuous(_Column):
+    """A column of numbers within bounds.
+
+    Attributes:
+        name: the column's name in the table.
+        low, high: inclusive bounds, in the column's own unit.
+        tolerance: a guess within this distance of the truth counts as right (TabLeak Eq. 6;
+            0.319 standard deviations there).
+        integer: whether only whole numbers occur.
+        sensitive: whether a report singles the column out.
+        unit: unit of measurement, for display only.
+
+    Example:
+        >>> Continuous(name="age", low=17, high=90, tolerance=4.2, integer=True, unit="years").width
+        1
+    """
+
+    kind: Literal["continuous"] = "continuous"
+    low: float
+    high: float
+    tolerance: float = Field(ge=0)
+    integer: bool = False
+
+    @property
+    def width(self) -> int:
+        """Number of encoded columns (always 1)."""
+        return 1
+
+    @model_validator(mode="after")
+    def _check(self) -> Continuous:
+        for bound in (self.low, self.high, self.tolerance):
+            if not math.isfinite(bound):
+                raise ValueError(f"column {self.name!r}: bounds and tolerance must be finite, got {bound!r}")
+        if self.low > self.high:
+            raise ValueError(f"column {self.name!r}: low {self.low} is above high {self.high}; swap them")
+        if self.integer:
+            for bound in (self.low, self.high):
+                if bound != round(bound) or abs(bound) > LARGEST_INTEGER:
+                    raise ValueError(
+                        f"column {self.name!r}: bounds of an integer column must be whole numbers "
+                        f"of at most 2**40 in size, got {bound!r}"
+                    )
+        return self
+
+
+Column = Annotated[Discrete | Continuous, Field(discriminator="kind")]
+
+
+class Schema(BaseModel):
+    """The columns of a table, in order, and its target.
+
+    A discrete target makes the task a classification, a continuous one a regression.
+
+    Example:
+        >>> schema = Schema(
+        ...     columns=(
+        ...         Discrete(name="sex", categories=("Female", "Male")),
+        ...         Continuous(name="age", low=17, high=90, tolerance=4.2, integer=True),
+        ...     ),
+        ...     target=Discrete(name="income", categories=(">50K", "<=50K")),
+        ... )
+        >>> schema.width
+        3
+        >>> Schema.from_yaml(schema.to_yaml()) == schema
+        True
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    columns: tuple[Column, ...] = Field(min_length=1)
+    target: Column
+
+    @model_validator(mode="after")
+    def _check(self) -> Schema:
+        names = [column.name for column in self.columns] + [self.target.name]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"column names must be unique (target included), these repeat: {', '.join(repeated)}")
+        return self
+
+    @property
+    def width(self) -> int:
+        """Number of encoded columns, ``d`` in the papers."""
+        return sum(column.width for column in self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns, the target excluded."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def discrete(self) -> tuple[int, ...]:
+        """Positions of the discrete columns."""
+        return tuple(i for i, column in enumerate(self.columns) if isinstance(column, Discrete))
+
+    @property
+    def continuous(self) -> tuple[int, ...]:
+        """Positions of the continuous columns."""
+        return tuple(i for i, column in enumerate(self.columns) if isinstance(column, Continuous))
+
+    @property
+    def blocks(self) -> tuple[slice, ...]:
+        """For each column, the slice of the encoded row that it takes."""
+        slices, start = [], 0
+        for column in self.columns:
+            slices.append(slice(start, start + column.width))
+            start += column.width
+        return tuple(slices)
+
+    def to_yaml(self) -> str:
+        """Return the schema as YAML text; ``from_yaml`` reads it back unchanged."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Schema:
+        """Read a schema from YAML text.
+
+        Raises:
+            BadInputError: the text is not YAML, or not a schema; the message names each bad key.
+        """
+        try:
+            return cls.model_validate(yaml.safe_load(text))
+        except yaml.YAMLError as error:
+            raise BadInputError(f"the schema is not valid YAML: {error}") from error
+        except ValidationError as error:
+            problems = "; ".join(
+                f"{'.'.join(str(part) for part in problem['loc']) or 'schema'}: {problem['msg']}"
+                for problem in error.errors()
+            )
+            raise BadInputError(f"the schema cannot be used: {problems}") from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read a schema from a YAML file."""
+        return cls.from_yaml(Path(path).read_text(encoding="utf-8"))

@@ -1,0 +1,34 @@
+"""One run of a protocol: what the curious party saw, and the secret it is after.
+
+Only the audit and the assessment may read the secret; attacks and baselines cannot import this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.views import View
+
+
+@dataclass(frozen=True)
+class RecordsSecret:
+    """The true records behind each victim's update.
+
+    Attributes:
+        cells: float64, codes of discrete columns, values of continuous ones.
+        labels: codes (classification) or values (regression).
+    """
+
+    cells: Float[Tensor, "victim record column"]
+    labels: Float[Tensor, "victim record"]
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """Views and the secret behind them, for the same victims in the same order."""
+
+    view: View
+    secret: RecordsSecret
