@@ -1,0 +1,77 @@
+"""What is known of a dataset before it is loaded: its size, its terms and where its files come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from seepage import registry
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class File:
+    """One file that a dataset is read from.
+
+    Attributes:
+        name: the file's own name, under which it is looked for in a folder (also gzipped, and
+            inside the archives of ``inside``).
+        url: the official address of the file or of an archive that holds it; None where a licence
+            must be accepted by hand first.
+        inside: names of zip archives that may hold the file, outermost first.
+        sha256: of the unpacked file as published; None where it is not known.
+    """
+
+    name: str
+    url: str | None = None
+    inside: tuple[str, ...] = ()
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class About:
+    """A dataset's card.
+
+    Attributes:
+        name: the registered name.
+        rows: number of rows after cleaning, of the complete original.
+        columns: number of columns without the target.
+        width: number of encoded columns.
+        target: the target column.
+        source: reference to the origin.
+        licence: terms of use, as far as published.
+        home: where a person finds the files.
+        files: the files of the original; empty for bundled and generated data.
+        copies: names of derived or partial copies that are read when the original is not there.
+        bundled: whether the package contains the data.
+        notes: what a reader of results must know in any case.
+    """
+
+    name: str
+    rows: int
+    columns: int
+    width: int
+    target: str
+    source: str
+    licence: str
+    home: str = ""
+    files: tuple[File, ...] = ()
+    copies: tuple[File, ...] = ()
+    bundled: bool = False
+    notes: tuple[str, ...] = ()
+
+
+cards: dict[str, About] = {}
+
+
+def dataset(card: About) -> Callable[[F], F]:
+    """Register the decorated loader under the card's name, and the card with it."""
+
+    def add(loader: F) -> F:
+        registry.datasets.register(card.name)(loader)
+        cards[card.name] = card
+        return loader
+
+    return add

@@ -1,0 +1,131 @@
+"""A dataset: a training table, a test table, where they come from and what to know about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from seepage.errors import BadInputError
+from seepage.tabular.schema import Continuous, Schema
+from seepage.tabular.statistics import Statistics
+from seepage.tabular.table import Table
+
+# TabLeak section 4: a guess counts when it is within this many standard deviations of the truth.
+TOLERANCE = 0.319
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A training table, a test table where there is one, and their origin.
+
+    Attributes:
+        name: the registered name.
+        train: rows that clients hold and train on.
+        test: held-out rows, or None.
+        notes: what a reader of results must know, such as a partial copy.
+        source: where the rows come from, as a reference or address.
+        licence: the terms they come under.
+
+    Example:
+        >>> schema = Schema(
+        ...     columns=(Continuous(name="age", low=0, high=99, tolerance=5, integer=True),),
+        ...     target=Continuous(name="pay", low=0, high=9, tolerance=1),
+        ... )
+        >>> rows = Table(schema, pd.DataFrame({"age": [30, 41, 52], "pay": [1.5, 2, 3]}))
+        >>> people = Dataset("people", rows.rows([0, 1]), rows.rows([2]), (), "made up", "none")
+        >>> len(people.all), people.statistics.marginals[0].mean
+        (3, 41.0)
+    """
+
+    name: str
+    train: Table
+    test: Table | None
+    notes: tuple[str, ...]
+    source: str
+    licence: str
+
+    @property
+    def schema(self) -> Schema:
+        """The schema that both tables share."""
+        return self.train.schema
+
+    @cached_property
+    def all(self) -> Table:
+        """The training rows followed by the test rows."""
+        if self.test is None:
+            return self.train
+        return Table(self.schema, pd.concat([self.train.frame, self.test.frame], ignore_index=True))
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """Statistics of training and test rows together, which TabLeak's threat model makes public."""
+        return Statistics.of(self.all)
+
+
+def measured(
+    series: pd.Series,
+    *,
+    integer: bool = True,
+    sensitive: bool = False,
+    unit: str | None = None,
+) -> Continuous:
+    """Return the continuous column whose bounds and tolerance are those of ``series``.
+
+    Bounds are the least and the greatest value, the tolerance is 0.319 unbiased standard deviations
+    (TabLeak section 4), all over the rows given, so pass training and test rows together.
+
+    Example:
+        >>> measured(pd.Series([1, 2, 3], name="age")).tolerance
+        0.319
+    """
+    return Continuous(
+        name=str(series.name),
+        low=float(series.min()),
+        high=float(series.max()),
+        tolerance=TOLERANCE * float(series.std(ddof=1)),
+        integer=integer,
+        sensitive=sensitive,
+        unit=unit,
+    )
+
+
+def split(table: Table, test_share: float, seed: int) -> tuple[Table, Table]:
+    """Split shuffled rows into training and test rows, neither stratified nor in the original order.
+
+    The permutation and the sizes are those of scikit-learn's ``train_test_split`` with
+    ``random_state=seed``, so that splits of the literature are met row by row.
+
+    Raises:
+        BadInputError: the share leaves no training or no test row.
+    """
+    if not 0 < test_share < 1:
+        raise BadInputError(f"test_share must lie strictly between 0 and 1, got {test_share!r}; 0.2 is customary.")
+    rows = len(table)
+    held_out = int(np.ceil(test_share * rows))
+    kept = int(np.floor((1 - test_share) * rows))
+    if kept < 1:
+        raise BadInputError(
+            f"a test share of {test_share!r} of {rows} row(s) leaves no row to train on; "
+            "lower the share or give more rows."
+        )
+    order = np.random.RandomState(seed).permutation(rows)
+    return table.rows(order[held_out : held_out + kept]), table.rows(order[:held_out])
+
+
+def in_order(frame: pd.DataFrame, columns: Sequence[str], origin: str) -> pd.DataFrame:
+    """Return ``frame`` with exactly ``columns``, in that order.
+
+    Raises:
+        BadInputError: one is missing; ``origin`` names the file in the message.
+    """
+    missing = [name for name in columns if name not in frame.columns]
+    if missing:
+        raise BadInputError(
+            f"{origin} should have the columns {', '.join(columns)}, but lacks {', '.join(map(repr, missing))} "
+            f"and has {', '.join(map(repr, frame.columns))}; check that it is the right file, unedited."
+        )
+    return frame[list(columns)]
