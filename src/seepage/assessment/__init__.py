@@ -1,0 +1,40 @@
+"""Scores of a guess against the secret, with intervals over victims and lift over guessing.
+
+Importing the package registers its metrics; a new one is a new file and a line here.
+"""
+
+from seepage.assessment.accuracy import Accuracy
+from seepage.assessment.entropy import Entropy
+from seepage.assessment.exact_match import ExactMatch
+from seepage.assessment.intervals import Estimate, interval, kendall, paired
+from seepage.assessment.kendall import Kendall
+from seepage.assessment.lift import Lift, best_baseline, lift
+from seepage.assessment.matched import Matched, match_records
+from seepage.assessment.measure import measure, pool
+from seepage.assessment.measurement import Association, Measured, Measurement, Metric
+from seepage.assessment.quarters import Quarters
+from seepage.assessment.rmse import RMSE
+
+__all__ = [
+    "RMSE",
+    "Accuracy",
+    "Association",
+    "Entropy",
+    "Estimate",
+    "ExactMatch",
+    "Kendall",
+    "Lift",
+    "Matched",
+    "Measured",
+    "Measurement",
+    "Metric",
+    "Quarters",
+    "best_baseline",
+    "interval",
+    "kendall",
+    "lift",
+    "match_records",
+    "measure",
+    "paired",
+    "pool",
+]

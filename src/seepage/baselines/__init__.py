@@ -1,0 +1,9 @@
+"""What guessing scores: same signature as an attack, but only what the attacker held before.
+
+Importing the package registers its baselines; a new one is a new file and a line here.
+"""
+
+from seepage.baselines.mode import Mode
+from seepage.baselines.random import Random
+
+__all__ = ["Mode", "Random"]

@@ -1,0 +1,96 @@
+"""How much better than guessing: every figure beside the best baseline on the very same cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from seepage.assessment.intervals import Estimate, paired
+from seepage.assessment.measurement import Measured, Measurement
+
+
+@dataclass(frozen=True)
+class Lift:
+    """An attack's gain over the best baseline.
+
+    Attributes:
+        baseline: name of that baseline.
+        reference: the baseline's own figure.
+        gain: paired mean over victims of what the attack gained, positive where more leaked than
+            guessing gives, whichever way the metric points.
+    """
+
+    baseline: str
+    reference: Estimate
+    gain: Estimate
+
+
+def best_baseline(
+    measured: Measured, baselines: Mapping[str, Sequence[Measured]]
+) -> tuple[str, Measurement] | None:
+    """Return the baseline with the best mean on the very metric and column of ``measured``.
+
+    Args:
+        measured: the attack's measurement.
+        baselines: measurements of each baseline, by name, of the same victims.
+
+    Returns:
+        Name and measurement; the first of equals; None where no baseline has such a figure
+        (baselines have no uncertainty) and for correlations across victims.
+    """
+    if not isinstance(measured, Measurement):
+        return None
+    best: tuple[str, Measurement] | None = None
+    best_mean = -math.inf
+    for name, measurements in baselines.items():
+        for candidate in measurements:
+            if not isinstance(candidate, Measurement):
+                continue
+            if (candidate.metric, candidate.column) != (measured.metric, measured.column):
+                continue
+            mean = candidate.estimate().mean
+            if mean is None:
+                continue
+            mean = mean if measured.higher_leaks else -mean
+            if best is None or mean > best_mean:
+                best, best_mean = (name, candidate), mean
+    return best
+
+
+def lift(measured: Measured, baselines: Mapping[str, Sequence[Measured]], level: float = 0.95) -> Lift | None:
+    """Return what an attack gained over the best baseline on the same victims.
+
+    The baseline is picked by its mean over these victims, which can only make the gain look smaller
+    than against one picked in advance.
+
+    Args:
+        measured: the attack's measurement.
+        baselines: measurements of each baseline, by name, of the same victims in the same order.
+        level: confidence level of the intervals.
+
+    Returns:
+        None where ``best_baseline`` finds none.
+
+    Raises:
+        BadInputError: attack and baseline were measured on different numbers of victims.
+
+    Example:
+        >>> import torch
+        >>> attack = Measurement("rmse", None, torch.tensor([0.2, 0.4]), False, (0.0, math.inf))
+        >>> guessing = Measurement("rmse", None, torch.tensor([0.7, 0.9]), False, (0.0, math.inf))
+        >>> found = lift(attack, {"random": [guessing]})
+        >>> found.baseline, round(found.gain.mean, 6)
+        ('random', 0.5)
+    """
+    found = best_baseline(measured, baselines)
+    if found is None or not isinstance(measured, Measurement):
+        return None
+    name, baseline = found
+    low, high = measured.bounds
+    bounds = (low - high, high - low)
+    if measured.higher_leaks:
+        gain = paired(measured.values, baseline.values, level, bounds)
+    else:
+        gain = paired(baseline.values, measured.values, level, bounds)
+    return Lift(name, baseline.estimate(level), gain)

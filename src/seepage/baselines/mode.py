@@ -1,0 +1,28 @@
+"""The row of most frequent values, for every record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from seepage.guesses import RecordsGuess
+from seepage.knowledge import Knowledge
+from seepage.registry import baselines
+from seepage.views import View
+
+
+@baselines.register("mode")
+@dataclass(frozen=True)
+class Mode:
+    """The most frequent category of each discrete column and the median of each continuous one.
+
+    Every record of every victim gets the same row. Neither labels nor anything of the view beyond
+    the number of victims is used.
+    """
+
+    def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+        """Return the guess; ``seeds`` are not used, there is nothing random in it."""
+        row = torch.tensor([marginal.median for marginal in knowledge.statistics.marginals], dtype=torch.float64)
+        return RecordsGuess(row.repeat(view.victims, knowledge.batch_size, 1))
