@@ -7,17 +7,31 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, unknown_name
 
-Category = bool | int | float | str
+# Integers up to here survive standardisation in float64 and back (the error stays below 0.5).
+LARGEST_INTEGER = 2.0**48
+# Up to here differences, and moments taken on a rescaled column, stay finite in float64.
+LARGEST_BOUND = 1e300
 
-# Integers up to here survive standardisation in float64 and back (the error stays far below 0.5).
-LARGEST_INTEGER = 2.0**40
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    if not isinstance(value, bool | int | float | str):
+        raise ValueError(
+            f"{value!r} is a {type(value).__name__}, a category must be a text, a number or a boolean; "
+            "turn it into text (in YAML: put it in quotes)"
+        )
+    return value
+
+
+Category = Annotated[bool | int | float | str, BeforeValidator(_plain)]
 
 
 class _Column(BaseModel):
@@ -36,6 +50,10 @@ class Discrete(_Column):
         categories: every value that may occur, in a fixed order; a cell's code is its position.
         sensitive: whether a report singles the column out.
         unit: unit of measurement, for display only.
+
+    Raises:
+        pydantic.ValidationError: no categories, one that is not finite, or two that are equal
+            (``1``, ``1.0`` and ``True`` are).
 
     Example:
         >>> Discrete(name="sex", categories=("Female", "Male")).width
@@ -79,6 +97,10 @@ class Continuous(_Column):
         sensitive: whether a report singles the column out.
         unit: unit of measurement, for display only.
 
+    Raises:
+        pydantic.ValidationError: bounds or tolerance not finite or beyond 1e300, bounds in the wrong
+            order, or bounds of an integer column that are not whole or exceed 2**48 in size.
+
     Example:
         >>> Continuous(name="age", low=17, high=90, tolerance=4.2, integer=True, unit="years").width
         1
@@ -98,8 +120,11 @@ class Continuous(_Column):
     @model_validator(mode="after")
     def _check(self) -> Continuous:
         for bound in (self.low, self.high, self.tolerance):
-            if not math.isfinite(bound):
-                raise ValueError(f"column {self.name!r}: bounds and tolerance must be finite, got {bound!r}")
+            if not abs(bound) <= LARGEST_BOUND:
+                raise ValueError(
+                    f"column {self.name!r}: bounds and tolerance must be finite and at most {LARGEST_BOUND:g} "
+                    f"in size, got {bound!r}; measure the column in a larger unit"
+                )
         if self.low > self.high:
             raise ValueError(f"column {self.name!r}: low {self.low} is above high {self.high}; swap them")
         if self.integer:
@@ -107,7 +132,7 @@ class Continuous(_Column):
                 if bound != round(bound) or abs(bound) > LARGEST_INTEGER:
                     raise ValueError(
                         f"column {self.name!r}: bounds of an integer column must be whole numbers "
-                        f"of at most 2**40 in size, got {bound!r}"
+                        f"of at most 2**48 in size, got {bound!r}; set integer: false or mend the bound"
                     )
         return self
 
@@ -119,6 +144,10 @@ class Schema(BaseModel):
     """The columns of a table, in order, and its target.
 
     A discrete target makes the task a classification, a continuous one a regression.
+
+    Raises:
+        pydantic.ValidationError: no columns, or a name used twice; ``from_yaml`` and ``load`` raise
+            ``BadInputError`` with the same messages.
 
     Example:
         >>> schema = Schema(
@@ -176,9 +205,23 @@ class Schema(BaseModel):
             start += column.width
         return tuple(slices)
 
+    def column(self, name: str) -> Discrete | Continuous:
+        """Return the column called ``name``, the target included.
+
+        Raises:
+            BadInputError: there is none; the message names the nearest.
+        """
+        for column in (*self.columns, self.target):
+            if column.name == name:
+                return column
+        raise unknown_name("column", name, (*self.names, self.target.name))
+
     def to_yaml(self) -> str:
         """Return the schema as YAML text; ``from_yaml`` reads it back unchanged."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        content = self.model_dump(mode="json")
+        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+        # PyYAML leaves this one control character unescaped and reads it back as a line break.
+        return text if "\x85" not in text else yaml.safe_dump(content, sort_keys=False)
 
     @classmethod
     def from_yaml(cls, text: str) -> Schema:
@@ -190,15 +233,29 @@ class Schema(BaseModel):
         try:
             return cls.model_validate(yaml.safe_load(text))
         except yaml.YAMLError as error:
-            raise BadInputError(f"the schema is not valid YAML: {error}") from error
+            raise BadInputError(f"the schema is not valid YAML: {' '.join(str(error).split())}.") from error
         except ValidationError as error:
-            problems = "; ".join(
-                f"{'.'.join(str(part) for part in problem['loc']) or 'schema'}: {problem['msg']}"
-                for problem in error.errors()
-            )
-            raise BadInputError(f"the schema cannot be used: {problems}") from error
+            raise unusable_schema(error) from error
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
-        """Read a schema from a YAML file."""
-        return cls.from_yaml(Path(path).read_text(encoding="utf-8"))
+        """Read a schema from a YAML file.
+
+        Raises:
+            BadInputError: there is no such file, or it does not hold a schema.
+        """
+        try:
+            return cls.from_yaml(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInputError(
+                f"the schema file {str(path)!r} cannot be read: {error}; give the path of a UTF-8 YAML file."
+            ) from error
+
+
+def unusable_schema(error: ValidationError) -> BadInputError:
+    """Return pydantic's findings about a schema as one paragraph that names each bad key."""
+    problems = [
+        f"{'.'.join(map(str, problem['loc'])) or 'schema'}: {problem['msg'].removeprefix('Value error, ')}"
+        for problem in error.errors()
+    ]
+    return BadInputError(f"the schema cannot be used: {'; '.join(dict.fromkeys(problems))}.")

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seepage.errors import BadInputError
 from seepage.tabular.schema import Column, Discrete
 from seepage.tabular.table import Table
 
@@ -20,11 +21,13 @@ class Marginal:
     """The distribution of one column.
 
     Attributes:
-        values: support in increasing order: codes 0..D-1 for a discrete column, the lower edge of
-            each non-empty histogram bin for a continuous one.
+        values: support in increasing order: codes 0..D-1 for a discrete column (those that never occur
+            included), the lower edge of each non-empty histogram bin for a continuous one (the smallest
+            whole number in the bin where only those occur).
         probabilities: of each value; sums to 1.
         mean, std: of a continuous column (unbiased std) in its own unit; of the codes otherwise.
-        median: of a continuous column; the mode's code for a discrete one.
+        median: of a continuous column (the lower middle value); the mode's code for a discrete one
+            (the first of several).
     """
 
     values: Float[Tensor, " value"]
@@ -43,6 +46,15 @@ class Statistics:
         target: the target's marginal.
         mean, std: of each encoded column (one-hot columns included), unbiased std, 0 replaced by 1
             (as TabLeak's code does), float64, shape (encoded,).
+
+    Example:
+        >>> import pandas as pd
+        >>> from seepage.tabular.schema import Schema
+        >>> sex, ill = Discrete(name="sex", categories=("f", "m")), Discrete(name="ill", categories=(0, 1))
+        >>> frame = pd.DataFrame({"sex": ["f", "f", "m", "m"], "ill": [0, 1, 1, 1]})
+        >>> statistics = Statistics.of(Table(Schema(columns=(sex,), target=ill), frame))
+        >>> statistics.mean.tolist(), statistics.target.probabilities.tolist()
+        ([0.5, 0.5], [0.25, 0.75])
     """
 
     marginals: tuple[Marginal, ...]
@@ -52,7 +64,16 @@ class Statistics:
 
     @classmethod
     def of(cls, table: Table, bins: int = 100) -> Statistics:
-        """Measure the statistics of ``table`` (at least two rows); ``bins`` bounds the histograms."""
+        """Measure the statistics of ``table``; ``bins`` bounds the number of values of a continuous marginal.
+
+        Raises:
+            BadInputError: fewer than two rows (no spread can be measured), or fewer than one bin.
+        """
+        if len(table) < 2 or bins < 1:
+            raise BadInputError(
+                f"statistics are measured on at least two rows with at least one bin, got {len(table)} row(s) and "
+                f"{bins} bin(s); give the statistics of a larger table."
+            )
         means, stds, marginals = [], [], []
         for i, column in enumerate(table.schema.columns):
             marginal = _marginal(column, table.cells[:, i], bins)
@@ -74,7 +95,7 @@ class Statistics:
 
 
 def _marginal(column: Column, cells: Float[Tensor, " record"], bins: int) -> Marginal:
-    mean, std = float(cells.mean()), float(cells.std())
+    mean, std = _moments(cells)
     if isinstance(column, Discrete):
         counts = torch.bincount(cells.long(), minlength=column.width).double()
         values = torch.arange(column.width, dtype=torch.float64)
@@ -89,3 +110,13 @@ def _marginal(column: Column, cells: Float[Tensor, " record"], bins: int) -> Mar
     held = counts > 0
     values = edges.ceil() if column.integer else edges
     return Marginal(values[held], counts[held] / counts.sum(), mean, std, float(cells.median()))
+
+
+def _moments(cells: Float[Tensor, " record"]) -> tuple[float, float]:
+    # Shifted and scaled to [0, 1]: squares neither overflow nor vanish, and a constant column has a spread
+    # of exactly 0 (its mean may be off by a rounding, which would pass for one).
+    low, spread = float(cells.min()), float(cells.max() - cells.min())
+    if spread == 0:
+        return low, 0.0
+    scaled = (cells - low) / spread
+    return low + spread * float(scaled.mean()), spread * float(scaled.std())
