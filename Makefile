@@ -1,0 +1,71 @@
+# `make audit` and `make test` are all that a fresh machine needs: Python 3.11 or newer, and make.
+
+PYTHON ?= python3
+VENV ?= .venv
+# Pip's own options, e.g. PIP_OPTIONS=--no-index; and a further package index for PyTorch's CPU-only wheels.
+PIP_OPTIONS ?=
+TORCH_INDEX ?=
+# What `make audit` hands to `seepage audit`; empty: its defaults.
+AUDIT_OPTIONS ?=
+# What `make test` hands to pytest.
+PYTEST_OPTIONS ?=
+WORKERS ?= auto
+
+BIN := $(VENV)/bin
+INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet \
+	$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) $(PIP_OPTIONS) --constraint constraints.txt
+# An empty file each, newer than what it was made from: a second run installs nothing.
+INSTALLED := $(VENV)/.installed
+INSTALLED_DEV := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install install-dev audit test lint types contracts tests format clean
+
+help: ## Say what can be made
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+
+install: $(INSTALLED) ## Create the environment and install seepage into it
+
+install-dev: $(INSTALLED_DEV) ## As install, and the tools that check it
+
+audit: $(INSTALLED) ## Run the default audit on bundled data (AUDIT_OPTIONS="--batch-size 32 ...")
+	$(BIN)/seepage audit $(AUDIT_OPTIONS)
+
+test: lint types contracts tests ## Run lint, types, import contracts and tests
+
+lint: $(INSTALLED_DEV) ## Check style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED_DEV) ## Check types
+	$(BIN)/basedpyright
+
+contracts: $(INSTALLED_DEV) ## Check which package imports which
+	$(BIN)/lint-imports --no-logo
+
+# One thread a worker: the workers already use every core.
+tests: $(INSTALLED_DEV) ## Run the tests, the docstring examples and the documentation's code blocks
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
+
+format: $(INSTALLED_DEV) ## Rewrite the code in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove the environment and everything the tools left behind
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# pip is the last thing that venv writes: where it is missing, the environment is not complete.
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "seepage needs Python 3.11 or newer; $(PYTHON) is older or missing. Name another: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/pip
+	$(INSTALL) --editable .
+	@touch $@
+
+$(INSTALLED_DEV): pyproject.toml constraints.txt | $(BIN)/pip
+	$(INSTALL) --editable '.[dev]'
+	@touch $(INSTALLED) $@
