@@ -6,12 +6,12 @@ Importing the package registers its metrics; a new one is a new file and a line 
 from seepage.assessment.accuracy import Accuracy
 from seepage.assessment.entropy import Entropy
 from seepage.assessment.exact_match import ExactMatch
-from seepage.assessment.intervals import Estimate, interval, kendall, paired
+from seepage.assessment.intervals import Estimate, interval, paired, tau_b
 from seepage.assessment.kendall import Kendall
-from seepage.assessment.lift import Lift, best_baseline, lift
+from seepage.assessment.lifts import Lift, best_baseline, lift
 from seepage.assessment.matched import Matched, match_records
-from seepage.assessment.measure import measure, pool
 from seepage.assessment.measurement import Association, Measured, Measurement, Metric
+from seepage.assessment.measuring import measure, pool
 from seepage.assessment.quarters import Quarters
 from seepage.assessment.rmse import RMSE
 
@@ -31,10 +31,10 @@ __all__ = [
     "Quarters",
     "best_baseline",
     "interval",
-    "kendall",
     "lift",
     "match_records",
     "measure",
     "paired",
     "pool",
+    "tau_b",
 ]

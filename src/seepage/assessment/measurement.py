@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.assessment.intervals import Estimate, interval, kendall
+from seepage.assessment.intervals import Estimate, interval, tau_b
 from seepage.assessment.matched import Matched
 
 
@@ -53,15 +52,11 @@ class Association:
 
     def estimate(self, level: float = 0.95) -> Estimate:
         """Return Kendall's tau-b across victims with its interval."""
-        return kendall(self.accuracy, self.entropy, level)
+        return tau_b(self.accuracy, self.entropy, level)
 
 
 Measured = Measurement | Association
 
-
-class Metric(Protocol):
-    """What is registered as a metric: its constructor takes the settings, a call does the work."""
-
-    def __call__(self, matched: Matched) -> Sequence[Measured]:
-        """Return the figures that apply; leave out those that do not."""
-        ...
+# What is registered makes one: its constructor takes the settings, a call does the work. Figures
+# that do not apply are left out.
+Metric = Callable[[Matched], Sequence[Measured]]

@@ -26,9 +26,7 @@ class Lift:
     gain: Estimate
 
 
-def best_baseline(
-    measured: Measured, baselines: Mapping[str, Sequence[Measured]]
-) -> tuple[str, Measurement] | None:
+def best_baseline(measured: Measured, baselines: Mapping[str, Sequence[Measured]]) -> tuple[str, Measurement] | None:
     """Return the baseline with the best mean on the very metric and column of ``measured``.
 
     Args:

@@ -1,0 +1,112 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from seepage.assessment import Estimate, interval, paired, tau_b
+from seepage.errors import BadInputError
+from tests.oracles import assessment as oracle
+
+
+def test_student_t_interval_from_a_printed_table():
+    # Quantiles of Student's t at 0.975 and 0.95 for 4 degrees of freedom: 2.776, 2.132.
+    values = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0], dtype=torch.float64)
+    std = math.sqrt(2.5)
+    for level, quantile in ((0.95, 2.776), (0.9, 2.132)):
+        estimate = interval(values, level)
+        half = quantile * std / math.sqrt(5)
+        assert (estimate.mean, estimate.n, estimate.std) == (3, 5, pytest.approx(std))
+        assert (estimate.low, estimate.high) == (pytest.approx(3 - half, abs=1e-3), pytest.approx(3 + half, abs=1e-3))
+
+
+def test_the_interval_covers_the_mean_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    samples = torch.from_numpy(rng.normal(2, 3, size=(2000, 6)))
+    covered = 0
+    for sample in samples:
+        estimate = interval(sample)
+        assert estimate.low is not None
+        assert estimate.high is not None
+        covered += estimate.low <= 2 <= estimate.high
+    assert covered / 2000 == pytest.approx(0.95, abs=0.015)
+
+
+def test_rates_are_clipped_to_their_range():
+    estimate = interval(torch.tensor([0.0, 1.0]), bounds=(0.0, 1.0))
+    assert (estimate.low, estimate.high) == (0, 1)
+    assert not estimate.degenerate
+
+
+def test_victims_without_a_value_are_left_out():
+    with_gaps = torch.tensor([0.5, math.nan, 0.7, math.nan])
+    assert interval(with_gaps) == interval(torch.tensor([0.5, 0.7]))
+    assert interval(with_gaps).n == 2
+
+
+def test_one_victim_has_no_interval_and_none_has_no_mean():
+    assert interval(torch.tensor([0.25, math.nan])) == Estimate(0.25, None, None, 1)
+    assert interval(torch.tensor([math.nan])) == Estimate(None, None, None, 0)
+    assert not interval(torch.tensor([0.25])).degenerate
+
+
+def test_victims_that_all_agree_give_a_point_and_say_so():
+    estimate = interval(torch.full((7,), 0.1, dtype=torch.float64))
+    assert estimate == Estimate(0.1, 0.1, 0.1, 7, 0.0)
+    assert estimate.degenerate
+
+
+def test_pairing_leaves_out_who_lacks_either_value_and_removes_what_both_share():
+    hard = torch.tensor([0.1, 0.5, 0.9, 0.3], dtype=torch.float64)
+    gain = torch.tensor([0.1, 0.11, 0.09, math.nan], dtype=torch.float64)
+    estimate = paired(hard + gain, hard)
+    assert estimate.n == 3
+    assert estimate.mean == pytest.approx(0.1)
+    assert estimate.std == pytest.approx(0.01)
+
+
+def test_pairing_different_victims_is_refused():
+    with pytest.raises(BadInputError, match="got 2 and 3"):
+        paired(torch.zeros(2), torch.zeros(3))
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95.0])
+def test_a_level_that_is_no_probability_is_refused(level: float):
+    with pytest.raises(BadInputError, match="between 0 and 1"):
+        interval(torch.zeros(2), level)
+    with pytest.raises(BadInputError, match="between 0 and 1"):
+        tau_b(torch.zeros(2), torch.zeros(2), level)
+
+
+def test_kendall_counts_pairs_with_ties():
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        x, y = torch.from_numpy(rng.integers(0, 5, size=(2, 9))).double()
+        assert tau_b(x, y).mean == pytest.approx(oracle.tau_b(x.tolist(), y.tolist()))
+
+
+def test_kendall_needs_three_victims_and_variation():
+    up, flat = torch.arange(6).double(), torch.ones(6, dtype=torch.float64)
+    assert tau_b(up[:2], up[:2]) == Estimate(None, None, None, 2)
+    assert tau_b(up, flat) == Estimate(None, None, None, 6)
+    gaps = torch.tensor([0, 1, math.nan, 3, math.nan, 5], dtype=torch.float64)
+    assert tau_b(gaps, up).n == 4
+
+
+def test_a_perfect_kendall_claims_no_interval():
+    up = torch.arange(12).double()
+    assert tau_b(up, -up) == Estimate(-1.0, None, None, 12)
+
+
+def test_the_kendall_interval_covers_the_known_tau_of_a_normal_pair():
+    # For a normal pair of correlation r, tau is 2 / pi * asin(r).
+    rng = np.random.default_rng(2)
+    correlation, tau, covered = 0.6, 2 / math.pi * math.asin(0.6), 0
+    for _ in range(600):
+        x, noise = torch.from_numpy(rng.normal(size=(2, 20)))
+        estimate = tau_b(x, correlation * x + math.sqrt(1 - correlation**2) * noise)
+        assert estimate.low is not None
+        assert estimate.high is not None
+        assert -1 <= estimate.low < estimate.high <= 1
+        covered += estimate.low <= tau <= estimate.high
+    assert covered / 600 == pytest.approx(0.95, abs=0.03)
