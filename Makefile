@@ -44,9 +44,10 @@ types: $(INSTALLED_DEV) ## Check types
 contracts: $(INSTALLED_DEV) ## Check which package imports which
 	$(BIN)/lint-imports --no-logo
 
-# One thread a worker: the workers already use every core.
+# One thread a worker: the workers already use every core. A file stays with one worker: the blocks of a document
+# build on each other, and a module's fixtures are made once.
 tests: $(INSTALLED_DEV) ## Run the tests, the docstring examples and the documentation's code blocks
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(PYTEST_OPTIONS)
 
 format: $(INSTALLED_DEV) ## Rewrite the code in the house style
 	$(BIN)/ruff check --fix .

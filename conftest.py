@@ -1,0 +1,63 @@
+"""What every test, docstring example and documentation block runs under.
+
+seepage itself is not imported here: the shape checks are switched on before its first import.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+from sybil import Example, Sybil
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
+
+# The runner uses a process a core; threads inside each would only fight over them.
+torch.set_num_threads(1)
+
+settings.register_profile(
+    "checks",
+    derandomize=True,
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("thorough", parent=settings.get_profile("checks"), derandomize=False, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "checks"))
+
+
+@pytest.fixture(scope="module")
+def document_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One empty folder for all blocks of a document."""
+    return tmp_path_factory.mktemp("document")
+
+
+@pytest.fixture
+def in_document_folder(document_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(document_folder)
+
+
+def run_bash(example: Example) -> str | None:
+    # The programs of this environment come first, as after `source .venv/bin/activate`.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", example.parsed],
+        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    return f"exit status {done.returncode} of\n{example.parsed}\n{done.stdout}" if done.returncode else None
+
+
+pytest_collect_file = Sybil(
+    parsers=[PythonCodeBlockParser(), CodeBlockParser(language="bash", evaluator=run_bash), SkipParser()],
+    patterns=["README.md", "CONTRIBUTING.md", "docs/*.md"],
+    fixtures=["in_document_folder"],
+).pytest()
