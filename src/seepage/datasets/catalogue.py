@@ -1,13 +1,47 @@
-"""Datasets by name, and the list of them."""
+"""Datasets by name, and the list of them with where each would come from."""
 
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from seepage import registry
+from seepage.datasets.about import About, cards
 from seepage.datasets.dataset import Dataset
+from seepage.datasets.files import cache_folder, local_folder, path_of
+
+Availability = Literal["bundled", "generated", "found", "copy found", "cached", "download", "manual", "unknown"]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What can be said of a dataset without loading it.
+
+    Attributes:
+        name: the registered name.
+        summary: one line that says what it is.
+        rows, columns, width: size of the complete, cleaned original: rows, columns without the
+            target, encoded columns; None where a loader from elsewhere does not tell.
+        availability: ``bundled`` with the package, ``generated`` on demand, ``found`` in the folder,
+            ``copy found`` there (derived or partial), ``cached`` by an earlier download, to
+            ``download`` when loaded, ``manual`` (to be put into the folder by hand), ``unknown``.
+        where: the path or address that goes with it.
+        source, licence: origin and terms; None where not told.
+        notes: remarks that hold for every load.
+    """
+
+    name: str
+    summary: str
+    rows: int | None
+    columns: int | None
+    width: int | None
+    availability: Availability
+    where: str
+    source: str | None
+    licence: str | None
+    notes: tuple[str, ...]
 
 
 def load(name: str, folder: str | Path | None = None, **options: Any) -> Dataset:
@@ -15,8 +49,9 @@ def load(name: str, folder: str | Path | None = None, **options: Any) -> Dataset
 
     Args:
         name: a registered name; ``catalogue`` lists them.
-        folder: where local files are looked for first; without it, the folder that the environment
-            variable SEEPAGE_DATA names. Bundled and generated datasets need none and take no notice.
+        folder: where local files are looked for; without it, in the folder that the environment
+            variable SEEPAGE_DATA names, then in the cache, then at the official address.
+            Bundled and generated datasets need none and take no notice.
         options: further arguments of that dataset's own loader.
 
     Raises:
@@ -29,3 +64,48 @@ def load(name: str, folder: str | Path | None = None, **options: Any) -> Dataset
     if folder is not None and "folder" in inspect.signature(registry.datasets[name].factory).parameters:
         options["folder"] = folder
     return registry.datasets.create(name, **options)
+
+
+def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:
+    """List all datasets; nothing is loaded or downloaded.
+
+    Args:
+        folder: where local files are looked for; without it, the folder that SEEPAGE_DATA names.
+
+    Example:
+        >>> [listing.availability for listing in catalogue() if listing.name in ("adult", "synthetic")]
+        ['bundled', 'generated']
+    """
+    listings = []
+    for entry in registry.datasets.entries():
+        card = cards.get(entry.name)
+        if card is None:
+            listings.append(Listing(entry.name, entry.summary, None, None, None, "unknown", "", None, None, ()))
+            continue
+        availability, where = _availability(card, folder)
+        size = (card.rows, card.columns, card.width)
+        terms = (card.source, card.licence, card.notes)
+        listings.append(Listing(entry.name, entry.summary, *size, availability, where, *terms))
+    return tuple(listings)
+
+
+def _availability(card: About, folder: str | Path | None) -> tuple[Availability, str]:
+    if card.bundled:
+        return "bundled", "seepage"
+    if not card.files:
+        return "generated", "seepage"
+    local = local_folder(folder)
+    if local is not None:
+        paths = [path_of(file, local) for file in card.files]
+        if None not in paths:
+            return "found", str(paths[0])
+        for copy in card.copies:
+            path = path_of(copy, local)
+            if path is not None:
+                return "copy found", str(path)
+    if any(file.url is None for file in card.files):
+        return "manual", card.home
+    paths = [path_of(file, cache_folder()) for file in card.files]
+    if None not in paths:
+        return "cached", str(paths[0])
+    return "download", str(card.files[0].url)

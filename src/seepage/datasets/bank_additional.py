@@ -1,0 +1,116 @@
+"""Bank Marketing, the second version: with economic indicators of the day of each call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from seepage.datasets.about import About, File, dataset
+from seepage.datasets.dataset import Dataset, in_order, measured, split
+from seepage.datasets.files import obtain
+from seepage.tabular.schema import Column, Discrete, Schema
+from seepage.tabular.table import Table
+
+FILE = "bank-additional-full.csv"
+CARD = About(
+    name="bank_additional",
+    rows=41_188,
+    columns=20,
+    width=65,
+    target="y",
+    source="Moro, Rita and Cortez, Bank Marketing, UCI Machine Learning Repository, doi:10.24432/C5K306",
+    licence="CC BY 4.0",
+    home="https://archive.ics.uci.edu/dataset/222/bank+marketing",
+    files=(
+        File(
+            FILE,
+            url="https://archive.ics.uci.edu/static/public/222/bank+marketing.zip",
+            inside=("bank+marketing.zip", "bank-additional.zip"),
+            sha256="74adfc578bf77a7ff4bb1ba4a9f8709d9e3c6907342959c2c8416847e0afb4d8",
+        ),
+    ),
+)
+
+JOBS = (
+    "admin.",
+    "blue-collar",
+    "entrepreneur",
+    "housemaid",
+    "management",
+    "retired",
+    "self-employed",
+    "services",
+    "student",
+    "technician",
+    "unemployed",
+    "unknown",
+)
+EDUCATION = (
+    "basic.4y",
+    "basic.6y",
+    "basic.9y",
+    "high.school",
+    "illiterate",
+    "professional.course",
+    "university.degree",
+    "unknown",
+)
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+ANSWER = ("no", "yes", "unknown")
+# In the published order of columns.
+COLUMNS: dict[str, tuple[str, ...] | str | None] = {
+    "age": "years",
+    "job": JOBS,
+    "marital": ("divorced", "married", "single", "unknown"),
+    "education": EDUCATION,
+    "default": ANSWER,
+    "housing": ANSWER,
+    "loan": ANSWER,
+    "contact": ("cellular", "telephone"),
+    "month": MONTHS,
+    "day_of_week": ("mon", "tue", "wed", "thu", "fri"),
+    "duration": "seconds",
+    "campaign": "contacts",
+    "pdays": "days, 999 for never",
+    "previous": "contacts",
+    "poutcome": ("failure", "nonexistent", "success"),
+    "emp.var.rate": "%",
+    "cons.price.idx": "index",
+    "cons.conf.idx": "index",
+    "euribor3m": "%",
+    "nr.employed": "thousand people",
+}
+FRACTIONAL = {"emp.var.rate", "cons.price.idx", "cons.conf.idx", "euribor3m", "nr.employed"}
+SENSITIVE = {"age", "job", "marital", "default", "housing", "loan"}
+
+
+@dataset(CARD)
+def bank_additional(folder: str | Path | None = None, test_share: float = 0.2, seed: int = 42) -> Dataset:
+    """Bank telemarketing with economic indicators (bank-additional-full.csv), the version that UIFV uses.
+
+    All columns; "unknown" is a category. The file is ordered by date, the split is shuffled.
+
+    Args:
+        folder: where the file lies, see :func:`seepage.datasets.files.obtain`.
+        test_share, seed: of the split, see :func:`seepage.datasets.dataset.split`.
+
+    Raises:
+        BadInputError: the file is missing, damaged or another one, or the share leaves no row.
+    """
+    files = obtain(CARD, folder)
+    raw = files.parse(FILE, lambda file: pd.read_csv(file, sep=";", keep_default_na=False))
+    frame = in_order(raw, [*COLUMNS, "y"], FILE)
+
+    def column(name: str) -> Column:
+        domain, sensitive = COLUMNS[name], name in SENSITIVE
+        if isinstance(domain, tuple):
+            return Discrete(name=name, categories=domain, sensitive=sensitive)
+        return measured(frame[name], integer=name not in FRACTIONAL, unit=domain, sensitive=sensitive)
+
+    schema = Schema(
+        columns=tuple(column(name) for name in COLUMNS),
+        target=Discrete(name="y", categories=("no", "yes"), sensitive=True),
+    )
+    train, test = split(Table(schema, frame), test_share, seed)
+    return Dataset(CARD.name, train, test, (), CARD.source, CARD.licence)

@@ -1,0 +1,100 @@
+"""Bank Marketing, the first version: phone calls of a Portuguese bank to sell a term deposit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from seepage.datasets.about import About, File, dataset
+from seepage.datasets.dataset import Dataset, in_order, measured, split
+from seepage.datasets.files import obtain
+from seepage.tabular.schema import Column, Discrete, Schema
+from seepage.tabular.table import Table
+
+FILE = "bank-full.csv"
+CARD = About(
+    name="bank_full",
+    rows=45_211,
+    columns=16,
+    width=51,
+    target="y",
+    source="Moro, Rita and Cortez, Bank Marketing, UCI Machine Learning Repository, doi:10.24432/C5K306",
+    licence="CC BY 4.0",
+    home="https://archive.ics.uci.edu/dataset/222/bank+marketing",
+    files=(
+        File(
+            FILE,
+            url="https://archive.ics.uci.edu/static/public/222/bank+marketing.zip",
+            inside=("bank+marketing.zip", "bank.zip"),
+            sha256="d1513ec63b385506f7cfce9f2c5caa9fe99e7ba4e8c3fa264b3aaf0f849ed32d",
+        ),
+    ),
+)
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+JOBS = (
+    "admin.",
+    "unknown",
+    "unemployed",
+    "management",
+    "housemaid",
+    "entrepreneur",
+    "student",
+    "blue-collar",
+    "self-employed",
+    "retired",
+    "technician",
+    "services",
+)
+# In the published order of columns.
+COLUMNS: dict[str, tuple[str, ...] | str | None] = {
+    "age": "years",
+    "job": JOBS,
+    "marital": ("married", "divorced", "single"),
+    "education": ("unknown", "secondary", "primary", "tertiary"),
+    "default": ("no", "yes"),
+    "balance": "EUR",
+    "housing": ("no", "yes"),
+    "loan": ("no", "yes"),
+    "contact": ("unknown", "telephone", "cellular"),
+    "day": "day of the month",
+    "month": MONTHS,
+    "duration": "seconds",
+    "campaign": "contacts",
+    "pdays": "days, -1 for never",
+    "previous": "contacts",
+    "poutcome": ("unknown", "other", "failure", "success"),
+}
+SENSITIVE = {"age", "job", "marital", "default", "balance", "housing", "loan"}
+
+
+@dataset(CARD)
+def bank_full(folder: str | Path | None = None, test_share: float = 0.2, seed: int = 42) -> Dataset:
+    """Bank telemarketing (UCI Bank Marketing, bank-full.csv), the version that EXACT uses.
+
+    All columns; "unknown" is a category. The file is ordered by date, the split is shuffled.
+
+    Args:
+        folder: where the file lies, see :func:`seepage.datasets.files.obtain`.
+        test_share, seed: of the split, see :func:`seepage.datasets.dataset.split`.
+
+    Raises:
+        BadInputError: the file is missing, damaged or another one, or the share leaves no row.
+    """
+    files = obtain(CARD, folder)
+    raw = files.parse(FILE, lambda file: pd.read_csv(file, sep=";", keep_default_na=False))
+    frame = in_order(raw, [*COLUMNS, "y"], FILE)
+
+    def column(name: str) -> Column:
+        domain, sensitive = COLUMNS[name], name in SENSITIVE
+        if isinstance(domain, tuple):
+            return Discrete(name=name, categories=domain, sensitive=sensitive)
+        return measured(frame[name], unit=domain, sensitive=sensitive)
+
+    schema = Schema(
+        columns=tuple(column(name) for name in COLUMNS),
+        target=Discrete(name="y", categories=("no", "yes"), sensitive=True),
+    )
+    train, test = split(Table(schema, frame), test_share, seed)
+    return Dataset(CARD.name, train, test, (), CARD.source, CARD.licence)

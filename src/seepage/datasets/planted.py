@@ -1,0 +1,143 @@
+"""Small tables whose answers are known beforehand, to test attacks, baselines and metrics against."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from seepage.datasets.dataset import Dataset
+from seepage.errors import BadInputError
+from seepage.tabular.schema import Continuous, Discrete, Schema
+from seepage.tabular.table import Table
+
+SOURCE, LICENCE = "generated", "none needed"
+
+
+def distinct(rows: int = 32, continuous: int = 3, discrete: int = 3, seed: int = 0) -> Dataset:
+    """A table in which every row is told from every other by each of its columns alone.
+
+    Each column is a permutation: of 0 to ``rows - 1`` with tolerance 0.25, or of as many categories.
+    So a guess in the wrong order has error 1 with every other row, the right matching is unique, and
+    a guess that is the table itself, permuted, scores 1 in every figure. Labels alternate.
+
+    Args:
+        rows: number of rows, all of them for training.
+        continuous, discrete: number of columns of each kind.
+        seed: of the permutations.
+
+    Raises:
+        BadInputError: fewer than two rows or no column.
+
+    Example:
+        >>> data = distinct(rows=8)
+        >>> [data.train.frame[name].nunique() for name in data.schema.names]
+        [8, 8, 8, 8, 8, 8]
+    """
+    _check(rows, continuous + discrete)
+    generator = np.random.default_rng(seed)
+    order = generator.permuted(np.tile(np.arange(rows), (continuous + discrete, 1)), axis=1)
+    names = [f"continuous_{i}" for i in range(continuous)] + [f"discrete_{i}" for i in range(discrete)]
+    frame = pd.DataFrame(dict(zip(names, order, strict=True)) | {"label": np.arange(rows) % 2})
+    schema = Schema(
+        columns=(
+            *(Continuous(name=name, low=0, high=rows - 1, tolerance=0.25, integer=True) for name in names[:continuous]),
+            *(Discrete(name=name, categories=tuple(range(rows))) for name in names[continuous:]),
+        ),
+        target=Discrete(name="label", categories=(0, 1)),
+    )
+    note = "every row differs from every other in every column"
+    return Dataset("distinct", Table(schema, frame), None, (note,), SOURCE, LICENCE)
+
+
+def uniform(rows: int = 32, columns: int = 4) -> Dataset:
+    """A table whose rows are all the same but for the label.
+
+    The commonest row is every row, so a baseline that guesses it scores 1 and no attack can be better:
+    the lift must come out as not applicable or zero, never as leakage.
+
+    Raises:
+        BadInputError: fewer than two rows or no column.
+
+    Example:
+        >>> len(uniform(rows=6).train.cells.unique(dim=0))
+        1
+    """
+    _check(rows, columns)
+    names = [f"column_{i}" for i in range(columns)]
+    frame = pd.DataFrame({**dict.fromkeys(names, "same"), "label": np.arange(rows) % 2})
+    schema = Schema(
+        columns=tuple(Discrete(name=name, categories=("same", "other")) for name in names),
+        target=Discrete(name="label", categories=(0, 1)),
+    )
+    return Dataset("uniform", Table(schema, frame), None, ("all rows are the same",), SOURCE, LICENCE)
+
+
+def twins(pairs: int = 16, columns: int = 4, seed: int = 0) -> Dataset:
+    """A table in which every row occurs exactly twice and no two pairs share a cell.
+
+    The right matching is not unique (each pair may be swapped), yet every right one scores 1; only
+    half of the rows are unique records.
+
+    Args:
+        pairs: number of different rows.
+        columns: number of columns, all discrete with ``pairs`` categories.
+        seed: of the order of rows and categories.
+
+    Raises:
+        BadInputError: fewer than two pairs or no column.
+
+    Example:
+        >>> data = twins(pairs=5)
+        >>> len(data.train), len(data.train.cells.unique(dim=0))
+        (10, 5)
+    """
+    _check(pairs, columns)
+    generator = np.random.default_rng(seed)
+    cells = generator.permuted(np.tile(np.arange(pairs), (columns, 1)), axis=1)
+    rows = generator.permutation(np.repeat(np.arange(pairs), 2))
+    names = [f"column_{i}" for i in range(columns)]
+    frame = pd.DataFrame({name: cells[i][rows] for i, name in enumerate(names)} | {"label": rows % 2})
+    schema = Schema(
+        columns=tuple(Discrete(name=name, categories=tuple(range(pairs))) for name in names),
+        target=Discrete(name="label", categories=(0, 1)),
+    )
+    note = "every row occurs exactly twice"
+    return Dataset("twins", Table(schema, frame), None, (note,), SOURCE, LICENCE)
+
+
+def telling(rows: int = 64, seed: int = 0) -> Dataset:
+    """A table whose label is exactly the category of one column, ``cause``, and of no other.
+
+    The columns ``noise_0`` to ``noise_2`` are independent of the label: what predicts it is known, and
+    so is what does not.
+
+    Raises:
+        BadInputError: fewer than two rows.
+
+    Example:
+        >>> rows = telling().train
+        >>> bool((rows.cells[:, 0] == rows.labels).all())
+        True
+    """
+    _check(rows, 1)
+    generator = np.random.default_rng(seed)
+    labels = generator.permutation(np.arange(rows) % 2)
+    noise = generator.integers(0, 3, size=(rows, 3))
+    names = [f"noise_{i}" for i in range(3)]
+    frame = pd.DataFrame({"cause": labels} | {name: noise[:, i] for i, name in enumerate(names)} | {"label": labels})
+    schema = Schema(
+        columns=(
+            Discrete(name="cause", categories=(0, 1)),
+            *(Discrete(name=name, categories=(0, 1, 2)) for name in names),
+        ),
+        target=Discrete(name="label", categories=(0, 1)),
+    )
+    note = "the label is the column cause"
+    return Dataset("telling", Table(schema, frame), None, (note,), SOURCE, LICENCE)
+
+
+def _check(rows: int, columns: int) -> None:
+    if rows < 2 or columns < 1:
+        raise BadInputError(
+            f"a planted table needs at least 2 different rows and 1 column, got {rows} and {columns}; ask for more."
+        )
