@@ -99,6 +99,11 @@ def test_one_seed_for_each_victim_is_demanded(knowledge: Knowledge):
         Random()(_view(3), knowledge, [1, 2])
 
 
+def test_a_negative_seed_is_refused(knowledge: Knowledge):
+    with pytest.raises(BadInputError, match="got -2"):
+        Random()(_view(2), knowledge, [1, -2])
+
+
 def test_mode_repeats_the_most_frequent_row(table: Table, knowledge: Knowledge):
     guess = Mode()(_view(4), knowledge, range(4))
     weight = sorted(table.frame["weight"])[19]

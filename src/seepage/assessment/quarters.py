@@ -65,7 +65,7 @@ def _ends(
     # Replace each cell's score by the mean of those that tie with it.
     total = torch.nn.functional.pad(score.cumsum(dim=1), (1, 0))
     first = torch.searchsorted(order, order)
-    last = torch.searchsorted(order, order, right=True).minimum(ranked.expand_as(first)).maximum(first + 1)
+    last = torch.searchsorted(order, order, right=True)
     score = (total.gather(1, last) - total.gather(1, first)) / (last - first)
     rank = torch.arange(score.shape[1])[None, :]
     top = torch.where(rank < take, score, 0).sum(dim=1, keepdim=True) / take

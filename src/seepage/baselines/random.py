@@ -48,12 +48,14 @@ class Random:
             seeds: one a victim; a victim's guess depends on its own seed alone.
 
         Raises:
-            BadInputError: there is not one seed for each victim.
+            BadInputError: there is not one seed for each victim, or one is negative.
         """
         if len(seeds) != view.victims:
             raise BadInputError(
                 f"the random baseline needs one seed for each victim, got {len(seeds)} for {view.victims} victim(s)."
             )
+        if min(seeds, default=0) < 0:
+            raise BadInputError(f"a seed is a whole number from 0 up, got {min(seeds)}; choose another.")
         marginals = knowledge.statistics.marginals
         shape = (knowledge.batch_size, len(marginals))
         uniform = torch.stack([torch.rand(shape, generator=_generator(s), dtype=torch.float64) for s in seeds])
