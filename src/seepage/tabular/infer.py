@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 import zlib
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
@@ -21,6 +22,8 @@ from seepage.tabular.schema import LARGEST_INTEGER, Column, Continuous, Discrete
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 
 _SUFFIXES = (".csv", ".csv.gz", ".parquet")
+# 01 is a code, not a number.
+_LEADING_ZERO = re.compile(r"\s*[+-]?0[0-9]")
 # Below this many distinct texts (or rows), distinctness says nothing about being an identifier.
 _FEW_TEXTS, _FEW_ROWS = 20, 50
 
@@ -29,7 +32,8 @@ def read_frame(path: str | Path, separator: str = ",", as_text: bool = False) ->
     r"""Read a table from a ``.csv``, ``.csv.gz`` or ``.parquet`` file.
 
     CSV files are UTF-8 with a header line; spaces after a separator are skipped; a cell that is empty
-    or one of ``MISSING`` becomes NaN.
+    or one of ``MISSING`` becomes NaN; a column is boolean (true, false), whole, numeric or text, the
+    first that all its other cells are; with a leading zero (01) it is text.
 
     Args:
         path: the file.
@@ -126,12 +130,13 @@ def infer_schema(
         (0.0, 65.0, ('cook', 'nurse'))
     """
     frame = source if isinstance(source, pd.DataFrame) else read_frame(source)
+    sensitive, drop = frozenset(sensitive), frozenset(drop)
     said = {name: dict(fields) for name, fields in (overrides or {}).items()}
     check_columns(frame)
     for name in (target, *said, *sensitive, *drop):
         if name not in frame.columns:
             raise unknown_name("column", name, frame.columns)
-    if target in set(drop):
+    if target in drop:
         raise BadInputError(f"the target {target!r} is among the columns to drop; take it out of one of the two.")
     frame = frame.drop(columns=list(drop))
     if frame.shape[1] < 2:
@@ -146,7 +151,7 @@ def infer_schema(
         if guess.constant and name not in said:
             constant.append(guess)
             continue
-        columns[name] = guess.column(said.get(str(name), {}), sensitive=name in set(sensitive))
+        columns[name] = guess.column(said.get(str(name), {}), sensitive=name in sensitive)
     if any(guess.name == target for guess in constant):
         raise BadInputError(
             f"the target {target!r} is {_unwrap(frame[target].iloc[0])!r} in all {len(frame)} rows, so there is "
@@ -199,6 +204,8 @@ class _Guess:
     ) -> None:
         self.name = name
         self.series = series.infer_objects()
+        if pd.api.types.infer_dtype(self.series, skipna=False) in ("decimal", "mixed-integer-float"):
+            self.series = self.series.astype(np.float64)
         self.tolerance_factor = tolerance_factor
         self.discrete_at_most = discrete_at_most
         self.most_categories = most_categories
@@ -313,7 +320,7 @@ def as_numbers(name: str, series: pd.Series) -> np.ndarray:
             f"column {name!r} is continuous but holds {seen} cells such as {series.iloc[0]!r}; "
             "turn them into numbers (days since a date, for example) or drop the column."
         )
-    values = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    values = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
         raise BadInputError(
@@ -391,7 +398,7 @@ def _typed(series: pd.Series) -> pd.Series:
     values: list[Any] = texts
     if {text.lower() for text in texts} <= {"true", "false"}:
         values = [text.lower() == "true" for text in texts]
-    elif not any("_" in text for text in texts):
+    elif not any("_" in text or _LEADING_ZERO.match(text) for text in texts):
         for read in (_whole, float):
             try:
                 values = [read(text) for text in texts]

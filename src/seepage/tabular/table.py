@@ -226,9 +226,12 @@ def _meaning(column: Column, text: str) -> bool | int | float | str | None:
     categories = column.categories if isinstance(column, Discrete) else ()
     if text in categories:
         return text
-    for category in categories:
-        if not isinstance(category, str) and _same_written(text, category):
-            return category
+    others = [category for category in categories if not isinstance(category, str)]
+    # As it is written first: as floats, two large whole numbers may be equal.
+    for same in (lambda category: text == str(category), lambda category: _same_written(text, category)):
+        for category in others:
+            if same(category):
+                return category
     if text.strip() in MISSING:
         return None
     if isinstance(column, Discrete):
