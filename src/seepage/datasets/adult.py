@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from seepage.datasets.about import About, dataset
 from seepage.datasets.bundle import bundled
 from seepage.datasets.dataset import Dataset, measured
@@ -125,7 +123,7 @@ NATIVE_COUNTRY = (
 
 
 @dataset(CARD)
-def adult(missing: Literal["drop", "category"] = "drop") -> Dataset:
+def adult(missing: str = "drop") -> Dataset:
     """Census income (UCI Adult), bundled: 45,222 complete rows of 48,842, the official two parts.
 
     Columns, categories and cleaning are TabLeak's (section 4 and its official code). The target's

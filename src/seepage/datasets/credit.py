@@ -80,7 +80,7 @@ def credit(folder: str | Path | None = None, test_share: float = 0.2, seed: int 
     """
     files = obtain(CARD, folder)
     name = next(iter(files.contents))
-    raw = files.parse(name, _workbook if name == WORKBOOK else pd.read_csv)
+    raw = files.parse(name, workbook if name == WORKBOOK else pd.read_csv)
     raw.columns = [str(column).replace(".", " ").replace("default payment next month", "default") for column in raw]
     frame = in_order(raw, [*COLUMNS, "default"], name)
     try:
@@ -107,12 +107,13 @@ def credit(folder: str | Path | None = None, test_share: float = 0.2, seed: int 
     return Dataset(CARD.name, train, test, notes, CARD.source, CARD.licence)
 
 
-def _workbook(file: io.BytesIO) -> pd.DataFrame:
+def workbook(file: io.BytesIO) -> pd.DataFrame:
+    """Return the sheet of the original Excel workbook."""
     try:
         # The first row of the sheet numbers the columns, the second names them.
-        return pd.read_excel(file, header=1, engine="xlrd")
+        return pd.read_excel(file, header=1, engine="calamine")
     except ImportError as error:
         raise BadInputError(
-            f"{WORKBOOK} is an Excel workbook of the old format, and the package xlrd that reads it is not "
-            "installed; pip install xlrd."
+            f"{WORKBOOK} is an Excel workbook of the old format, and the package python-calamine that reads it is "
+            "not installed; pip install python-calamine."
         ) from error

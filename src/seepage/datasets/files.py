@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -45,7 +46,7 @@ class Obtained:
         try:
             return reader(io.BytesIO(self.contents[name]))
         # Parser errors of pandas and of the Excel and Stata readers have only these bases in common.
-        except (ValueError, LookupError, OSError, AssertionError) as error:
+        except (ValueError, LookupError, OSError, AssertionError, struct.error) as error:
             raise BadInputError(
                 f"{name} from {self.where} cannot be read as a table ({error}); "
                 "check that it is the right file, complete and unedited."

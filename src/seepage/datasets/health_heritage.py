@@ -11,6 +11,7 @@ import pandas as pd
 from seepage.datasets.about import About, File, dataset
 from seepage.datasets.dataset import Dataset, in_order, measured, split
 from seepage.datasets.files import Obtained, obtain
+from seepage.errors import BadInputError
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
 
@@ -31,56 +32,15 @@ CARD = About(
 
 # In alphabetical order with "?" (missing) where TabLeak's one-hot encoding puts it, under the name
 # of the column and "_?": ties between categories go to the first.
-CONDITIONS = tuple(
-    [
-        "AMI",
-        "APPCHOL",
-        "ARTHSPIN",
-        "CANCRA",
-        "CANCRB",
-        "CANCRM",
-        "CATAST",
-        "CHF",
-        "COPD",
-        "FLaELEC",
-        "FXDISLC",
-        "GIBLEED",
-        "GIOBSENT",
-        "GYNEC1",
-        "GYNECA",
-        "HEART2",
-        "HEART4",
-        "HEMTOL",
-        "HIPFX",
-        "INFEC4",
-        "LIVERDZ",
-        "METAB1",
-        "METAB3",
-        "MISCHRT",
-        "MISCL1",
-        "MISCL5",
-        "MSC2a3",
-        "NEUMENT",
-        "ODaBNCA",
-        "PERINTL",
-        "PERVALV",
-        "PNCRDZ",
-        "PNEUM",
-        "PRGNCY",
-        "?",
-        "RENAL1",
-        "RENAL2",
-        "RENAL3",
-        "RESPR4",
-        "ROAMI",
-        "SEIZURE",
-        "SEPSIS",
-        "SKNAUT",
-        "STROKE",
-        "TRAUMA",
-        "UTI",
-    ]
+# fmt: off
+CONDITIONS = (
+    "AMI", "APPCHOL", "ARTHSPIN", "CANCRA", "CANCRB", "CANCRM", "CATAST", "CHF", "COPD", "FLaELEC", "FXDISLC",
+    "GIBLEED", "GIOBSENT", "GYNEC1", "GYNECA", "HEART2", "HEART4", "HEMTOL", "HIPFX", "INFEC4", "LIVERDZ", "METAB1",
+    "METAB3", "MISCHRT", "MISCL1", "MISCL5", "MSC2a3", "NEUMENT", "ODaBNCA", "PERINTL", "PERVALV", "PNCRDZ", "PNEUM",
+    "PRGNCY", "?", "RENAL1", "RENAL2", "RENAL3", "RESPR4", "ROAMI", "SEIZURE", "SEPSIS", "SKNAUT", "STROKE", "TRAUMA",
+    "UTI",
 )
+# fmt: on
 SPECIALTIES = (
     "Anesthesiology",
     "Diagnostic Imaging",
@@ -96,28 +56,12 @@ SPECIALTIES = (
     "?",
     "Surgery",
 )
-PROCEDURES = tuple(
-    [
-        "ANES",
-        "EM",
-        "MED",
-        "PL",
-        "?",
-        "RAD",
-        "SAS",
-        "SCS",
-        "SDS",
-        "SEOA",
-        "SGS",
-        "SIS",
-        "SMCD",
-        "SMS",
-        "SNS",
-        "SO",
-        "SRS",
-        "SUS",
-    ]
+# fmt: off
+PROCEDURES = (
+    "ANES", "EM", "MED", "PL", "?", "RAD", "SAS", "SCS", "SDS", "SEOA", "SGS", "SIS", "SMCD", "SMS", "SNS", "SO",
+    "SRS", "SUS",
 )
+# fmt: on
 PLACES = (
     "Ambulance",
     "Home",
@@ -139,56 +83,14 @@ OF_CLAIMS = {
 # The copy numbers its count columns as the script in the appendix of the competition's first
 # milestone report (team Market Makers, 2011) does, whose other column names it has, too. Sex, age and
 # illness bear it out: pregnancy and gynaecology are women's, paediatrics is children's, strokes are ill.
+# fmt: off
 NUMBERED = {
-    "pcg": tuple(
-        [
-            "MSC2a3",
-            "METAB3",
-            "ARTHSPIN",
-            "NEUMENT",
-            "RESPR4",
-            "MISCHRT",
-            "SKNAUT",
-            "GIBLEED",
-            "INFEC4",
-            "TRAUMA",
-            "HEART2",
-            "RENAL3",
-            "ROAMI",
-            "MISCL5",
-            "ODaBNCA",
-            "UTI",
-            "COPD",
-            "GYNEC1",
-            "CANCRB",
-            "FXDISLC",
-            "AMI",
-            "PRGNCY",
-            "HEMTOL",
-            "HEART4",
-            "SEIZURE",
-            "APPCHOL",
-            "CHF",
-            "GYNECA",
-            "?",
-            "PNEUM",
-            "RENAL2",
-            "GIOBSENT",
-            "STROKE",
-            "CANCRA",
-            "FLaELEC",
-            "MISCL1",
-            "HIPFX",
-            "METAB1",
-            "PERVALV",
-            "LIVERDZ",
-            "CATAST",
-            "CANCRM",
-            "PERINTL",
-            "PNCRDZ",
-            "RENAL1",
-            "SEPSIS",
-        ]
+    "pcg": (
+        "MSC2a3", "METAB3", "ARTHSPIN", "NEUMENT", "RESPR4", "MISCHRT", "SKNAUT", "GIBLEED", "INFEC4", "TRAUMA",
+        "HEART2", "RENAL3", "ROAMI", "MISCL5", "ODaBNCA", "UTI", "COPD", "GYNEC1", "CANCRB", "FXDISLC", "AMI",
+        "PRGNCY", "HEMTOL", "HEART4", "SEIZURE", "APPCHOL", "CHF", "GYNECA", "?", "PNEUM", "RENAL2", "GIOBSENT",
+        "STROKE", "CANCRA", "FLaELEC", "MISCL1", "HIPFX", "METAB1", "PERVALV", "LIVERDZ", "CATAST", "CANCRM",
+        "PERINTL", "PNCRDZ", "RENAL1", "SEPSIS",
     ),
     "sp": (
         "Internal",
@@ -205,27 +107,9 @@ NUMBERED = {
         "Pathology",
         "?",
     ),
-    "pg": tuple(
-        [
-            "EM",
-            "PL",
-            "MED",
-            "SCS",
-            "RAD",
-            "SDS",
-            "SIS",
-            "SMS",
-            "ANES",
-            "SGS",
-            "SEOA",
-            "SRS",
-            "SNS",
-            "SAS",
-            "SUS",
-            "?",
-            "SMCD",
-            "SO",
-        ]
+    "pg": (
+        "EM", "PL", "MED", "SCS", "RAD", "SDS", "SIS", "SMS", "ANES", "SGS", "SEOA", "SRS", "SNS", "SAS", "SUS", "?",
+        "SMCD", "SO",
     ),
     "ps": (
         "Office",
@@ -239,6 +123,7 @@ NUMBERED = {
         "?",
     ),
 }
+# fmt: on
 NUMBERS = {
     "LabCount_total": "tests",
     "LabCount_months": "months",
@@ -307,7 +192,7 @@ def _from_tables(files: Obtained) -> pd.DataFrame:
 
     claims = read("Claims", *KEY, "ProviderID", "Vendor", "PCP", "PayDelay", "CharlsonIndex", *OF_CLAIMS)
     claims = claims.assign(
-        PayDelay=pd.to_numeric(claims["PayDelay"].str.rstrip("+")),
+        PayDelay=_capped(claims["PayDelay"]),
         # Only whether the index is above 0 matters.
         ill=claims["CharlsonIndex"].fillna("0") != "0",
     )
@@ -323,14 +208,21 @@ def _from_tables(files: Obtained) -> pd.DataFrame:
         ill=("ill", "max"),
     )
     for name, categories in OF_CLAIMS.items():
-        named = claims[name].fillna("?").map({category: code for code, category in enumerate(categories)})
-        counts = claims[KEY].assign(code=named).groupby([*KEY, "code"]).size().rename("count").reset_index()
+        named = claims[name].fillna("?")
+        unknown = sorted(set(named) - set(categories))
+        if unknown:
+            raise BadInputError(
+                f"Claims.csv holds {unknown[0]!r} in its column {name}, which release 3 does not have there; "
+                f"expected one of {', '.join(categories)}. Check that it is the right release, unedited."
+            )
+        codes = named.map({category: code for code, category in enumerate(categories)})
+        counts = claims[KEY].assign(code=codes).groupby([*KEY, "code"]).size().rename("count").reset_index()
         counts = counts.sort_values(["count", "code"], ascending=[False, True])
         rows[name] = counts.drop_duplicates(KEY).set_index(KEY)["code"]
     monthly = []
     for name in ("LabCount", "DrugCount"):
         counts = read(name, *KEY, name)
-        counts[name] = pd.to_numeric(counts[name].str.rstrip("+"))
+        counts[name] = _capped(counts[name])
         monthly.append(counts.groupby(KEY).agg(**{f"{name}_total": (name, "sum"), f"{name}_months": (name, "count")}))
     rows = pd.concat([*monthly, rows], axis=1, join="outer").sort_index()
     # A member-year without claims counts as one whose claims all have the first category.
@@ -369,6 +261,18 @@ def _largest(counts: pd.DataFrame, names: tuple[str, ...], order: tuple[str, ...
     """Return for each row the name of its largest count, the first in ``order`` among equals."""
     sorted_counts = counts.to_numpy()[:, [names.index(name) for name in order]]
     return pd.Series(np.array(order, dtype=object)[sorted_counts.argmax(axis=1)], index=counts.index)
+
+
+def _capped(series: pd.Series) -> pd.Series:
+    """Return counts whose largest value is written with a plus ("162+") as numbers."""
+    numbers = pd.to_numeric(series.str.rstrip("+"), errors="coerce")
+    wrong = series[numbers.isna() & series.notna()]
+    if len(wrong):
+        raise BadInputError(
+            f"the column {series.name} should hold whole numbers, the largest perhaps with a plus, but holds "
+            f"{wrong.iloc[0]!r}; check that it is the right file, unedited."
+        )
+    return numbers
 
 
 def _whole(series: pd.Series) -> pd.Series:
