@@ -1,0 +1,157 @@
+"""What holds for the repository as a whole."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from seepage import registry
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "seepage"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+# Bracketed letters keep the patterns from finding themselves.
+FOREIGN = re.compile(
+    r"/(?:[w]ork|[r]oot|[h]ome|[U]sers|[t]mp/bash)/"
+    r"|py[p]i\.org|py[t]honhosted|down[l]oad\.pytorch|[a]naconda\.(?:org|com)|[n]pmjs|[c]rates\.io|[h]uggingface\.co"
+)
+
+
+def committed_files() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout, so what is committed is not known")
+    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def modules() -> list[str]:
+    return sorted(name_of(path) for path in SOURCE.rglob("*.py") if path.stem != "__main__")
+
+
+def text_of(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def foreign(text: str) -> list[str]:
+    return [found.group() for found in FOREIGN.finditer(text)]
+
+
+def test_the_search_for_foreign_names_finds_them() -> None:
+    assert foreign("see /" + "work/main and /" + "home/me/data") == ["/" + "work/", "/" + "home/"]
+    assert foreign("https://py" + "pi.org/simple") == ["py" + "pi.org"]
+    assert not foreign("src/home/x.py, the framework/main.py and https://archive.ics.uci.edu/dataset/2")
+
+
+def test_no_committed_file_names_a_machine_path_or_a_package_registry() -> None:
+    found = {
+        str(path.relative_to(ROOT)): names for path in committed_files() if (names := foreign(text_of(path) or ""))
+    }
+    assert found == {}
+
+
+def test_committed_files_are_small() -> None:
+    sizes = {str(path.relative_to(ROOT)): path.stat().st_size for path in committed_files()}
+    assert {name: size for name, size in sizes.items() if size > 2_000_000} == {}
+
+
+@pytest.mark.parametrize("name", modules())
+def test_every_exported_name_exists(name: str) -> None:
+    module = importlib.import_module(name)
+    exported = getattr(module, "__all__", [])
+    assert [export for export in exported if not hasattr(module, export)] == []
+    assert len(set(exported)) == len(exported)
+
+
+@pytest.mark.parametrize("kind", ["datasets", "models", "protocols", "attacks", "baselines", "metrics"])
+def test_every_registered_part_says_what_it_is(kind: str) -> None:
+    for module in modules():
+        importlib.import_module(module)
+    entries = getattr(registry, kind).entries()
+    assert entries
+    for entry in entries:
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", entry.name)
+        # A dataclass without a docstring gets its signature as one.
+        assert entry.summary
+        assert not entry.summary.startswith(f"{entry.factory.__name__}(")
+
+
+@pytest.mark.parametrize("package", ["datasets", "models", "protocols", "attacks", "baselines", "assessment"])
+def test_importing_a_package_imports_all_its_modules(package: str) -> None:
+    """A part whose import line was forgotten would exist and yet be unknown by name."""
+    registers = {
+        name_of(path)
+        for path in (SOURCE / package).rglob("*.py")
+        if re.search(r"^@(?:\w+\.register|dataset)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    program = f"import sys, seepage.{package}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert registers
+    assert registers - set(done.stdout.split()) == set()
+
+
+@pytest.mark.parametrize("package", ["attacks", "baselines"])
+def test_attacks_and_baselines_do_not_fetch_data_through_the_registry(package: str) -> None:
+    """The import contract sees modules, not names: the registry would be a way around it."""
+    for path in (SOURCE / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "seepage.registry":
+                assert {alias.name for alias in node.names} <= {"attacks", "baselines", "Registry"}, path
+            if isinstance(node, ast.ImportFrom) and node.module == "seepage":
+                assert "registry" not in {alias.name for alias in node.names}, path
+            if isinstance(node, ast.Import):
+                assert "seepage.registry" not in {alias.name for alias in node.names}, path
+
+
+def test_versions_agree() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    newest = re.search(r"^## (\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert newest
+    assert citation["version"] == PROJECT["version"] == newest.group(1)
+    assert citation["license"] == PROJECT["license"]
+
+
+def test_every_direct_dependency_is_pinned_within_its_bound() -> None:
+    pins = dict(
+        line.split("==") for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if "==" in line
+    )
+    asked = dict(
+        requirement.split(">=") for requirement in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    )
+    assert set(asked) == set(pins)
+    for name, least in asked.items():
+        numbers = [[int(part) for part in version.split(".")] for version in (least, pins[name])]
+        assert numbers[0] <= numbers[1], name
+
+
+def test_documents_name_only_targets_that_the_makefile_has() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    named = {
+        (document.name, target)
+        for document in documents
+        for target in re.findall(r"(?:^ {4}|`)make ([a-z-]+)", document.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert ("README.md", "audit") in named
+    assert {(name, target) for name, target in named if target not in targets} == set()
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#]+)", document.read_text(encoding="utf-8")):
+            assert "://" in link or (document.parent / link).exists(), f"{document.name}: {link}"
