@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,12 @@ REAL = os.environ.get("SEEPAGE_DATA") or str(Path(__file__).parents[3] / "shared
 
 
 @pytest.fixture
-def real() -> Path:
-    folder = Path(REAL)
-    if not folder.is_dir():
-        pytest.skip("no folder of real data: set SEEPAGE_DATA to one")
-    return folder
+def real() -> Callable[[str], Path]:
+    """Return what gives the folder of real files if it has the one named, and skips the test otherwise."""
+
+    def folder_with(name: str) -> Path:
+        if not (Path(REAL) / name).is_file():
+            pytest.skip(f"no {name} at hand: set SEEPAGE_DATA to a folder that has it")
+        return Path(REAL)
+
+    return folder_with

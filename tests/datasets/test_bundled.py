@@ -136,15 +136,19 @@ def test_adult_loads_fast():
 def test_bundled_rows_are_the_published_ones(real):
     parts = []
     for part, file in (("train", "adult.data.gz"), ("test", "adult.test.gz")):
-        text = gzip.decompress((real / file).read_bytes()).decode()
+        text = gzip.decompress((real(file) / file).read_bytes()).decode()
         lines = [line.rstrip(".").split(", ") for line in text.splitlines() if line.count(",") == 14]
         parts += [[*line, part] for line in lines]
     kept = bundled("adult")
     assert len(parts) == len(kept) == 48_842
     assert kept.astype(object).where(kept.notna(), "?").astype(str).to_numpy().tolist() == parts
-    text = gzip.decompress((real / "german.data.gz").read_bytes()).decode()
+    text = gzip.decompress((real("german.data.gz") / "german.data.gz").read_bytes()).decode()
     expected = pd.read_csv(io.StringIO(text), sep=" ", header=None)
     assert (bundled("german").to_numpy() == expected.to_numpy()).all()
+
+
+def test_a_folder_is_of_no_concern_to_bundled_data(tmp_path):
+    assert len(load("german", tmp_path / "nowhere").all) == 1000
 
 
 def test_unknown_names_and_options():

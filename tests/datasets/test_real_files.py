@@ -9,6 +9,14 @@ from seepage.datasets.about import cards
 from seepage.tabular.schema import Continuous
 from tests.datasets.parts import categories, sizes
 
+FILES = {
+    "lawschool": "lawschs1_1_first65535.csv.gz",
+    "health_heritage": "health_171067.csv.zip",
+    "bank_full": "bank.zip",
+    "bank_additional": "bank-additional.zip",
+    "credit": "UCI_Credit_Card_raw.csv.gz",
+    "crime": "communities.data.gz",
+}
 EXPECTED = {
     "lawschool": (44_893, 11_224, 39),
     "bank_full": (36_168, 9043, 51),
@@ -20,7 +28,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_sizes(real, name):
-    data = load(name, real)
+    data = load(name, real(FILES[name]))
     assert (*sizes(data), data.schema.width) == EXPECTED[name]
     card = cards[name]
     assert (card.width, card.columns) == (data.schema.width, len(data.schema.columns))
@@ -30,7 +38,7 @@ def test_sizes(real, name):
 
 
 def test_lawschool_says_that_it_is_partial(real):
-    data = load("lawschool", real)
+    data = load("lawschool", real(FILES["lawschool"]))
     (note,) = data.notes
     assert "56,117" in note
     assert "96,584" in note
@@ -40,7 +48,7 @@ def test_lawschool_says_that_it_is_partial(real):
 
 
 def test_health_heritage(real):
-    data = load("health_heritage", real)
+    data = load("health_heritage", real(FILES["health_heritage"]))
     assert (*sizes(data), data.schema.width) == (136_853, 34_214, 110)
     assert (len(data.schema.discrete), len(data.schema.continuous)) == (6, 11)
     assert "171,067 of the original's 218,415" in data.notes[0]
@@ -64,15 +72,21 @@ def test_health_heritage(real):
 
 
 def test_credit_columns(real):
-    data = load("credit", real)
+    data = load("credit", real(FILES["credit"]))
     assert (len(data.schema.discrete), len(data.schema.continuous)) == (9, 14)
     assert data.all.labels.mean() == pytest.approx(0.2212)
     assert data.all.frame["SEX"].value_counts().to_dict() == {"female": 18_112, "male": 11_888}
 
 
+def test_the_catalogue_finds_copies(real):
+    folder = real(FILES["lawschool"])
+    listed = {listing.name: listing for listing in catalogue(folder)}["lawschool"]
+    assert (listed.availability, listed.where) == ("copy found", str(folder / FILES["lawschool"]))
+
+
 def test_crime_targets(real):
-    classes = load("crime", real)
-    rate = load("crime", real, target="rate")
+    folder = real(FILES["crime"])
+    classes, rate = load("crime", folder), load("crime", folder, target="rate")
     labels = rate.all.labels
     expected = (labels >= 0.15).long() + (labels > 0.5).long()
     assert (classes.all.labels.long() == expected).all()
@@ -81,8 +95,7 @@ def test_crime_targets(real):
 
 
 def test_the_folder_may_come_from_the_environment(real, monkeypatch):
-    monkeypatch.setenv("SEEPAGE_DATA", str(real))
+    monkeypatch.setenv("SEEPAGE_DATA", str(real(FILES["crime"])))
     assert len(load("crime").all) == 1994
     listed = {listing.name: listing.availability for listing in catalogue()}
     assert listed["crime"] == "found"
-    assert listed["lawschool"] == "copy found"
