@@ -1,0 +1,5 @@
+"""What a curious participant does with its view; importing this package registers the attacks."""
+
+from seepage.attacks import gradient
+
+__all__ = ["gradient"]

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
+from seepage.errors import BadInputError, unknown_name
+from seepage.tabular.schema import Discrete, Schema
+
 Head = Literal["softmax", "sigmoid", "regression"]
+
+# Layers under which one record's gradient depends on chance or on the other records of the batch:
+# the gradient of a batch is then not the mean of its records' gradients, which FedSGD here assumes.
+_UNSUPPORTED = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)  # pyright: ignore[reportPrivateUsage]
 
 
 @dataclass(frozen=True)
@@ -19,13 +28,82 @@ class Model:
         head: ``softmax``: one logit a class, cross-entropy; ``sigmoid``: one logit, binary
             cross-entropy; ``regression``: one number, squared error.
         name: registry name, or the module's class for a user's own.
+
+    Raises:
+        BadInputError: the head is unknown, the module has no parameters, or it holds a layer
+            (batch normalisation, dropout) that the protocols here do not simulate.
+
+    Example:
+        >>> Model(nn.Linear(3, 2), head="softmax", name="mine").outputs(torch.zeros(5, 3)).shape
+        torch.Size([5, 2])
     """
 
     module: nn.Module
     head: Head
     name: str
 
+    def __post_init__(self) -> None:
+        if self.head not in get_args(Head):
+            raise unknown_name("head", str(self.head), get_args(Head))
+        if not any(True for _ in self.module.parameters()):
+            raise BadInputError(f"model {self.name!r} has no parameters, so no gradient crosses the wire; give it a layer.")
+        for layer, part in self.module.named_modules():
+            if isinstance(part, _UNSUPPORTED):
+                raise BadInputError(
+                    f"model {self.name!r} holds {type(part).__name__} at {layer or 'its root'!r}, which mixes or drops "
+                    "values at random within a batch; the attacks here would be run against the wrong gradient. "
+                    "Remove the layer or audit the model without it."
+                )
+
     @property
     def parameters(self) -> dict[str, Tensor]:
         """Parameters by name in module order, detached."""
         return {name: parameter.detach() for name, parameter in self.module.named_parameters()}
+
+    def outputs(self, encoded: Tensor) -> Tensor:
+        """Return the module's outputs (..., record, output), without a graph."""
+        with torch.no_grad():
+            return self.module(encoded)
+
+    def check(self, schema: Schema) -> None:
+        """Refuse a model that does not fit a table.
+
+        Raises:
+            BadInputError: the module cannot take the table's encoded rows, returns a wrong shape
+                or non-finite numbers, or its head does not fit the target.
+        """
+        first = next(self.module.parameters())
+        try:
+            outputs = self.outputs(torch.zeros(2, schema.width, device=first.device, dtype=first.dtype))
+        except RuntimeError as error:
+            raise BadInputError(
+                f"model {self.name!r} does not take rows of {schema.width} encoded columns ({error}); "
+                "give its first layer that many inputs."
+            ) from error
+        classes = schema.target.width if isinstance(schema.target, Discrete) else None
+        wanted = classes if self.head == "softmax" else 1
+        if (self.head == "regression") != (classes is None) or (self.head == "sigmoid" and classes != 2):
+            raise BadInputError(
+                f"a {self.head} head does not fit the target {schema.target.name!r}, which "
+                + ("is continuous; use head='regression'." if classes is None else f"has {classes} classes; use head='softmax'.")
+            )
+        if tuple(outputs.shape) != (2, wanted):
+            raise BadInputError(
+                f"model {self.name!r} returns shape {tuple(outputs.shape)} for 2 rows where a {self.head} head "
+                f"on target {schema.target.name!r} needs (2, {wanted}); change its last layer."
+            )
+        if not outputs.isfinite().all():
+            raise BadInputError(f"model {self.name!r} returns non-finite outputs; check its parameters.")
+
+
+def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """Return ``build()`` with PyTorch's own initialisation drawn from ``seed``, global state untouched.
+
+    Example:
+        >>> a, b = (seeded(lambda: nn.Linear(2, 2), seed=1) for _ in range(2))
+        >>> torch.equal(a.weight, b.weight)
+        True
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()

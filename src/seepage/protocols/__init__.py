@@ -1,0 +1,5 @@
+"""What the parties send each other; importing this package registers the protocols."""
+
+from seepage.protocols import fedsgd
+
+__all__ = ["fedsgd"]

@@ -93,6 +93,21 @@ class Statistics:
             std=torch.where(std > 0, std, torch.ones_like(std)),
         )
 
+    def rows(self, uniform: Float[Tensor, "... column"]) -> Float[Tensor, "... column"]:
+        """Return cells whose columns follow the marginals independently: quantiles of numbers in [0, 1).
+
+        Args:
+            uniform: for each cell, the share of its column's marginal that lies below it.
+        """
+        cells = []
+        for i, marginal in enumerate(self.marginals):
+            held = marginal.probabilities > 0
+            cumulative = marginal.probabilities[held].cumsum(dim=0)
+            # Rounding may leave the sum a digit short of 1; the last value takes what is above it.
+            index = torch.searchsorted(cumulative, uniform[..., i].contiguous(), right=True)
+            cells.append(marginal.values[held][index.clamp(max=len(cumulative) - 1)])
+        return torch.stack(cells, dim=-1)
+
 
 def _marginal(column: Column, cells: Float[Tensor, " record"], bins: int) -> Marginal:
     mean, std = _moments(cells)

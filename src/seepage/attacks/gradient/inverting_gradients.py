@@ -1,0 +1,15 @@
+"""Inverting Gradients (Geiping, Bauermeister, Dröge, Moeller, NeurIPS 2020) for tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seepage.attacks.gradient.parts.profiles import Profile, reconstruction
+from seepage.attacks.gradient.parts.reconstruct import Reconstruction
+from seepage.registry import attacks
+
+
+@attacks.register("inverting_gradients")
+def inverting_gradients(profile: Profile = "default", **options: Any) -> Reconstruction:
+    """Inverting Gradients: cosine matching of unconstrained rows, one start, no total variation."""
+    return reconstruction(profile, **{"softmax": False, "sigmoid": False, "restarts": 1, "entropy": "counts", **options})

@@ -1,0 +1,91 @@
+"""Many candidate batches to one: choose a reference, match the others' rows to it, pool cell by cell."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.errors import unknown_name
+from seepage.tabular.align import match, pairwise_error, reorder
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.schema import Discrete
+
+Pooling = Literal["median", "lower_median", "mean"]
+Entropy = Literal["softmax", "counts"]
+
+
+def align(
+    encoder: Encoder,
+    candidates: Float[Tensor, "victim restart record encoded"],
+    losses: Float[Tensor, "victim restart"],
+) -> Float[Tensor, "victim restart record encoded"]:
+    """Return the candidates with their records in the order of the one with the least loss.
+
+    Rows are matched by the share of cells that differ beyond the tolerance, optimally, one
+    candidate at a time (TabLeak algorithm 1).
+    """
+    cells = encoder.decode(candidates)
+    best = losses.argmin(dim=1)
+    reference = cells[torch.arange(len(cells), device=best.device), best][:, None]
+    return reorder(candidates, match(pairwise_error(encoder.schema, cells, reference)))
+
+
+def pool(
+    encoder: Encoder, aligned: Float[Tensor, "victim restart record encoded"], pooling: Pooling = "median"
+) -> Float[Tensor, "victim record encoded"]:
+    """Return one batch from aligned candidates.
+
+    Args:
+        encoder: knows the groups.
+        aligned: candidates whose records correspond.
+        pooling: coordinate by coordinate, the ``median``, the ``mean``, or ``lower_median``: the
+            lower of the two middle values where their number is even, as the official code does (D4).
+
+    Decoding takes the largest entry of each group, so groups need not be renormalised.
+    """
+    if pooling not in get_args(Pooling):
+        raise unknown_name("pooling", pooling, get_args(Pooling))
+    if pooling == "mean":
+        return aligned.mean(dim=1)
+    if pooling == "lower_median":
+        return aligned.median(dim=1).values
+    middle = aligned.sort(dim=1).values
+    restarts = aligned.shape[1]
+    return (middle[:, (restarts - 1) // 2] + middle[:, restarts // 2]) / 2
+
+
+def uncertainty(
+    encoder: Encoder, aligned: Float[Tensor, "victim restart record encoded"], entropy: Entropy = "softmax"
+) -> Float[Tensor, "victim record column"]:
+    """Return how much the aligned candidates disagree on each cell.
+
+    Discrete columns: Shannon entropy over the log of the number of categories (0 for a single
+    category), of the mean of the candidates' probabilities (``softmax``, the official code) or of
+    how often each category is a candidate's largest (``counts``, TabLeak Eq. 5; D6). Continuous
+    columns: entropy in nats of a normal distribution with the candidates' unbiased variance, in
+    standardised units; -inf where they agree exactly (TabLeak section 4.3).
+
+    Raises:
+        BadInputError: the kind of entropy is unknown.
+    """
+    if entropy not in get_args(Entropy):
+        raise unknown_name("entropy", entropy, get_args(Entropy))
+    raw = encoder.destandardise(aligned)
+    columns = []
+    for column, block in zip(encoder.schema.columns, encoder.schema.blocks, strict=True):
+        if isinstance(column, Discrete):
+            share = raw[..., block]
+            if entropy == "counts":
+                share = torch.nn.functional.one_hot(share.argmax(-1), column.width).to(raw.dtype)
+            mean = share.mean(dim=1).clamp_min(0)
+            mean = mean / mean.sum(-1, keepdim=True)
+            nats = -torch.special.xlogy(mean, mean).sum(-1)
+            columns.append(nats / math.log(column.width) if column.width > 1 else nats)
+        else:
+            variance = aligned[..., block.start].var(dim=1)
+            columns.append(0.5 + 0.5 * (2 * math.pi * variance).log())
+    return torch.stack(columns, dim=-1).double()

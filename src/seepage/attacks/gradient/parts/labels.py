@@ -1,0 +1,121 @@
+"""How many records of each class a batch holds, read from its gradient."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seepage.errors import BadInputError, unknown_name
+from seepage.knowledge import Knowledge
+from seepage.models.model import Model
+from seepage.tabular.encoder import Encoder
+from seepage.views import GradientView
+
+Method = Literal["bias", "bias_gaussian", "geng"]
+
+_METHODS = ("bias", "bias_gaussian", "geng")
+_BIAS_DUMMIES = 8192
+_GENG_DUMMIES = 1000
+
+
+def restore_labels(
+    view: GradientView, knowledge: Knowledge, encoder: Encoder, method: Method = "bias", seed: int = 0
+) -> Float[Tensor, "victim record"]:
+    """Return labels with the restored class counts, in order of class.
+
+    The derivative of the mean cross-entropy in the output bias of class c is exactly the mean
+    predicted probability of c less the share of records labelled c. Only that mean over the unknown
+    batch has to be estimated:
+
+    - ``bias``: over dummy rows drawn from the public marginals;
+    - ``bias_gaussian``: over standard normal dummy rows;
+    - ``geng``: from the output *weights'* gradient and normal dummies (Geng et al. 2021 as TabLeak's
+      code runs it, D13): needs the mean activation besides, and is far less exact.
+
+    Args:
+        view: the received gradients; the model's head must be softmax or sigmoid.
+        knowledge: gives the batch size and the marginals.
+        encoder: encodes dummy rows as the client encodes its own.
+        method: one of the above.
+        seed: of the dummies.
+
+    Raises:
+        BadInputError: the head is a regression, or the output layer lacks what the method reads.
+    """
+    if method not in _METHODS:
+        raise unknown_name("label restoration", method, _METHODS)
+    model = view.model
+    if model.head == "regression":
+        raise BadInputError(
+            f"the labels of model {model.name!r} are numbers (regression head): they cannot be restored from a "
+            "gradient. Grant them (labels='true') or audit a classifier."
+        )
+    layer, name = _output_layer(model)
+    if method == "geng":
+        dummies = _gaussian(encoder, _GENG_DUMMIES, seed)
+    elif method == "bias_gaussian":
+        dummies = _gaussian(encoder, _BIAS_DUMMIES, seed)
+    else:
+        generator = torch.Generator().manual_seed(seed)
+        uniform = torch.rand(_BIAS_DUMMIES, len(knowledge.schema.columns), generator=generator, dtype=torch.float64)
+        dummies = encoder.encode(knowledge.statistics.rows(uniform).to(encoder.mean.device))
+    inputs: list[Tensor] = []
+    handle = layer.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
+    try:
+        outputs = model.outputs(dummies).double()
+    finally:
+        handle.remove()
+    mean = outputs.softmax(-1).mean(0) if model.head == "softmax" else outputs.sigmoid().mean(0)
+    if method == "geng":
+        activation = inputs[0].double().sum(-1).mean()
+        if not activation > 0:
+            raise BadInputError(
+                f"label restoration 'geng' divides by the mean input of the output layer, which is {float(activation)} "
+                f"for model {model.name!r} (it needs a hidden ReLU layer); use labels method 'bias'."
+            )
+        moved = view.gradient[_joined(name, "weight")].double().sum(-1) / activation
+    else:
+        if layer.bias is None:
+            raise BadInputError(
+                f"the output layer {name!r} of model {model.name!r} has no bias, which label restoration reads; "
+                "grant the labels (labels='true') or use the method 'geng'."
+            )
+        moved = view.gradient[_joined(name, "bias")].double()
+    counts = knowledge.batch_size * (mean - moved)
+    if model.head == "sigmoid":
+        counts = torch.cat([knowledge.batch_size - counts, counts], dim=-1)
+    return _spell_out(counts, knowledge.batch_size)
+
+
+def _spell_out(counts: Float[Tensor, "victim class"], records: int) -> Float[Tensor, "victim record"]:
+    """Give one label after the other to the class with the largest remaining count."""
+    remaining = counts.clone()
+    given = torch.zeros_like(counts)
+    for _ in range(records):
+        largest = nn.functional.one_hot(remaining.argmax(-1), counts.shape[-1]).to(counts.dtype)
+        remaining -= largest
+        given += largest
+    ends = given.cumsum(-1)[:, None, :]
+    positions = torch.arange(records, device=counts.device, dtype=counts.dtype)[None, :, None]
+    return (positions >= ends).sum(-1).to(counts.dtype)
+
+
+def _output_layer(model: Model) -> tuple[nn.Linear, str]:
+    layers = [(part, name) for name, part in model.module.named_modules() if isinstance(part, nn.Linear)]
+    if not layers:
+        raise BadInputError(
+            f"model {model.name!r} has no nn.Linear output layer to restore labels from; grant them (labels='true')."
+        )
+    return layers[-1]
+
+
+def _joined(layer: str, parameter: str) -> str:
+    return f"{layer}.{parameter}" if layer else parameter
+
+
+def _gaussian(encoder: Encoder, rows: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, encoder.width, generator=generator, dtype=encoder.mean.dtype).to(encoder.mean.device)

@@ -1,0 +1,89 @@
+"""How far a dummy gradient is from the received one.
+
+Every distance here is a function of two numbers a parameter tensor: the dot product of the dummy
+gradient with the received one and its squared norm. That is all a gradient engine must supply, and
+the derivative in those numbers is all it needs back.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+class Distance(NamedTuple):
+    """A distance and its derivatives in the dot products and squared norms."""
+
+    loss: Float[Tensor, "victim restart"]
+    by_dot: Float[Tensor, "victim restart tensor"]
+    by_square: Float[Tensor, "victim restart tensor"]
+
+
+class Matching(Protocol):
+    """A distance between gradients that depends on dot products and squared norms a tensor."""
+
+    def __call__(
+        self,
+        dots: Float[Tensor, "victim restart tensor"],
+        squares: Float[Tensor, "victim restart tensor"],
+        target_squares: Float[Tensor, "victim tensor"],
+        sizes: Float[Tensor, " tensor"],
+    ) -> Distance:
+        """Return the distance and its derivatives.
+
+        Args:
+            dots: of dummy and received gradient.
+            squares: squared norms of the dummy gradient.
+            target_squares: squared norms of the received gradient.
+            sizes: number of entries of each tensor.
+        """
+        ...
+
+
+class Cosine:
+    """One minus the cosine over all tensors concatenated (TabLeak; Geiping et al. 2020 without layer weights).
+
+    Example:
+        >>> one = torch.ones(1, 1, 2)
+        >>> Cosine()(one, one, one[0], one[0, 0]).loss.item()
+        0.0
+    """
+
+    def __call__(
+        self,
+        dots: Float[Tensor, "victim restart tensor"],
+        squares: Float[Tensor, "victim restart tensor"],
+        target_squares: Float[Tensor, "victim tensor"],
+        sizes: Float[Tensor, " tensor"],
+    ) -> Distance:
+        """Return the distance and its derivatives."""
+        # A vanished dummy gradient has no direction; the floor keeps its loss at 1 and its derivative finite.
+        square = squares.sum(-1, keepdim=True).clamp_min(torch.finfo(squares.dtype).tiny)
+        by_dot = -(square * target_squares.sum(-1)[:, None, None]).rsqrt()
+        cosine = -dots.sum(-1, keepdim=True) * by_dot
+        return Distance(1 - cosine[..., 0], by_dot.expand_as(dots), (cosine / (2 * square)).expand_as(dots))
+
+
+class MeanSquared:
+    """Sum over tensors of the mean squared difference (Deep Gradient Leakage as TabLeak's code runs it, D12).
+
+    Example:
+        >>> one = torch.ones(1, 1, 2)
+        >>> MeanSquared()(one, 2 * one, one[0], one[0, 0]).loss.item()
+        2.0
+    """
+
+    def __call__(
+        self,
+        dots: Float[Tensor, "victim restart tensor"],
+        squares: Float[Tensor, "victim restart tensor"],
+        target_squares: Float[Tensor, "victim tensor"],
+        sizes: Float[Tensor, " tensor"],
+    ) -> Distance:
+        """Return the distance and its derivatives."""
+        weight = sizes.reciprocal().expand_as(dots)
+        loss = ((squares - 2 * dots + target_squares[:, None]) * weight).sum(-1)
+        return Distance(loss, -2 * weight, weight)

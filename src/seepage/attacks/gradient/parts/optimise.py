@@ -1,0 +1,83 @@
+"""Gradient descent on dummy rows: all victims and restarts in one loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.attacks.gradient.parts.engine import Engine
+from seepage.errors import BadInputError
+from seepage.tabular.relaxation import Relaxation
+
+Progress = Callable[[float], None]
+
+# The share of the work done is reported about this often.
+_REPORTS = 100
+
+
+def scaled(progress: Progress | None, share: float) -> Progress | None:
+    """Return what reports the progress of a part that makes up ``share`` of the whole."""
+    return None if progress is None else lambda done: progress(done * share)
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Adam on the signs of the derivative (TabLeak, Inverting Gradients).
+
+    Attributes:
+        iterations: number of steps; the last iterate is returned.
+        step: Adam's learning rate.
+        schedule: ``constant`` (as published) or ``cosine``: the step falls to zero along half a
+            cosine, so that the last iterate does not jitter by the step size.
+        signed: whether Adam sees only the sign of each derivative.
+    """
+
+    iterations: int = 1500
+    step: float = 0.06
+    schedule: Literal["constant", "cosine"] = "constant"
+    signed: bool = True
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise BadInputError(f"an attack needs at least one iteration, got iterations={self.iterations}.")
+        if not self.step > 0:
+            raise BadInputError(f"the step must be positive, got step={self.step}.")
+
+    def run(
+        self,
+        engine: Engine,
+        relaxation: Relaxation,
+        start: Float[Tensor, "victim restart record encoded"],
+        labels: Float[Tensor, "victim record"],
+        progress: Progress | None = None,
+    ) -> Float[Tensor, "victim restart record encoded"]:
+        """Return the free variables after the last step.
+
+        Args:
+            engine: gives the loss and its derivative in the rows.
+            relaxation: from free variables to rows.
+            start: free variables to begin with; left unchanged.
+            labels: of the dummy records.
+            progress: called now and then with the share of iterations done since the last call.
+        """
+        z = torch.nn.Parameter(start.clone())
+        # A sign has square 1, so that Adam is momentum of signs here, except where a derivative vanishes.
+        adam = torch.optim.Adam([z], lr=self.step, fused=True)
+        every = max(1, self.iterations // _REPORTS)
+        with torch.no_grad():
+            for i in range(self.iterations):
+                if self.schedule == "cosine":
+                    adam.param_groups[0]["lr"] = self.step * 0.5 * (1 + math.cos(math.pi * i / self.iterations))
+                _, by_rows = engine(relaxation.relax(z), labels)
+                by_z = relaxation.pullback(by_rows)
+                z.grad = by_z.sign_() if self.signed else by_z
+                adam.step()
+                if progress is not None and ((i + 1) % every == 0 or i + 1 == self.iterations):
+                    progress(((i % every) + 1) / self.iterations)
+        return z.detach()

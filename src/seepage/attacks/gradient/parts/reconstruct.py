@@ -1,0 +1,177 @@
+"""Reconstruction of a batch by matching its gradient: the attack every published one is a preset of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.attacks.gradient.parts.engine import match
+from seepage.attacks.gradient.parts.ensemble import Entropy, Pooling, align, pool, uncertainty
+from seepage.attacks.gradient.parts.labels import Method, restore_labels
+from seepage.attacks.gradient.parts.matching import Cosine, Matching
+from seepage.attacks.gradient.parts.optimise import Descent, Progress, scaled
+from seepage.errors import BadInputError
+from seepage.guesses import RecordsGuess
+from seepage.knowledge import Knowledge
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.relaxation import Relaxation
+from seepage.views import GradientView
+
+# Dummy rows optimised together. On a CPU, enough for efficient matrix products and few enough to
+# stay in cache; on an accelerator, enough to fill it.
+_ROWS_AT_ONCE = {"cpu": 1024, "cuda": 262144}
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Match the received gradient from several random starts, pool the results, decode.
+
+    Attributes:
+        matching: distance between dummy and received gradient.
+        descent: the optimiser.
+        softmax, sigmoid, logits: the relaxation, see ``Relaxation``.
+        start: entries of the free variables at the start are uniform on [-1, 1] (``symmetric``, the
+            official code) or on [0, 1] (``unit``, the paper; D1).
+        restarts: number of starts a victim.
+        select: the reference among the restarts has the least loss after (``projected``, the
+            official code) or before (``soft``, the paper's algorithm 1; D3) projection to valid rows.
+        pooling: how restarts become one batch, see ``pool``.
+        entropy: how uncertainty is measured, see ``uncertainty``.
+        labels: how labels are restored where they are not granted, see ``restore_labels``.
+        rows_at_once: dummy rows optimised together, default by device; victims and restarts are
+            split into chunks of at most that many (at least one restart).
+    """
+
+    matching: Matching = field(default_factory=Cosine)
+    descent: Descent = field(default_factory=Descent)
+    softmax: bool = True
+    sigmoid: bool = True
+    logits: Literal["raw", "standardised"] = "raw"
+    start: Literal["symmetric", "unit"] = "symmetric"
+    restarts: int = 30
+    select: Literal["projected", "soft"] = "projected"
+    pooling: Pooling = "median"
+    entropy: Entropy = "softmax"
+    labels: Method = "bias"
+    rows_at_once: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.restarts < 1:
+            raise BadInputError(f"an attack needs at least one restart, got restarts={self.restarts}.")
+
+    def __call__(
+        self, view: GradientView, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
+    ) -> RecordsGuess:
+        """Return the guessed records of every victim.
+
+        Args:
+            view: the received gradients.
+            knowledge: what else the attacker is granted.
+            seeds: one a victim, of its random starts.
+            progress: called now and then with the share of the work done since the last call.
+
+        Raises:
+            BadInputError: the gradients do not fit the model, are not finite or all zero, or the
+                model's labels can be neither taken nor restored.
+        """
+        check(view, knowledge, seeds)
+        first = next(iter(view.gradient.values()))
+        encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=first.dtype, device=first.device)
+        if knowledge.labels is not None:
+            labels = knowledge.labels.to(first.device)
+        else:
+            labels = restore_labels(view, knowledge, encoder, self.labels)
+        victims, records = view.victims, knowledge.batch_size
+        budget = self.rows_at_once or _ROWS_AT_ONCE.get(first.device.type, _ROWS_AT_ONCE["cpu"])
+        together = max(1, budget // (self.restarts * records))
+        guesses = []
+        for begin in range(0, victims, together):
+            chunk = slice(begin, min(begin + together, victims))
+            part = GradientView(view.model, {name: g[chunk] for name, g in view.gradient.items()})
+            report = scaled(progress, part.victims / victims)
+            guesses.append(self._reconstruct(part, encoder, labels[chunk], seeds[chunk], budget, report))
+        cells, doubt, losses = zip(*guesses, strict=True)
+        return RecordsGuess(
+            cells=torch.cat(cells).cpu(),
+            uncertainty=torch.cat(doubt).cpu() if self.restarts > 1 else None,
+            labels=labels.double().cpu(),
+            loss=torch.cat(losses).double().cpu(),
+        )
+
+    def _reconstruct(
+        self,
+        view: GradientView,
+        encoder: Encoder,
+        labels: Float[Tensor, "victim record"],
+        seeds: Sequence[int],
+        budget: int,
+        progress: Progress | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        records = labels.shape[1]
+        relaxation = Relaxation(encoder, self.softmax, self.sigmoid, self.logits)
+        engine = match(view, self.matching)
+        start = torch.stack([self._start(seed, records, encoder) for seed in seeds])
+        parts = start.split(max(1, budget // (len(seeds) * records)), dim=1)
+        ends = [
+            self.descent.run(engine, relaxation, part, labels, scaled(progress, part.shape[1] / self.restarts))
+            for part in parts
+        ]
+        rows = relaxation.relax(torch.cat(ends, dim=1))
+        if self.restarts == 1:
+            cells = encoder.decode(rows[:, 0])
+            return cells, torch.empty(0), engine.loss(encoder.encode(cells)[:, None], labels)[:, 0]
+        scored = encoder.project(rows) if self.select == "projected" else rows
+        aligned = align(encoder, rows, engine.loss(scored, labels))
+        cells = encoder.decode(pool(encoder, aligned, self.pooling))
+        loss = engine.loss(encoder.encode(cells)[:, None], labels)[:, 0]
+        return cells, uncertainty(encoder, aligned, self.entropy), loss
+
+    def _start(self, seed: int, records: int, encoder: Encoder) -> Float[Tensor, "restart record encoded"]:
+        generator = torch.Generator().manual_seed(seed)
+        uniform = torch.rand(self.restarts, records, encoder.width, generator=generator, dtype=encoder.mean.dtype)
+        return (2 * uniform - 1 if self.start == "symmetric" else uniform).to(encoder.mean.device)
+
+
+def check(view: GradientView, knowledge: Knowledge, seeds: Sequence[int]) -> None:
+    """Refuse gradients that no reconstruction can start from.
+
+    Raises:
+        BadInputError: names, shapes, numbers or the count of seeds are off; the message says which.
+    """
+    view.model.check(knowledge.schema)
+    parameters = view.model.parameters
+    if list(parameters) != list(view.gradient):
+        raise BadInputError(
+            f"the gradient holds {', '.join(view.gradient) or 'nothing'} where model {view.model.name!r} has the "
+            f"parameters {', '.join(parameters)}; hand in one tensor a parameter, in the model's order."
+        )
+    for name, parameter in parameters.items():
+        g = view.gradient[name]
+        if g.shape[1:] != parameter.shape:
+            raise BadInputError(
+                f"the gradient of {name!r} has shape {tuple(g.shape[1:])} a victim where model {view.model.name!r} "
+                f"has {tuple(parameter.shape)}; it was made with another model."
+            )
+        if not g.isfinite().all():
+            raise BadInputError(
+                f"the gradient of {name!r} holds {float(g[~g.isfinite()][0])}; training has diverged or the capture "
+                "is broken, and nothing can be learned from it."
+            )
+    largest = torch.stack([g.flatten(1).abs().amax(1) for g in view.gradient.values()]).amax(0)
+    if (largest == 0).any():
+        raise BadInputError(
+            f"the gradient of victim {int((largest == 0).nonzero()[0])} is zero everywhere, so it says nothing about "
+            "any record; check that the update was captured before it was applied."
+        )
+    if len(seeds) != view.victims:
+        raise BadInputError(f"expected one seed for each of {view.victims} victims, got {len(seeds)}.")
+    if knowledge.labels is not None and tuple(knowledge.labels.shape) != (view.victims, knowledge.batch_size):
+        raise BadInputError(
+            f"labels have shape {tuple(knowledge.labels.shape)}; expected (victims, batch size) = "
+            f"{(view.victims, knowledge.batch_size)}."
+        )

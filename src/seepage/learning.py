@@ -1,0 +1,59 @@
+"""Loss and gradient as pure functions that clients and attackers share.
+
+Replaying ``gradient`` on the true records must reproduce an undefended view bit for bit.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional
+
+from seepage.models.model import Head, Model
+
+
+def mean_loss(
+    head: Head, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"]
+) -> Float[Tensor, ""]:
+    """Return the mean loss over records.
+
+    Args:
+        head: ``softmax`` takes class codes as labels, ``sigmoid`` 0 or 1, ``regression`` any number.
+        outputs: logits, or predictions for ``regression``.
+        labels: one a record, as floats.
+
+    Example:
+        >>> mean_loss("sigmoid", torch.zeros(4, 1), torch.tensor([0.0, 1.0, 1.0, 0.0])).item()
+        0.6931471824645996
+    """
+    if head == "softmax":
+        return functional.cross_entropy(outputs, labels.long())
+    if head == "sigmoid":
+        return functional.binary_cross_entropy_with_logits(outputs[:, 0], labels.to(outputs.dtype))
+    return functional.mse_loss(outputs[:, 0], labels.to(outputs.dtype))
+
+
+def gradient(
+    model: Model, encoded: Float[Tensor, "*batch record encoded"], labels: Float[Tensor, "*batch record"]
+) -> dict[str, Float[Tensor, "..."]]:
+    """Return the gradient of the mean loss of each batch by parameter name, shape (*batch, *parameter).
+
+    Differentiable in ``encoded``, so attackers match it with the same function that made it.
+
+    Example:
+        >>> from torch import nn
+        >>> model = Model(nn.Linear(3, 1), head="regression", name="mine")
+        >>> g = gradient(model, torch.zeros(7, 5, 3), torch.ones(7, 5))
+        >>> {name: tuple(tensor.shape) for name, tensor in g.items()}
+        {'weight': (7, 1, 3), 'bias': (7, 1)}
+    """
+
+    def loss(parameters: dict[str, Tensor], rows: Tensor, targets: Tensor) -> Tensor:
+        return mean_loss(model.head, functional_call(model.module, parameters, (rows,)), targets)
+
+    one = grad(loss)
+    for _ in range(encoded.dim() - 2):
+        one = vmap(one, in_dims=(None, 0, 0))
+    return one(model.parameters, encoded, labels)

@@ -1,0 +1,85 @@
+"""Linear and fully connected ReLU networks: Linear and NN1..NN5 of TabLeak, appendix C.3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from seepage.models.model import Head, Model, seeded
+from seepage.registry import models
+from seepage.tabular.schema import Discrete, Schema
+
+
+def mlp(
+    schema: Schema, widths: Sequence[int], seed: int, name: str = "mlp", head: Head | None = None
+) -> Model:
+    """Return a fully connected ReLU network for ``schema`` with PyTorch's default initialisation.
+
+    Args:
+        schema: gives the number of inputs (encoded width) and outputs (classes).
+        widths: units of each hidden layer; none for a linear model.
+        seed: of the initialisation.
+        name: recorded in results.
+        head: default ``softmax`` for a discrete target, ``regression`` for a continuous one.
+
+    Example:
+        >>> from seepage.tabular.schema import Continuous
+        >>> schema = Schema(
+        ...     columns=(Continuous(name="age", low=0, high=99, tolerance=5),),
+        ...     target=Discrete(name="ill", categories=("no", "yes")),
+        ... )
+        >>> [tuple(p.shape) for p in mlp(schema, [4], seed=0).parameters.values()]
+        [(4, 1), (4,), (2, 4), (2,)]
+    """
+    if head is None:
+        head = "softmax" if isinstance(schema.target, Discrete) else "regression"
+    outputs = schema.target.width if head == "softmax" else 1
+
+    def build() -> nn.Module:
+        layers: list[nn.Module] = []
+        inputs = schema.width
+        for width in widths:
+            layers += [nn.Linear(inputs, width), nn.ReLU()]
+            inputs = width
+        return nn.Sequential(*layers, nn.Linear(inputs, outputs))
+
+    model = Model(seeded(build, seed), head, name)
+    model.check(schema)
+    return model
+
+
+@models.register("linear")
+def linear(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+    """One affine layer (two logits as in the official code; one with head=sigmoid, as in the paper)."""
+    return mlp(schema, (), seed, "linear", head)
+
+
+@models.register("nn1")
+def nn1(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+    """One hidden layer of 50 ReLU units."""
+    return mlp(schema, (50,), seed, "nn1", head)
+
+
+@models.register("nn2")
+def nn2(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+    """One hidden layer of 100 ReLU units."""
+    return mlp(schema, (100,), seed, "nn2", head)
+
+
+@models.register("nn3")
+def nn3(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+    """Two hidden layers of 100 ReLU units (TabLeak's default network)."""
+    return mlp(schema, (100, 100), seed, "nn3", head)
+
+
+@models.register("nn4")
+def nn4(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+    """Three hidden layers of 200 ReLU units."""
+    return mlp(schema, (200, 200, 200), seed, "nn4", head)
+
+
+@models.register("nn5")
+def nn5(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+    """Three hidden layers of 400 ReLU units (TabLeak's large network)."""
+    return mlp(schema, (400, 400, 400), seed, "nn5", head)

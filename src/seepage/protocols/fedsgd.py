@@ -1,0 +1,64 @@
+"""FedSGD: a client sends the gradient of one batch of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from seepage.errors import BadInputError
+from seepage.learning import gradient
+from seepage.models.model import Model
+from seepage.registry import protocols
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.table import Table
+from seepage.transcript import RecordsSecret, Transcript
+from seepage.views import GradientView
+
+
+@protocols.register("fedsgd")
+class FedSGD:
+    """One round of FedSGD: the server sends a model, a client returns its batch's mean gradient.
+
+    The replication unit is a victim: one batch drawn from the client's rows.
+
+    Args:
+        batch_size: records behind one gradient.
+        replacement: whether a batch may hold a row twice (TabLeak's code draws with replacement).
+    """
+
+    def __init__(self, batch_size: int, replacement: bool = False) -> None:
+        if batch_size < 1:
+            raise BadInputError(f"a batch holds at least one record, got batch_size={batch_size}.")
+        self.batch_size = batch_size
+        self.replacement = replacement
+
+    def run(self, model: Model, rows: Table, encoder: Encoder, seeds: Sequence[int]) -> Transcript:
+        """Return the gradients of one batch for each seed, and the records behind them.
+
+        A victim depends on its own seed alone, not on the victims it is run with.
+
+        Raises:
+            BadInputError: the batch is larger than the client's data, or the model does not fit it.
+        """
+        model.check(rows.schema)
+        if self.batch_size > len(rows) and not self.replacement:
+            raise BadInputError(
+                f"batch size {self.batch_size} is larger than the client's {len(rows)} rows; "
+                f"use a batch size of at most {len(rows)} or draw with replacement."
+            )
+        chosen = torch.stack([self._draw(len(rows), seed) for seed in seeds])
+        cells, labels = rows.cells[chosen], rows.labels[chosen]
+        encoded = encoder.encode(cells.to(encoder.mean.device))
+        # One client at a time: the bits of a gradient must not depend on how many clients are simulated at once.
+        gradients = [
+            gradient(model, x, y) for x, y in zip(encoded, labels.to(encoded.device), strict=True)
+        ]
+        view = GradientView(model, {name: torch.stack([g[name] for g in gradients]) for name in gradients[0]})
+        return Transcript(view, RecordsSecret(cells, labels))
+
+    def _draw(self, rows: int, seed: int) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        if self.replacement:
+            return torch.randint(rows, (self.batch_size,), generator=generator)
+        return torch.randperm(rows, generator=generator)[: self.batch_size]

@@ -1,0 +1,95 @@
+"""Free variables to rows near valid ones: softmax a discrete group, sigmoid within a continuous column's bounds."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.tabular.encoder import Encoder
+
+# exp stays finite in float32, and both maps are saturated to the last bit long before.
+_LARGEST_LOGIT = 80.0
+
+
+class Relaxation:
+    """The map from unconstrained variables ``z`` to standardised rows ``x``, and its pullback.
+
+    A discrete group becomes ``standardise(softmax(logits))``, a continuous column
+    ``low + (high - low) * sigmoid(z)`` (TabLeak section 4.1). Either can be left out: those columns
+    are then ``z`` itself. Both maps are ``e / (sum of the group's e + c)`` with ``e = exp(logit)``,
+    ``c`` = 0 or 1, which makes them one expression for the whole row.
+
+    Args:
+        encoder: fixes the groups, bounds, moments, dtype and device.
+        softmax: relax discrete groups.
+        sigmoid: relax continuous columns.
+        logits: ``raw`` takes ``z`` as logits; ``standardised`` takes ``mean + std * z``, as the
+            official code does, which leaves rare categories nearly unreachable.
+
+    Example:
+        >>> import pandas as pd
+        >>> from seepage.tabular.schema import Discrete, Schema
+        >>> from seepage.tabular.statistics import Statistics
+        >>> from seepage.tabular.table import Table
+        >>> schema = Schema(
+        ...     columns=(Discrete(name="sex", categories=("f", "m")),),
+        ...     target=Discrete(name="ill", categories=("no", "yes")),
+        ... )
+        >>> table = Table(schema, pd.DataFrame({"sex": ["f", "m"], "ill": ["no", "yes"]}))
+        >>> encoder = Encoder(schema, Statistics.of(table))
+        >>> encoder.destandardise(Relaxation(encoder).relax(torch.zeros(1, 2).double())).tolist()
+        [[0.5, 0.5]]
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        softmax: bool = True,
+        sigmoid: bool = True,
+        logits: Literal["raw", "standardised"] = "raw",
+    ) -> None:
+        continuous = encoder.is_continuous
+        active = torch.where(continuous, sigmoid, softmax)
+        zero = torch.zeros_like(encoder.mean)
+        self._identity = not bool(active.any())
+        self._groups = encoder.groups
+        self._group_of = encoder.groups.T.contiguous()
+        self._extra = (continuous.to(encoder.mean.dtype)[:, None] * encoder.groups).sum(0)
+        # x = scale * share + offset on relaxed columns, x = keep * z on the others.
+        self._scale = torch.where(active, encoder.high - encoder.low, zero)
+        self._offset = torch.where(active, encoder.low, zero)
+        self._keep = None if bool(active.all()) else (~active).to(encoder.mean.dtype)
+        rescaled = active & ~continuous
+        self._logit_scale = self._logit_offset = None
+        if logits == "standardised" and bool(rescaled.any()):
+            self._logit_scale = torch.where(rescaled, encoder.std, zero + 1)
+            self._logit_offset = torch.where(rescaled, encoder.mean, zero)
+        self._share: Tensor | None = None
+
+    def relax(self, z: Float[Tensor, "... encoded"]) -> Float[Tensor, "... encoded"]:
+        """Return the rows; differentiable, and remembers what ``pullback`` needs."""
+        if self._identity:
+            return z
+        logits = z
+        if self._logit_scale is not None and self._logit_offset is not None:
+            logits = torch.addcmul(self._logit_offset, self._logit_scale, z)
+        e = logits.clamp(-_LARGEST_LOGIT, _LARGEST_LOGIT).exp()
+        share = e * ((e @ self._groups + self._extra).reciprocal() @ self._group_of)
+        self._share = share.detach()
+        x = torch.addcmul(self._offset, self._scale, share)
+        return x if self._keep is None else torch.addcmul(x, self._keep, z)
+
+    def pullback(self, gradient: Float[Tensor, "... encoded"]) -> Float[Tensor, "... encoded"]:
+        """Return the gradient in ``z`` for a gradient in the rows that the last ``relax`` returned."""
+        if self._identity:
+            return gradient
+        if self._share is None:
+            raise RuntimeError("pullback needs a relax call before it")
+        weighted = gradient * self._scale * self._share
+        back = torch.addcmul(weighted, self._share, (weighted @ self._groups) @ self._group_of, value=-1)
+        if self._logit_scale is not None:
+            back = back * self._logit_scale
+        return back if self._keep is None else torch.addcmul(back, self._keep, gradient)
