@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 # Bracketed letters keep the patterns from finding themselves.
 FOREIGN = re.compile(
-    r"/(?:[w]ork|[r]oot|[h]ome|[U]sers|[t]mp/bash)/"
+    r"(?<![\w.])/(?:[w]ork|[r]oot|[h]ome|[U]sers|[t]mp/bash)/"
     r"|py[p]i\.org|py[t]honhosted|down[l]oad\.pytorch|[a]naconda\.(?:org|com)|[n]pmjs|[c]rates\.io|[h]uggingface\.co"
 )
 
@@ -91,17 +91,18 @@ def test_every_registered_part_says_what_it_is(kind: str) -> None:
         assert not entry.summary.startswith(f"{entry.factory.__name__}(")
 
 
-@pytest.mark.parametrize("package", ["datasets", "models", "protocols", "attacks", "baselines", "assessment"])
-def test_importing_a_package_imports_all_its_modules(package: str) -> None:
+def test_importing_the_packages_imports_every_module_that_registers() -> None:
     """A part whose import line was forgotten would exist and yet be unknown by name."""
+    packages = ["datasets", "models", "protocols", "attacks", "baselines", "assessment"]
     registers = {
         name_of(path)
+        for package in packages
         for path in (SOURCE / package).rglob("*.py")
         if re.search(r"^@(?:\w+\.register|dataset)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    program = f"import sys, seepage.{package}; print(*sys.modules)"
+    program = f"import sys, {', '.join(f'seepage.{package}' for package in packages)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert registers
+    assert len(registers) > len(packages)
     assert registers - set(done.stdout.split()) == set()
 
 
