@@ -231,7 +231,7 @@ class _Guess:
         try:
             return made(**{"name": self.name, "sensitive": sensitive, **fields, **said})
         except ValidationError as error:
-            raise unusable_schema(error) from error
+            raise unusable_schema(error, f"column {self.name!r}") from error
 
     def _kind_said(self, said: dict[str, Any]) -> str | None:
         if "categories" in said:
@@ -320,7 +320,13 @@ def as_numbers(name: str, series: pd.Series) -> np.ndarray:
             f"column {name!r} is continuous but holds {seen} cells such as {series.iloc[0]!r}; "
             "turn them into numbers (days since a date, for example) or drop the column."
         )
-    values = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+    try:
+        values = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+    except OverflowError as error:
+        raise BadInputError(
+            f"column {name!r} is continuous but holds a whole number too large for float64 (beyond 1.8e308); "
+            "measure it in a larger unit or make the column discrete."
+        ) from error
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
         raise BadInputError(

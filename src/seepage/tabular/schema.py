@@ -25,7 +25,7 @@ def _plain(value: Any) -> Any:
     value = value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, bool | int | float | str):
         raise ValueError(
-            f"{value!r} is a {type(value).__name__}, a category must be a text, a number or a boolean; "
+            f"{value!r} is of type {type(value).__name__}, a category must be a text, a number or a boolean; "
             "turn it into text (in YAML: put it in quotes)"
         )
     return value
@@ -61,7 +61,7 @@ class Discrete(_Column):
     """
 
     kind: Literal["discrete"] = "discrete"
-    categories: tuple[Category, ...] = Field(min_length=1)
+    categories: tuple[Category, ...]
 
     @property
     def width(self) -> int:
@@ -70,6 +70,8 @@ class Discrete(_Column):
 
     @model_validator(mode="after")
     def _check(self) -> Discrete:
+        if not self.categories:
+            raise ValueError(f"column {self.name!r}: categories must list at least one value, got none")
         seen: dict[Category, Category] = {}
         for category in self.categories:
             if isinstance(category, float) and not math.isfinite(category):
@@ -165,11 +167,13 @@ class Schema(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    columns: tuple[Column, ...] = Field(min_length=1)
+    columns: tuple[Column, ...]
     target: Column
 
     @model_validator(mode="after")
     def _check(self) -> Schema:
+        if not self.columns:
+            raise ValueError("a schema needs at least one column besides its target, got none")
         names = [column.name for column in self.columns] + [self.target.name]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
@@ -252,10 +256,12 @@ class Schema(BaseModel):
             ) from error
 
 
-def unusable_schema(error: ValidationError) -> BadInputError:
-    """Return pydantic's findings about a schema as one paragraph that names each bad key."""
+def unusable_schema(error: ValidationError, what: str = "the schema") -> BadInputError:
+    """Return pydantic's findings about a schema, or another part of one, as one paragraph that names each bad key."""
     problems = [
         f"{'.'.join(map(str, problem['loc'])) or 'schema'}: {problem['msg'].removeprefix('Value error, ')}"
         for problem in error.errors()
     ]
-    return BadInputError(f"the schema cannot be used: {'; '.join(dict.fromkeys(problems))}.")
+    named = list(dict.fromkeys(problems))
+    more = f"; and {len(named) - 5} more" if len(named) > 5 else ""
+    return BadInputError(f"{what} cannot be used: {'; '.join(named[:5])}{more}.")

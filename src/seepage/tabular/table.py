@@ -209,9 +209,12 @@ def _from_codes(column: Column, values: np.ndarray) -> pd.Series:
             f"column {column.name!r} has the categories 0 to {column.width - 1}, a cell holds {wrong[0]!r}; "
             "decode encoded rows before you show them."
         )
-    alike = len({type(category) for category in column.categories}) == 1
-    categories = pd.Series(list(column.categories), dtype=None if alike else object)
+    categories = pd.Series(list(column.categories), dtype=None if _alike(column) else object)
     return categories.iloc[values.astype(np.int64)].reset_index(drop=True)
+
+
+def _alike(column: Discrete) -> bool:
+    return len({type(category) for category in column.categories}) == 1
 
 
 def _from_text(column: Column, series: pd.Series) -> pd.Series:
@@ -219,7 +222,9 @@ def _from_text(column: Column, series: pd.Series) -> pd.Series:
     position, texts = pd.factorize(series, use_na_sentinel=True)
     meaning = [_meaning(column, text) for text in texts]
     # Position -1 (a row that ends early) takes the last entry.
-    return pd.Series([*meaning, None], dtype=object).iloc[position].reset_index(drop=True).infer_objects()
+    meant = pd.Series([*meaning, None], dtype=object).iloc[position].reset_index(drop=True)
+    # As floats, two large whole numbers may be equal.
+    return meant if isinstance(column, Discrete) and not _alike(column) else meant.infer_objects()
 
 
 def _meaning(column: Column, text: str) -> bool | int | float | str | None:

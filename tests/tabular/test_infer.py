@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import datetime
+import gzip
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from seepage.errors import BadInputError
+from seepage.tabular.infer import infer_schema, read_frame
+from seepage.tabular.schema import Continuous, Discrete
+from seepage.tabular.table import Table
+
+AGES = [30, 41, 65, 17, 22, 58, 33, 34, 71, 19, 45, 80]
+FRAME = pd.DataFrame(
+    {
+        "job": ["cook", "nurse", "?"] * 4,
+        "age": AGES,
+        "children": [0, 1, 2, 0, 3, 1] * 2,
+        "height": [1.5 + age / 200 for age in AGES],
+        "smokes": [True, False] * 6,
+        "ill": ["no", "yes", "yes"] * 4,
+    }
+)
+
+
+def test_kinds_bounds_and_tolerance_are_guessed() -> None:
+    schema = infer_schema(FRAME, "ill", sensitive=["job", "ill"])
+    job, age, children, height, smokes = schema.columns
+    assert job == Discrete(name="job", categories=("?", "cook", "nurse"), sensitive=True)
+    spread = float(np.std(AGES, ddof=1))
+    assert isinstance(age, Continuous)
+    assert (age.low, age.high, age.integer, age.sensitive) == (17, 80, True, False)
+    assert age.tolerance == pytest.approx(0.319 * spread)
+    assert children == Discrete(name="children", categories=(0, 1, 2, 3))
+    assert isinstance(height, Continuous)
+    assert (height.integer, height.tolerance) == (False, pytest.approx(0.319 * spread / 200))
+    assert smokes == Discrete(name="smokes", categories=(False, True))
+    assert schema.target == Discrete(name="ill", categories=("no", "yes"), sensitive=True)
+    assert Table(schema, FRAME).cells.shape == (12, 5)
+
+
+def test_thresholds_are_arguments() -> None:
+    assert isinstance(infer_schema(FRAME, "ill", discrete_at_most=3).column("children"), Continuous)
+    assert isinstance(infer_schema(FRAME, "ill", discrete_at_most=12).column("age"), Discrete)
+    wide = infer_schema(FRAME, "ill", tolerance_factor=1.0).column("age")
+    assert isinstance(wide, Continuous)
+    assert wide.tolerance == pytest.approx(np.std(AGES, ddof=1))
+    with pytest.raises(BadInputError, match=r"'job' has 3 different texts in 12 rows, .* more than 2 are refused"):
+        infer_schema(FRAME, "ill", most_categories=2)
+
+
+def test_overrides_replace_what_they_name_and_nothing_else() -> None:
+    overrides: dict[str, dict[str, Any]] = {
+        "age": {"kind": "continuous", "low": 0, "unit": "years"},
+        "children": {"high": 12, "sensitive": True},
+        "job": {"categories": ["cook", "nurse", "judge", "?"]},
+        "smokes": {"unit": "cigarettes"},
+        "ill": {"sensitive": True},
+    }
+    schema = infer_schema(FRAME, "ill", overrides=overrides)
+    age, children = schema.column("age"), schema.column("children")
+    assert isinstance(age, Continuous)
+    assert (age.low, age.high, age.integer, age.unit) == (0, 80, True, "years")
+    assert isinstance(children, Continuous)
+    assert (children.low, children.high, children.sensitive) == (0, 12, True)
+    assert schema.column("job") == Discrete(name="job", categories=("cook", "nurse", "judge", "?"))
+    assert schema.column("smokes") == Discrete(name="smokes", categories=(False, True), unit="cigarettes")
+    assert schema.target.sensitive
+    assert infer_schema(FRAME, "ill", overrides={"age": {"kind": "discrete"}}).column("age").width == 12
+    assert infer_schema(FRAME, "age", drop=["job", "smokes"]).names == ("children", "height", "ill")
+
+
+@pytest.mark.parametrize(
+    ("series", "expected"),
+    [
+        (pd.Series(["b", "a"] * 6, dtype=pd.CategoricalDtype(["b", "c", "a"])), ("b", "c", "a")),
+        (pd.Series([1, 2] * 6, dtype="Int64"), (1, 2)),
+        (pd.Series([2.0, 1.0] * 6), (1, 2)),
+        (pd.Series([True, False] * 6, dtype="boolean"), (False, True)),
+        (pd.Series(["x", 2, True, 1.5] * 3, dtype=object), (True, 1.5, 2, "x")),
+        (pd.Series([Decimal(2), Decimal(1)] * 6), (1, 2)),
+    ],
+)
+def test_categories_are_plain_values_in_order(series: pd.Series, expected: tuple) -> None:
+    column = infer_schema(FRAME.assign(x=series), "ill").column("x")
+    assert isinstance(column, Discrete)
+    assert column.categories == expected
+    assert [type(category) for category in column.categories] == [type(category) for category in expected]
+
+
+def test_numbers_too_large_to_be_whole_are_not_called_whole() -> None:
+    column = infer_schema(FRAME.assign(x=[2**52 + 7 * i * i for i in range(12)]), "ill").column("x")
+    assert isinstance(column, Continuous)
+    assert not column.integer
+    assert column.tolerance > 0
+
+
+LONG = pd.DataFrame({"x": np.arange(60) % 7, "ill": np.arange(60) % 2})
+
+
+@pytest.mark.parametrize(
+    ("frame", "target", "message"),
+    [
+        (FRAME, "il", "unknown column 'il'; did you mean 'ill'"),
+        (FRAME.assign(ill="no"), "ill", "target 'ill' is 'no' in all 12 rows, so there is nothing to learn"),
+        (FRAME.assign(ill=0, job="cook"), "ill", "the target 'ill' is 0 in all 12 rows"),
+        (FRAME.assign(ill=[None, "no", "yes"] * 4), "ill", r"missing cells: 4 in 'ill' \(first in row 0\); drop those"),
+        (
+            FRAME.assign(age=[np.nan, *AGES[1:]], job=["a", None] * 6),
+            "ill",
+            r"missing cells: 6 in 'job' \(first in row 1\), 1 in 'age' \(first in row 0\)",
+        ),
+        (
+            FRAME.assign(job="cook", age=3.5),
+            "ill",
+            r"2 column\(s\) hold one value only \('job': 'cook', 'age': 3.5\), .*drop them, or override",
+        ),
+        (FRAME.assign(age=[np.inf, *AGES[1:]]), "ill", "'age' is continuous but row 0 holds inf"),
+        (FRAME.iloc[:1], "ill", "inferred from at least two rows, this table has 1"),
+        (FRAME.iloc[:0], "ill", "inferred from at least two rows, this table has 0"),
+        (FRAME[["ill"]], "ill", "no column besides its target 'ill'"),
+        (pd.concat([FRAME, FRAME[["age", "job"]]], axis=1), "ill", "these repeat: age, job; rename or drop some"),
+        (FRAME.rename(columns={"age": 3}), "ill", r"column names must be text, got 3; .*columns.map\(str\)"),
+        (
+            FRAME.assign(day=pd.date_range("2005-01-01", periods=12)),
+            "ill",
+            "'day' holds datetime64 cells such as",
+        ),
+        (FRAME.assign(day=[datetime.date(2005, 1, d) for d in range(1, 13)]), "ill", "'day' holds date cells such as"),
+        (
+            FRAME.assign(age=pd.cut(FRAME["age"], 3)),
+            "ill",
+            r"column 'age' cannot be used: .*0: Interval.* of type",
+        ),
+        (FRAME.assign(x=pd.Series([[i] for i in range(12)])), "ill", r"'x' holds list objects such as \[0\]"),
+        (FRAME.assign(x=[1j * i for i in range(12)]), "ill", "'x' holds complex cells"),
+        (
+            LONG.assign(name=[f"person {i}" for i in range(60)]),
+            "ill",
+            "'name' has 60 different texts in 60 rows, such as 'person 0'; it looks like an identifier or free text",
+        ),
+        (LONG.assign(row=np.arange(60) + 5), "ill", "'row' numbers the rows from 5 to 64 without gaps or repeats"),
+        (
+            LONG.assign(income=["?"] + [str(i) for i in range(59)]),
+            "ill",
+            r"'income' holds numbers stored as text, except for '\?'; turn it into numbers with pandas.to_numeric",
+        ),
+    ],
+)
+def test_tables_without_a_usable_schema_are_refused(frame: pd.DataFrame, target: str, message: str) -> None:
+    with pytest.raises(BadInputError, match=message) as caught:
+        infer_schema(frame, target)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_override_keeps_what_would_be_refused() -> None:
+    frame = LONG.assign(name=[f"person {i}" for i in range(60)], row=np.arange(60), site="north", dose=0.1)
+    overrides: dict[str, dict[str, Any]] = {
+        "name": {"kind": "discrete"},
+        "row": {"kind": "continuous"},
+        "site": {"categories": ["north", "south"]},
+        "dose": {"kind": "continuous"},
+    }
+    schema = infer_schema(frame, "ill", overrides=overrides)
+    assert [column.width for column in schema.columns] == [7, 60, 1, 2, 1]
+    dose = schema.column("dose")
+    assert isinstance(dose, Continuous)
+    assert (dose.low, dose.high, dose.tolerance) == (0.1, 0.1, 0)
+    # Dropping them is the other way out.
+    assert infer_schema(frame, "ill", drop=["name", "row", "site", "dose"]).names == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"overrides": {"agge": {}}}, "unknown column 'agge'; did you mean 'age'"),
+        ({"sensitive": ["agge"]}, "unknown column 'agge'"),
+        ({"drop": ["agge"]}, "unknown column 'agge'"),
+        ({"drop": ["ill"]}, "the target 'ill' is among the columns to drop"),
+        (
+            {"overrides": {"age": {"kind": "continous"}}},
+            "unknown kind of column 'age': 'continous'; did you mean",
+        ),
+        ({"overrides": {"age": {"lo": 0}}}, "unknown field of the continuous column 'age': 'lo'; did you mean 'low'"),
+        ({"overrides": {"age": {"name": "years"}}}, "unknown field of the continuous column 'age': 'name'"),
+        ({"overrides": {"job": {"kind": "discrete", "low": 0}}}, "unknown field of the discrete column 'job': 'low'"),
+        (
+            {"overrides": {"age": {"low": 100}}},
+            r"column 'age' cannot be used: .* low 100.0 is above high 80.0; swap them\.$",
+        ),
+        ({"overrides": {"age": {"low": "young"}}}, "cannot be used: low: Input should be a valid number"),
+        ({"overrides": {"job": {"kind": "continuous"}}}, "'job' is continuous but row 0 holds 'cook'"),
+        ({"overrides": {"job": {"categories": []}}}, "cannot be used: .*must list at least one value"),
+    ],
+)
+def test_arguments_that_make_no_schema_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
+        infer_schema(FRAME, "ill", **arguments)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".CSV"])
+def test_files_are_read(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"people{suffix}"
+    FRAME.to_parquet(path) if suffix == ".parquet" else FRAME.to_csv(path, index=False)
+    pd.testing.assert_frame_equal(read_frame(path), FRAME)
+    assert infer_schema(path, "ill") == infer_schema(FRAME, "ill")
+    assert infer_schema(str(path), "ill") == infer_schema(FRAME, "ill")
+
+
+def test_csv_cells_are_typed_by_column(tmp_path: Path) -> None:
+    path = tmp_path / "cells.csv"
+    path.write_text(
+        "\ufeffwhole, real, truth, code, text, large, gap\n"
+        '1, 0.1, true, 01, None, 9223372036854775808, "NA"\n-2, 1e3, FALSE, 7, 1_0, 1, 3\n',
+        encoding="utf-8",
+    )
+    frame = read_frame(path)
+    assert frame["whole"].tolist() == [1, -2]
+    assert frame["real"].tolist() == [0.1, 1000.0]
+    assert frame["truth"].tolist() == [True, False]
+    assert frame["code"].tolist() == ["01", "7"]
+    assert frame["text"].tolist() == ["None", "1_0"]
+    assert frame["large"].tolist() == [2.0**63, 1.0]
+    assert frame["gap"].isna().tolist() == [True, False]
+    assert [str(frame[name].dtype) for name in ("whole", "real", "truth", "gap")] == [
+        "int64",
+        "float64",
+        "bool",
+        "float64",
+    ]
+
+
+def test_a_named_parquet_index_becomes_a_column(tmp_path: Path) -> None:
+    path = tmp_path / "people.parquet"
+    FRAME.set_index("age").to_parquet(path)
+    assert sorted(read_frame(path).columns) == sorted(FRAME.columns)
+    FRAME.iloc[::-1].to_parquet(path)
+    assert list(read_frame(path).index) == list(range(12))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("people.xlsx", b"PK", r"none of the files that can be read \(.csv, .csv.gz, .parquet\); save"),
+        ("people.csv", b"", "is empty; its first line must name the columns"),
+        ("people.csv.gz", gzip.compress(b""), "is empty; its first line must name the columns"),
+        ("people.csv", b"a,b\n", "has no rows; give a file with a header and at least one row"),
+        ("people.csv", b"a,b\n1,2\n\xff\xfe,3\n", "is not UTF-8 text .*read_csv has an encoding argument"),
+        ("people.csv", b"a,b\n1,2\n1,2,3\n", "cannot be read: .*Expected 2 fields in line 3, saw 3"),
+        ("people.csv", b"a,b\n1,2,3\n4,5,6\n", r"have more cells than its header has names \(2\)"),
+        ("people.csv", b"a;b\n1;2\n", "has one column when split at ',', its header reads 'a;b'; pass separator=';'"),
+        ("people.csv", b"a,b,a\n1,2,3\n", "these repeat in .*: a; rename"),
+        ("people.csv", b",b\n0,2\n", r"column 1 of the table .* has no name, it may be an index that pandas saved"),
+        ("people.csv", b"a,\n0,2\n", r"column 2 of the table .* has no name; name it"),
+        ("people.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 9999)[:-30], "cannot be read: .*truncated or damaged"),
+        ("people.csv.gz", b"a,b\n1,2\n", "cannot be read: Not a gzipped file"),
+        ("people.csv.gz", gzip.compress(b"a,b\n1,2\n")[:4], "cannot be read: "),
+        ("people.parquet", b"", "cannot be read: "),
+        ("people.parquet", b"PAR1 and nothing that follows", "cannot be read: .*compare its size or checksum"),
+    ],
+)
+def test_broken_files_are_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(BadInputError, match=message) as caught:
+        read_frame(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_truncated_parquet_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "people.parquet"
+    FRAME.to_parquet(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(BadInputError, match="truncated or damaged"):
+        read_frame(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"nobody.csv' does not exist; give the path"):
+        read_frame(tmp_path / "nobody.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(BadInputError, match=r"folder.csv' is not a file"):
+        read_frame(tmp_path / "folder.csv")
+
+
+def test_separators(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    FRAME.to_csv(path, index=False, sep=";")
+    pd.testing.assert_frame_equal(read_frame(path, ";"), FRAME)
+    assert len(Table.read(path, infer_schema(FRAME, "ill"), separator=";")) == 12
+    with pytest.raises(BadInputError, match="a separator is one character, got ', '"):
+        read_frame(path, ", ")
