@@ -30,6 +30,11 @@ settings.register_profile("thorough", parent=settings.get_profile("checks"), der
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "checks"))
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a test by its bytes no more: a compressed file holds the time, and parallel workers must agree on names."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(scope="module")
 def document_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One empty folder for all blocks of a document."""
