@@ -171,6 +171,9 @@ def test_an_override_keeps_what_would_be_refused() -> None:
     dose = schema.column("dose")
     assert isinstance(dose, Continuous)
     assert (dose.low, dose.high, dose.tolerance) == (0.1, 0.1, 0)
+    # Any word on a column is enough, its kind is still guessed.
+    said = infer_schema(frame, "ill", overrides={"name": {"unit": "text"}, "row": {"unit": "1"}}, drop=["site", "dose"])
+    assert [column.kind for column in said.columns] == ["discrete", "discrete", "continuous"]
     # Dropping them is the other way out.
     assert infer_schema(frame, "ill", drop=["name", "row", "site", "dose"]).names == ("x",)
 
