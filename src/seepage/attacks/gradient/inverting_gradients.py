@@ -12,4 +12,5 @@ from seepage.registry import attacks
 @attacks.register("inverting_gradients")
 def inverting_gradients(profile: Profile = "default", **options: Any) -> Reconstruction:
     """Inverting Gradients: cosine matching of unconstrained rows, one start, no total variation."""
-    return reconstruction(profile, **{"softmax": False, "sigmoid": False, "restarts": 1, "entropy": "counts", **options})
+    preset = {"softmax": False, "sigmoid": False, "restarts": 1, "entropy": "counts"}
+    return reconstruction(profile, **{**preset, **options})

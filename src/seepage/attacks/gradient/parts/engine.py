@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -20,6 +20,7 @@ from seepage.models.model import Head
 from seepage.views import GradientView
 
 
+@runtime_checkable
 class Engine(Protocol):
     """The matching loss of dummy rows and its derivative in them."""
 

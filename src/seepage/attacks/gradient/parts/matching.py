@@ -7,7 +7,7 @@ the derivative in those numbers is all it needs back.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -22,6 +22,7 @@ class Distance(NamedTuple):
     by_square: Float[Tensor, "victim restart tensor"]
 
 
+@runtime_checkable
 class Matching(Protocol):
     """A distance between gradients that depends on dot products and squared norms a tensor."""
 
@@ -47,7 +48,7 @@ class Cosine:
     """One minus the cosine over all tensors concatenated (TabLeak; Geiping et al. 2020 without layer weights).
 
     Example:
-        >>> one = torch.ones(1, 1, 2)
+        >>> one = torch.ones(1, 1, 4)
         >>> Cosine()(one, one, one[0], one[0, 0]).loss.item()
         0.0
     """
@@ -62,7 +63,8 @@ class Cosine:
         """Return the distance and its derivatives."""
         # A vanished dummy gradient has no direction; the floor keeps its loss at 1 and its derivative finite.
         square = squares.sum(-1, keepdim=True).clamp_min(torch.finfo(squares.dtype).tiny)
-        by_dot = -(square * target_squares.sum(-1)[:, None, None]).rsqrt()
+        # Roots first: the product of two small squares may underflow.
+        by_dot = -square.rsqrt() * target_squares.sum(-1)[:, None, None].rsqrt()
         cosine = -dots.sum(-1, keepdim=True) * by_dot
         return Distance(1 - cosine[..., 0], by_dot.expand_as(dots), (cosine / (2 * square)).expand_as(dots))
 

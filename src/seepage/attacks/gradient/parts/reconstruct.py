@@ -168,6 +168,13 @@ def check(view: GradientView, knowledge: Knowledge, seeds: Sequence[int]) -> Non
             f"the gradient of victim {int((largest == 0).nonzero()[0])} is zero everywhere, so it says nothing about "
             "any record; check that the update was captured before it was applied."
         )
+    squares = torch.stack([g.flatten(1).square().sum(1) for g in view.gradient.values()]).sum(0)
+    if not ((squares > 0) & squares.isfinite()).all():
+        victim = int((~((squares > 0) & squares.isfinite())).nonzero()[0])
+        raise BadInputError(
+            f"the largest entry of victim {victim}'s gradient is {float(largest[victim]):g}, whose square "
+            f"{largest.dtype} cannot hold; convert model and gradient to float64."
+        )
     if len(seeds) != view.victims:
         raise BadInputError(f"expected one seed for each of {view.victims} victims, got {len(seeds)}.")
     if knowledge.labels is not None and tuple(knowledge.labels.shape) != (view.victims, knowledge.batch_size):
