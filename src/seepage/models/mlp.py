@@ -11,9 +11,7 @@ from seepage.registry import models
 from seepage.tabular.schema import Discrete, Schema
 
 
-def mlp(
-    schema: Schema, widths: Sequence[int], seed: int, name: str = "mlp", head: Head | None = None
-) -> Model:
+def mlp(schema: Schema, widths: Sequence[int], seed: int, name: str = "mlp", head: Head | None = None) -> Model:
     """Return a fully connected ReLU network for ``schema`` with PyTorch's default initialisation.
 
     Args:

@@ -46,7 +46,9 @@ class Model:
         if self.head not in get_args(Head):
             raise unknown_name("head", str(self.head), get_args(Head))
         if not any(True for _ in self.module.parameters()):
-            raise BadInputError(f"model {self.name!r} has no parameters, so no gradient crosses the wire; give it a layer.")
+            raise BadInputError(
+                f"model {self.name!r} has no parameters, so no gradient crosses the wire; give it a layer."
+            )
         for layer, part in self.module.named_modules():
             if isinstance(part, _UNSUPPORTED):
                 raise BadInputError(
@@ -69,15 +71,16 @@ class Model:
         """Refuse a model that does not fit a table.
 
         Raises:
-            BadInputError: the module cannot take the table's encoded rows, returns a wrong shape
-                or non-finite numbers, or its head does not fit the target.
+            BadInputError: the module cannot take the table's encoded rows, returns a wrong shape,
+                non-finite numbers or other numbers each time, or its head does not fit the target.
         """
         first = next(self.module.parameters())
+        rows = torch.zeros(2, schema.width, device=first.device, dtype=first.dtype)
         try:
-            outputs = self.outputs(torch.zeros(2, schema.width, device=first.device, dtype=first.dtype))
-        except RuntimeError as error:
+            outputs = self.outputs(rows)
+        except Exception as error:  # A module of one's own may raise anything.
             raise BadInputError(
-                f"model {self.name!r} does not take rows of {schema.width} encoded columns ({error}); "
+                f"model {self.name!r} does not take rows of {schema.width} encoded columns ({_paragraph(error)}); "
                 "give its first layer that many inputs."
             ) from error
         classes = schema.target.width if isinstance(schema.target, Discrete) else None
@@ -85,7 +88,8 @@ class Model:
         if (self.head == "regression") != (classes is None) or (self.head == "sigmoid" and classes != 2):
             raise BadInputError(
                 f"a {self.head} head does not fit the target {schema.target.name!r}, which "
-                + ("is continuous; use head='regression'." if classes is None else f"has {classes} classes; use head='softmax'.")
+                + ("is continuous; use head='regression'." if classes is None else "")
+                + ("" if classes is None else f"has {classes} classes; use head='softmax'.")
             )
         if tuple(outputs.shape) != (2, wanted):
             raise BadInputError(
@@ -94,6 +98,15 @@ class Model:
             )
         if not outputs.isfinite().all():
             raise BadInputError(f"model {self.name!r} returns non-finite outputs; check its parameters.")
+        if not torch.equal(outputs, self.outputs(rows)):
+            raise BadInputError(
+                f"model {self.name!r} returns other outputs for the same rows each time, so its gradient cannot be "
+                "replayed. Take what is random (such as a functional dropout) out of it."
+            )
+
+
+def _paragraph(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -105,5 +118,5 @@ def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
         True
     """
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(seed)  # noqa: TID251  initialisers of torch.nn take no generator; the fork undoes it
         return build()

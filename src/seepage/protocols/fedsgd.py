@@ -39,9 +39,12 @@ class FedSGD:
         A victim depends on its own seed alone, not on the victims it is run with.
 
         Raises:
-            BadInputError: the batch is larger than the client's data, or the model does not fit it.
+            BadInputError: the batch is larger than the client's data, the model does not fit it, or
+                there is no seed.
         """
         model.check(rows.schema)
+        if len(seeds) == 0:
+            raise BadInputError("FedSGD needs at least one seed, one for each victim, got none.")
         if self.batch_size > len(rows) and not self.replacement:
             raise BadInputError(
                 f"batch size {self.batch_size} is larger than the client's {len(rows)} rows; "
@@ -51,9 +54,7 @@ class FedSGD:
         cells, labels = rows.cells[chosen], rows.labels[chosen]
         encoded = encoder.encode(cells.to(encoder.mean.device))
         # One client at a time: the bits of a gradient must not depend on how many clients are simulated at once.
-        gradients = [
-            gradient(model, x, y) for x, y in zip(encoded, labels.to(encoded.device), strict=True)
-        ]
+        gradients = [gradient(model, x, y) for x, y in zip(encoded, labels.to(encoded.device), strict=True)]
         view = GradientView(model, {name: torch.stack([g[name] for g in gradients]) for name in gradients[0]})
         return Transcript(view, RecordsSecret(cells, labels))
 
