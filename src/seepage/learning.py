@@ -5,7 +5,6 @@ Replaying ``gradient`` on the true records must reproduce an undefended view bit
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
@@ -25,6 +24,7 @@ def mean_loss(
         labels: one a record, as floats.
 
     Example:
+        >>> import torch
         >>> mean_loss("sigmoid", torch.zeros(4, 1), torch.tensor([0.0, 1.0, 1.0, 0.0])).item()
         0.6931471824645996
     """
@@ -37,12 +37,13 @@ def mean_loss(
 
 def gradient(
     model: Model, encoded: Float[Tensor, "*batch record encoded"], labels: Float[Tensor, "*batch record"]
-) -> dict[str, Float[Tensor, "..."]]:
+) -> dict[str, Tensor]:
     """Return the gradient of the mean loss of each batch by parameter name, shape (*batch, *parameter).
 
     Differentiable in ``encoded``, so attackers match it with the same function that made it.
 
     Example:
+        >>> import torch
         >>> from torch import nn
         >>> model = Model(nn.Linear(3, 1), head="regression", name="mine")
         >>> g = gradient(model, torch.zeros(7, 5, 3), torch.ones(7, 5))
