@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -43,7 +44,8 @@ def restore_labels(
         seed: of the dummies.
 
     Raises:
-        BadInputError: the head is a regression, or the output layer lacks what the method reads.
+        BadInputError: the head is a regression, the model does not end in an affine layer, or that
+            layer lacks what the method reads.
     """
     if method not in _METHODS:
         raise unknown_name("label restoration", method, _METHODS)
@@ -53,7 +55,6 @@ def restore_labels(
             f"the labels of model {model.name!r} are numbers (regression head): they cannot be restored from a "
             "gradient. Grant them (labels='true') or audit a classifier."
         )
-    layer, name = _output_layer(model)
     if method == "geng":
         dummies = _gaussian(encoder, _GENG_DUMMIES, seed)
     elif method == "bias_gaussian":
@@ -62,19 +63,15 @@ def restore_labels(
         generator = torch.Generator().manual_seed(seed)
         uniform = torch.rand(_BIAS_DUMMIES, len(knowledge.schema.columns), generator=generator, dtype=torch.float64)
         dummies = encoder.encode(knowledge.statistics.rows(uniform).to(encoder.mean.device))
-    inputs: list[Tensor] = []
-    handle = layer.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
-    try:
-        outputs = model.outputs(dummies).double()
-    finally:
-        handle.remove()
+    layer, name, inputs, outputs = _output_layer(model, dummies)
     mean = outputs.softmax(-1).mean(0) if model.head == "softmax" else outputs.sigmoid().mean(0)
     if method == "geng":
-        activation = inputs[0].double().sum(-1).mean()
-        if not activation > 0:
+        activation = inputs.sum(-1).mean()
+        if inputs.min() < 0 or not activation > 0:
             raise BadInputError(
-                f"label restoration 'geng' divides by the mean input of the output layer, which is {float(activation)} "
-                f"for model {model.name!r} (it needs a hidden ReLU layer); use labels method 'bias'."
+                f"label restoration 'geng' divides by the mean input of the output layer, taken to be positive; for "
+                f"model {model.name!r} inputs go down to {float(inputs.min()):g} and have mean sum "
+                f"{float(activation):g} (it needs a hidden ReLU layer); use labels method 'bias'."
             )
         moved = view.gradient[_joined(name, "weight")].double().sum(-1) / activation
     else:
@@ -103,13 +100,30 @@ def _spell_out(counts: Float[Tensor, "victim class"], records: int) -> Float[Ten
     return (positions >= ends).sum(-1).to(counts.dtype)
 
 
-def _output_layer(model: Model) -> tuple[nn.Linear, str]:
-    layers = [(part, name) for name, part in model.module.named_modules() if isinstance(part, nn.Linear)]
-    if not layers:
+def _output_layer(model: Model, rows: Tensor) -> tuple[nn.Linear, str, Tensor, Tensor]:
+    """Return the affine layer whose outputs are the model's, its name, its inputs and the outputs."""
+    calls: list[tuple[nn.Linear, str, Tensor, Tensor]] = []
+
+    def listen(layer: nn.Linear, name: str) -> Callable[[nn.Module, tuple[Tensor], Tensor], None]:
+        return lambda _, inputs, outputs: calls.append((layer, name, inputs[0].clone(), outputs))
+
+    # What a subclass does with its parameters is anyone's guess.
+    layers = [(part, name) for name, part in model.module.named_modules() if type(part) is nn.Linear]
+    handles = [layer.register_forward_hook(listen(layer, name)) for layer, name in layers]
+    try:
+        outputs = model.outputs(rows)
+    finally:
+        for handle in handles:
+            handle.remove()
+    found = [call for call in calls if call[3].shape == outputs.shape and torch.equal(call[3], outputs)]
+    # The gradient of a layer that runs more than once mixes its roles.
+    if not found or sum(call[0] is found[-1][0] for call in calls) > 1:
         raise BadInputError(
-            f"model {model.name!r} has no nn.Linear output layer to restore labels from; grant them (labels='true')."
+            f"model {model.name!r} does not end in an nn.Linear layer of its own, from whose gradient labels are "
+            "restored; grant the labels (labels='true')."
         )
-    return layers[-1]
+    layer, name, inputs, _ = found[-1]
+    return layer, name, inputs.double(), outputs.double()
 
 
 def _joined(layer: str, parameter: str) -> str:

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from scipy.stats import fisher_exact
+from torch import Tensor, nn
+
+from seepage.attacks.gradient.parts.labels import Method, restore_labels
+from seepage.datasets import load
+from seepage.datasets.dataset import Dataset
+from seepage.datasets.planted import distinct
+from seepage.errors import BadInputError
+from seepage.knowledge import Knowledge
+from seepage.learning import gradient
+from seepage.models.mlp import mlp, nn3
+from seepage.models.model import Head, Model, seeded
+from seepage.protocols.fedsgd import FedSGD
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.schema import Continuous, Discrete, Schema
+from seepage.tabular.statistics import Statistics
+from seepage.tabular.table import Table, frame_of
+from seepage.views import GradientView
+from tests.oracles.gradients import Widths
+
+
+@pytest.fixture(scope="module")
+def adult() -> Dataset:
+    return load("adult")
+
+
+def table(classes: int, rows: int = 400, continuous_target: bool = False) -> Table:
+    generator = torch.Generator().manual_seed(classes)
+    target = Continuous(name="y", low=0, high=9, tolerance=1)
+    schema = Schema(
+        columns=(
+            Discrete(name="a", categories=tuple(range(5))),
+            Continuous(name="b", low=0, high=1, tolerance=0.1),
+            Discrete(name="c", categories=tuple(range(3))),
+        ),
+        target=target if continuous_target else Discrete(name="y", categories=tuple(range(classes))),
+    )
+    uniform = torch.rand(rows, 4, generator=generator, dtype=torch.float64)
+    cells = torch.stack([(uniform[:, 0] * 5).floor(), uniform[:, 1], (uniform[:, 2] * 3).floor()], dim=-1)
+    frame = frame_of(schema, cells)
+    return Table(schema, frame.assign(y=(uniform[:, 3] * classes).floor().long().numpy()))
+
+
+def exact(model: Model, rows: Table, records: int, seeds: range, method: Method = "bias") -> Tensor:
+    """Return for which victims the class counts are restored exactly."""
+    encoder = Encoder(rows.schema, Statistics.of(rows), dtype=next(iter(model.parameters.values())).dtype)
+    transcript = FedSGD(records).run(model, rows, encoder, seeds=seeds)
+    labels = restore_labels(transcript.view, Knowledge(rows.schema, Statistics.of(rows), records), encoder, method)
+    assert labels.shape == transcript.secret.labels.shape
+    assert torch.equal(labels, labels.sort(dim=1).values)
+    return (labels == transcript.secret.labels.sort(dim=1).values).all(1)
+
+
+# Exact counts in 100 trials of an independent implementation, on TabLeak's network as initialised.
+REFERENCE: list[tuple[int, dict[Method, int]]] = [
+    (8, {"bias": 100, "bias_gaussian": 100, "geng": 45}),
+    (32, {"bias": 99, "bias_gaussian": 97, "geng": 15}),
+    (128, {"bias": 87, "bias_gaussian": 57, "geng": 6}),
+]
+
+
+@pytest.mark.parametrize(("records", "reference"), REFERENCE)
+def test_exactness_on_adult_is_that_of_an_independent_implementation(
+    adult: Dataset, records: int, reference: dict[Method, int]
+) -> None:
+    encoder = Encoder(adult.schema, adult.statistics, dtype=torch.float32)
+    knowledge = Knowledge(adult.schema, adult.statistics, records)
+    right = dict.fromkeys(reference, 0)
+    for network in range(10):
+        seeds = range(10 * network, 10 * network + 10)
+        transcript = FedSGD(records).run(nn3(adult.schema, seed=network), adult.train, encoder, seeds)
+        for method in reference:
+            restored = restore_labels(transcript.view, knowledge, encoder, method)
+            right[method] += int((restored.sum(1) == transcript.secret.labels.sum(1)).sum())
+    for method, expected in reference.items():
+        counts = [[right[method], 100 - right[method]], [expected, 100 - expected]]
+        _, chance = fisher_exact(counts)
+        assert chance > 0.01, (method, right[method], expected)
+    assert right["geng"] < right["bias"]
+
+
+class Backwards(nn.Module):
+    """Declares its last layer first."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.last = nn.Linear(outputs, outputs)
+        self.first = nn.Linear(inputs, outputs)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.last(torch.tanh(self.first(rows)))
+
+
+def network(kind: str, rows: Table, head: Head) -> Model:
+    if kind == "mlp":
+        return mlp(rows.schema, [30], seed=1, head=head)
+    make = {"backwards": Backwards, "skip": Widths}[kind]
+    outputs = 1 if head == "sigmoid" else rows.schema.target.width
+    return Model(seeded(lambda: make(rows.schema.width, outputs), seed=1), head, kind)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "backwards", "skip"])
+@pytest.mark.parametrize("records", [1, 8, 64])
+@pytest.mark.parametrize(("classes", "head"), [(2, "softmax"), (2, "sigmoid"), (3, "softmax"), (7, "softmax")])
+def test_counts_are_exact_wherever_the_mean_prediction_is_known_to_half_a_record(
+    classes: int, head: Head, records: int, kind: str
+) -> None:
+    rows = table(classes)
+    model = network(kind, rows, head)
+    encoder = Encoder(rows.schema, Statistics.of(rows), dtype=torch.float32)
+    batches = FedSGD(records).run(model, rows, encoder, seeds=range(40)).secret.cells
+
+    def prediction(cells: Tensor) -> Tensor:
+        outputs = model.outputs(encoder.encode(cells))
+        return (outputs.softmax(-1) if head == "softmax" else outputs.sigmoid()).mean(-2)
+
+    # Columns of this table are independent, so that all of it stands for its marginals up to sampling.
+    uniform = torch.rand(20000, 3, generator=torch.Generator().manual_seed(99), dtype=torch.float64)
+    off = records * (prediction(batches) - prediction(Statistics.of(rows).rows(uniform))).abs().amax(-1)
+    known = off < 0.45
+    assert int(known.sum()) >= 3
+    assert exact(model, rows, records, range(40))[known].all()
+
+
+@pytest.mark.parametrize("head", ["softmax", "sigmoid"])
+def test_with_constant_predictions_every_count_is_exact(head: Head) -> None:
+    rows = table(2)
+    model = mlp(rows.schema, [], seed=0, head=head)
+    with torch.no_grad():
+        model.module.get_parameter("0.weight").zero_()
+        model.module.get_parameter("0.bias").copy_(torch.tensor([0.4, -1.0])[: 2 if head == "softmax" else 1])
+    assert exact(model, rows, 128, range(20)).all()
+
+
+def test_restoring_depends_on_the_seed_of_the_dummies_alone(adult: Dataset) -> None:
+    encoder = Encoder(adult.schema, adult.statistics, dtype=torch.float32)
+    transcript = FedSGD(128).run(nn3(adult.schema), adult.train, encoder, range(5))
+    knowledge = Knowledge(adult.schema, adult.statistics, 128)
+    state = torch.random.get_rng_state()
+    first, again, *others = (
+        restore_labels(transcript.view, knowledge, encoder, "geng", seed) for seed in (0, 0, 1, 2, 3, 4, 5, 6)
+    )
+    assert torch.equal(first, again)
+    assert any(not torch.equal(first, other) for other in others)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+class Twice(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.into, self.layer = nn.Linear(width, 2), nn.Linear(2, 2)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.layer(torch.relu(self.layer(self.into(rows))))
+
+
+class Rescaled(nn.Linear):
+    def forward(self, input: Tensor) -> Tensor:
+        return 3 * super().forward(input)
+
+
+@pytest.mark.parametrize(
+    ("make", "method", "message"),
+    [
+        (lambda d: nn.Sequential(nn.Linear(d, 2), nn.Tanh()), "bias", "does not end in an nn.Linear layer of its own"),
+        (lambda d: Rescaled(d, 2), "bias", "does not end in an nn.Linear layer of its own"),
+        (Twice, "bias", "does not end in an nn.Linear layer of its own"),
+        (lambda d: nn.Linear(d, 2, bias=False), "bias", "has no bias, which label restoration reads; grant the labels"),
+        (lambda d: nn.Linear(d, 2), "geng", "'geng' divides by the mean input .* needs a hidden ReLU layer"),
+        (lambda d: nn.Sequential(nn.Linear(d, 9), nn.Tanh(), nn.Linear(9, 2)), "geng", "needs a hidden ReLU layer"),
+    ],
+)
+def test_what_a_method_cannot_read_is_refused(make: Callable[[int], nn.Module], method: Method, message: str) -> None:
+    rows = table(2)
+    width = rows.schema.width
+    model = Model(seeded(lambda: make(width), seed=0), "softmax", "mine")
+    encoder = Encoder(rows.schema, Statistics.of(rows), dtype=torch.float32)
+    knowledge = Knowledge(rows.schema, Statistics.of(rows), 4)
+    encoded = encoder.encode(rows.cells[None, :4])
+    view = GradientView(model, gradient(model, encoded, rows.labels[None, :4]))
+    with pytest.raises(BadInputError, match=message):
+        restore_labels(view, knowledge, encoder, method)
+
+
+def test_a_network_without_biases_is_restored_from_its_weights() -> None:
+    rows = table(2)
+
+    def build() -> nn.Module:
+        width = rows.schema.width
+        return nn.Sequential(nn.Linear(width, 50), nn.ReLU(), nn.Linear(50, 2, bias=False))
+
+    assert int(exact(Model(seeded(build, seed=0), "softmax", "mine"), rows, 1, range(40), "geng").sum()) >= 36
+
+
+def test_numbers_are_not_restored() -> None:
+    rows = table(2, continuous_target=True)
+    with pytest.raises(BadInputError, match=r"labels of model 'mlp' are numbers .* cannot be restored .* Grant them"):
+        exact(mlp(rows.schema, [5], seed=0), rows, 4, range(2))
+
+
+def test_unknown_methods_get_the_known_ones() -> None:
+    data = distinct(rows=8)
+    encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+    view = FedSGD(2).run(mlp(data.schema, [4], seed=0), data.train, encoder, [0]).view
+    knowledge = Knowledge(data.schema, data.statistics, 2)
+    method: Method = "biass"  # pyright: ignore[reportAssignmentType]
+    with pytest.raises(BadInputError, match="unknown label restoration 'biass'; did you mean 'bias'"):
+        restore_labels.__wrapped__(view, knowledge, encoder, method)  # pyright: ignore[reportFunctionMemberAccess]
