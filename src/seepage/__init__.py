@@ -1,1 +1,15 @@
-"""seepage measures what collaborative learning on tables gives away."""
+"""seepage measures what collaborative learning on tables gives away.
+
+Example:
+    >>> import seepage
+    >>> report = seepage.audit("adult", batch_sizes=1, attacks="tableak", victims=2, restarts=2, iterations=50)
+    >>> sorted(report.frame()["attack"].unique())
+    ['mode', 'random', 'tableak']
+"""
+
+from seepage.audit.versions import installed
+from seepage.errors import BadInputError
+from seepage.report import Report, audit
+
+__all__ = ["BadInputError", "Report", "audit"]
+__version__ = installed("seepage")

@@ -1,0 +1,60 @@
+"""Files that are either whole or not there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from seepage.errors import BadInputError
+
+PRIVATE = 0o600
+
+
+def make_folder(folder: Path) -> None:
+    """Make ``folder`` and what leads to it.
+
+    Raises:
+        BadInputError: that is impossible; the message says why.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(
+            f"the folder {str(folder)!r} cannot be made ({error.strerror}); give another with --out."
+        ) from error
+
+
+def write_whole(path: Path, text: str, private: bool = False) -> None:
+    """Write a text file so that a reader sees the old content or the new, never a part of it.
+
+    Args:
+        path: the file.
+        text: its content, written as UTF-8.
+        private: whether only its owner may read it.
+
+    Raises:
+        BadInputError: the file cannot be written.
+    """
+    make_folder(path.parent)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+            os.chmod(temporary, PRIVATE if private else 0o666 & ~_umask())
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise BadInputError(
+            f"{str(path)!r} cannot be written ({error.strerror}); free the disk or choose --out."
+        ) from error
+
+
+def _umask() -> int:
+    # There is no call that reads it without setting it.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,147 @@
+"""Where a result comes from: versions, commit, device, spec."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seepage.audit.files import write_whole
+from seepage.audit.spec import AuditSpec
+from seepage.audit.subject import Subject
+from seepage.audit.versions import installed
+from seepage.errors import BadInputError
+
+FILE = "provenance.json"
+_PACKAGES = ("seepage", "torch", "numpy", "scipy", "pandas", "pydantic")
+
+
+def provenance(audits: Sequence[tuple[AuditSpec, Subject]]) -> dict[str, Any]:
+    """Return what is needed to tell where figures come from; nothing of the rows but a digest."""
+    device = audits[0][0].where
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "audits": [_identity(spec, subject) for spec, subject in audits],
+        "commit": commit(),
+        "packages": {name: installed(name) for name in _PACKAGES},
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _identity(spec: AuditSpec, subject: Subject) -> dict[str, Any]:
+    dataset, model = subject.dataset, subject.model
+    return {
+        "spec": spec.plain(),
+        "dataset": {
+            "name": dataset.name,
+            "rows": len(dataset.train),
+            "digest": subject.rows_digest,
+            "source": dataset.source,
+            "licence": dataset.licence,
+            "notes": list(dataset.notes),
+        },
+        "model": {"name": model.name, "head": model.head, "digest": subject.model_digest},
+    }
+
+
+def commit() -> dict[str, Any] | None:
+    """Return the commit of seepage's own source and whether it was changed; None outside a git checkout."""
+    here = Path(__file__)
+    # An environment may lie inside a checkout of something else, which does not track this file.
+    if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
+        return None
+    changed = _git(here.parent, "status", "--porcelain", "--untracked-files=no")
+    return {"hash": _git(here.parent, "rev-parse", "HEAD"), "dirty": None if changed is None else bool(changed)}
+
+
+def _git(folder: Path, *command: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *command], cwd=folder, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def write_provenance(folder: Path, entry: dict[str, Any], private: bool = False) -> None:
+    """Put ``entry`` at the end of the list of runs in the folder's ``provenance.json``."""
+    write_whole(
+        folder / FILE, json.dumps([*read_provenance(folder), entry], indent=1, ensure_ascii=False) + "\n", private
+    )
+
+
+def read_provenance(folder: Path) -> list[dict[str, Any]]:
+    """Return what earlier runs into the folder said, oldest first; empty where there were none.
+
+    Raises:
+        BadInputError: the file is not one of these.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return []
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        return [dict(entry, audits=[dict(audit) for audit in entry["audits"]]) for entry in entries]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise BadInputError(f"{str(path)!r} was not written by an audit ({error}); choose another --out.") from error
+
+
+def check_folder(folder: Path, audits: Sequence[tuple[AuditSpec, Subject]]) -> None:
+    """Refuse a folder whose results these audits would replace by fewer or by other ones.
+
+    Same data, model and settings continue what is there: with more or fewer victims, another number
+    of threads, further batch sizes, attacks or baselines, or further audits.
+
+    Raises:
+        BadInputError: the folder holds another audit, or files of something else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
+    earlier = read_provenance(folder)
+    if not earlier:
+        if (folder / "results.json").exists():
+            raise BadInputError(
+                f"{str(folder)!r} holds a results.json of something else; choose another --out or move it away."
+            )
+        return
+    now = [_identity(spec, subject) for spec, subject in audits]
+    for then in earlier[-1]["audits"]:
+        differences = [_differences(then, today) for today in now]
+        if not all(differences):
+            continue
+        differs = min(differences, key=len)
+        raise BadInputError(
+            f"{str(folder)!r} holds an audit with {'; '.join(differs[:4])}{'; ...' if len(differs) > 4 else ''}. "
+            "Choose another --out for this one, or give the same options to continue that one "
+            "(more victims, batch sizes or attacks may be added)."
+        )
+
+
+def _differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Return what makes two audits different ones."""
+    pairs = [(f"{part} digest", then[part]["digest"], now[part]["digest"]) for part in ("dataset", "model")]
+    pairs += [(name, value, now["spec"].get(name)) for name, value in then["spec"].items() if name not in _FREE]
+    return [
+        f"{name} {_short(old)} (now {_short(new)})"
+        for name, old, new in pairs
+        if old != new and not (name in _SWEPT and all(item in new for item in old))
+    ]
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_short(item) for item in value)
+    return str(value["label"] or value["name"]) if isinstance(value, dict) else repr(value)
+
+
+# Another path to the same rows is no other audit: their digest tells.
+_FREE = {"victims", "threads", "device", "data", "data_folder", "schema_file", "target", "sensitive", "drop"}
+_SWEPT = {"batch_sizes", "attacks", "baselines"}

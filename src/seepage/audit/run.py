@@ -1,0 +1,262 @@
+"""The runner: every attack and baseline against the same victims, in chunks that are kept as they finish."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from seepage.assessment import Measured, match_records, measure
+from seepage.audit.examples import Example, examples
+from seepage.audit.parts import registry
+from seepage.audit.seeds import stream
+from seepage.audit.spec import AuditSpec, Part
+from seepage.audit.store import Store
+from seepage.audit.subject import Subject
+from seepage.audit.versions import installed
+from seepage.knowledge import Knowledge
+from seepage.transcript import Transcript
+
+# Dummy rows (victims x restarts x records) attacked between two writes to the store: a few seconds' work.
+_ROWS_AT_ONCE = {"cpu": 1024, "cuda": 262144}
+_BASELINE_VICTIMS_AT_ONCE = 64
+
+
+class Listener:
+    """Told how an audit gets on; this one ignores it."""
+
+    def begin(self, work: float) -> None:
+        """Called once, with the sum of the work of all victims."""
+
+    def setting(self, batch_size: int, attack: str, done: int, victims: int) -> None:
+        """Called before each chunk: what is attacked and how many of its victims are done."""
+
+    def advance(self, work: float) -> None:
+        """Called now and then with the work done since the last call."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one attack or baseline got out of the victims of one setting.
+
+    Attributes:
+        batch_size: records behind one gradient.
+        called: name of the attack or baseline in results.
+        is_attack: whether it saw the gradient.
+        measured: its scores.
+        victims: number of victims.
+        seconds: mean time an attack took for a victim; None for baselines.
+        settings: how it was configured.
+        knowledge: what the attacker was granted.
+    """
+
+    batch_size: int
+    called: str
+    is_attack: bool
+    measured: list[Measured]
+    victims: int
+    seconds: float | None
+    settings: dict[str, Any]
+    knowledge: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All runs of an audit, baselines before attacks at each batch size, and example reconstructions."""
+
+    runs: list[Run] = field(default_factory=list)
+    examples: list[Example] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One attack or baseline at one batch size."""
+
+    batch_size: int
+    part: Part
+    is_attack: bool
+    made: Callable[..., Any]
+    configuration: dict[str, Any]
+    key: str
+    setting: dict[str, Any]
+
+    @property
+    def restarts(self) -> int:
+        return int(getattr(self.made, "restarts", 1))
+
+    @property
+    def cost(self) -> float:
+        """Relative time a victim takes."""
+        if not self.is_attack:
+            return 0.0
+        descent = getattr(self.made, "descent", None)
+        return self.restarts * max(self.batch_size, 4) * getattr(descent, "iterations", 1)
+
+
+def run_audit(spec: AuditSpec, subject: Subject, store: Store, listener: Listener | None = None) -> Outcome:
+    """Run what of an audit is not in the store yet, and return all of it.
+
+    Args:
+        spec: what to do.
+        subject: the rows and the model.
+        store: holds what was measured before and keeps what is measured now.
+        listener: told about the progress.
+
+    Raises:
+        BadInputError: a setting cannot be run (the batch is larger than the data, an option is unknown,
+            labels cannot be restored, ...); settings are tried before the first attack where that is cheap.
+    """
+    if spec.threads is not None:
+        torch.set_num_threads(spec.threads)
+    listener = listener or Listener()
+    jobs = _jobs(spec, subject)
+    for batch_size in spec.batch_sizes:
+        _transcript(spec, subject, batch_size, range(1))
+
+    chunks = {id(job): list(_chunks(spec, job, store)) for job in jobs}
+    listener.begin(sum(job.cost * len(chunk) for job in jobs for chunk in chunks[id(job)]))
+    outcome = Outcome()
+    for job in jobs:
+        for chunk in chunks[id(job)]:
+            listener.setting(job.batch_size, job.part.called, chunk.start, spec.victims)
+            outcome.examples.extend(_attack(spec, subject, job, chunk, store, listener))
+        held = store.victims(job.key)
+        seconds = sum(held[i].seconds for i in range(spec.victims)) / spec.victims
+        outcome.runs.append(
+            Run(
+                batch_size=job.batch_size,
+                called=job.part.called,
+                is_attack=job.is_attack,
+                measured=store.measured(job.key, spec.victims),
+                victims=spec.victims,
+                seconds=seconds if job.is_attack else None,
+                settings=_settings(spec, job),
+                knowledge=_knowledge(spec, subject, job.batch_size),
+            )
+        )
+    return outcome
+
+
+def _attack(
+    spec: AuditSpec, subject: Subject, job: _Job, chunk: range, store: Store, listener: Listener
+) -> list[Example]:
+    """Attack one chunk of victims, keep their scores and return examples if the first victim is among them."""
+    dataset = subject.dataset
+    transcript = _transcript(spec, subject, job.batch_size, chunk)
+    granted = transcript.secret.labels if spec.labels == "true" else None
+    knowledge = Knowledge(dataset.schema, dataset.statistics, job.batch_size, granted)
+    seeds = [stream(spec.seed, victim, "starts" if job.is_attack else "baseline") for victim in chunk]
+    begun = time.perf_counter()
+    if job.is_attack:
+        work = job.cost * len(chunk)
+        guess = job.made(transcript.view, knowledge, seeds, lambda share: listener.advance(share * work))
+    else:
+        guess = job.made(transcript.view, knowledge, seeds)
+    seconds = (time.perf_counter() - begun) / len(chunk)
+    measured = measure(dataset.schema, dataset.statistics, transcript.secret, guess)
+    losses = None if guess.loss is None else guess.loss.tolist()
+    store.add(job.key, job.setting, chunk.start, measured, seconds, losses)
+    if not job.is_attack or chunk.start > 0:
+        return []
+    matched = match_records(dataset.schema, dataset.statistics, transcript.secret, guess)
+    return examples(matched, dataset.name, subject.model.name, job.batch_size, job.part.called)
+
+
+def _transcript(spec: AuditSpec, subject: Subject, batch_size: int, victims: Sequence[int]) -> Transcript:
+    protocol = registry.protocols.create(spec.protocol, batch_size=batch_size, replacement=spec.replacement)
+    seeds = [stream(spec.seed, victim, "batch") for victim in victims]
+    return protocol.run(subject.model, subject.dataset.train, subject.encoder, seeds)
+
+
+def _jobs(spec: AuditSpec, subject: Subject) -> list[_Job]:
+    jobs = []
+    baselines = [(part, False, registry.baselines.create(part.name, **part.options)) for part in spec.baselines]
+    attacks = [(part, True, _make_attack(spec, part)) for part in spec.attacks]
+    for batch_size in spec.batch_sizes:
+        for part, is_attack, made in (*baselines, *attacks):
+            configuration = _configuration(made, part)
+            setting = {
+                "version": installed("seepage"),
+                "dataset": {"name": subject.dataset.name, "rows": subject.rows_digest},
+                "model": {"name": subject.model.name, "parameters": subject.model_digest},
+                "protocol": {"name": spec.protocol, "replacement": spec.replacement},
+                "batch_size": batch_size,
+                "attack" if is_attack else "baseline": {"name": part.name, **configuration},
+                "labels": spec.labels if is_attack else None,
+                "seed": spec.seed,
+                "device": spec.where.type if is_attack else None,
+                "metrics": [repr(entry.factory()) for entry in registry.metrics.entries()],
+            }
+            text = json.dumps(setting, sort_keys=True)
+            key = hashlib.sha256(text.encode()).hexdigest()[:16]
+            jobs.append(_Job(batch_size, part, is_attack, made, configuration, key, setting))
+    return jobs
+
+
+def _make_attack(spec: AuditSpec, part: Part) -> Callable[..., Any]:
+    factory = registry.attacks[part.name].factory
+    parameters = inspect.signature(factory).parameters
+    options: dict[str, Any] = {}
+    if "profile" in parameters or spec.profile != "default":
+        options["profile"] = spec.profile
+    if spec.iterations is not None:
+        options["iterations"] = spec.iterations
+    made = registry.attacks.create(part.name, **{**options, **part.options})
+    # An attack defined by its single start would be another attack with several.
+    if spec.restarts is not None and getattr(made, "restarts", 1) > 1 and "restarts" not in part.options:
+        made = registry.attacks.create(part.name, **{**options, "restarts": spec.restarts, **part.options})
+    return made
+
+
+def _chunks(spec: AuditSpec, job: _Job, store: Store) -> list[range]:
+    """Return runs of victims that are not in the store; their bounds do not depend on what is."""
+    if job.is_attack:
+        size = max(1, _ROWS_AT_ONCE.get(spec.where.type, 1024) // (job.restarts * job.batch_size))
+    else:
+        size = _BASELINE_VICTIMS_AT_ONCE
+    held = store.victims(job.key)
+    chunks = []
+    for begin in range(0, spec.victims, size):
+        chunk = range(begin, min(begin + size, spec.victims))
+        missing = [victim for victim in chunk if victim not in held]
+        if missing:
+            chunks.append(range(missing[0], missing[-1] + 1))
+    return chunks
+
+
+def _configuration(made: object, part: Part) -> dict[str, Any]:
+    """Return all arguments of an attack or baseline, defaults included where it is a dataclass."""
+    return _plain(made) if dataclasses.is_dataclass(made) else {"options": _plain(part.options)}
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        inner = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"kind": type(value).__name__, **inner}
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+
+
+def _settings(spec: AuditSpec, job: _Job) -> dict[str, Any]:
+    return {
+        "profile": spec.profile if job.is_attack else None,
+        "replacement": spec.replacement,
+        "model_seed": spec.seed if spec.model_seed is None else spec.model_seed,
+        "device": spec.where.type,
+        "configuration": job.configuration,
+    }
+
+
+def _knowledge(spec: AuditSpec, subject: Subject, batch_size: int) -> dict[str, Any]:
+    granted = torch.zeros(1, batch_size) if spec.labels == "true" else None
+    return Knowledge(subject.dataset.schema, subject.dataset.statistics, batch_size, granted).describe()

@@ -1,0 +1,235 @@
+"""What an audit is to do: plain values, checked before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import torch
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from seepage.audit.parts import registry
+from seepage.errors import BadInputError, unknown_name
+from seepage.models.model import Head
+
+Labels = Literal["restored", "true"]
+Profile = Literal["default", "faithful"]
+
+
+class Part(BaseModel):
+    """An attack or a baseline by its registered name, with arguments.
+
+    Attributes:
+        name: registered name.
+        options: arguments of its factory.
+        label: what results call it; the name if None.
+
+    Example:
+        >>> Part(name="random", options={"one_draw_per_column": True}, label="random_one_draw").called
+        'random_one_draw'
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    label: str | None = None
+
+    @property
+    def called(self) -> str:
+        """The name in results."""
+        return self.label or self.name
+
+
+def _part(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, str | int | Mapping | Part) else value
+
+
+Parts = Annotated[tuple[Annotated[Part, BeforeValidator(_part)], ...], BeforeValidator(_several)]
+BatchSizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_several)]
+
+
+class AuditSpec(BaseModel):
+    """An audit in plain values.
+
+    Attributes:
+        dataset: registered name, or what to call a table of one's own.
+        data: file of a table of one's own (``.csv``, ``.csv.gz``, ``.parquet``), read instead of a dataset.
+        schema_file: YAML schema of that table; inferred where None.
+        target: that table's column to be learnt; may be left out with a schema file.
+        sensitive, drop: columns of that table to single out and to leave out, where the schema is inferred.
+        data_folder: where datasets look for local files, see ``datasets.load``.
+        protocol: registered name.
+        replacement: whether a batch may hold a row twice.
+        model, head: registered name, and the head where it is not the target's usual one.
+        model_seed: of the network's initialisation; the audit's seed if None.
+        batch_sizes: swept.
+        attacks, baselines: swept; names, or ``Part`` for one with arguments.
+        labels: whether the attacker restores labels from the gradient or is granted the true ones.
+        profile: ``default``, the strongest we know, or ``faithful`` to the official implementations.
+        restarts: random starts of the attacks that use several; each attack's own if None.
+        iterations: descent steps; each attack's own if None.
+        victims: batches attacked in each setting.
+        seed: every random number of the audit follows from it.
+        device: ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:1``.
+        threads: CPU threads; PyTorch's own choice if None.
+
+    Raises:
+        pydantic.ValidationError: a value is of the wrong kind or out of range; ``make_spec`` raises
+            ``BadInputError`` with the same messages.
+
+    Example:
+        >>> AuditSpec(dataset="adult", batch_sizes=8, attacks=["tableak"], victims=4).batch_sizes
+        (8,)
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: str = "adult"
+    data: Path | None = None
+    schema_file: Path | None = None
+    target: str | None = None
+    sensitive: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    data_folder: Path | None = None
+    protocol: str = "fedsgd"
+    replacement: bool = False
+    model: str = "nn3"
+    head: Head | None = None
+    model_seed: int | None = Field(default=None, ge=0, lt=2**63)
+    batch_sizes: BatchSizes = (8, 32)
+    attacks: Parts = (Part(name="tableak"), Part(name="inverting_gradients"))
+    labels: Labels = "restored"
+    profile: Profile = "default"
+    restarts: int | None = Field(default=None, ge=1)
+    iterations: int | None = Field(default=None, ge=1)
+    baselines: Parts = (Part(name="random"), Part(name="mode"))
+    victims: int = Field(default=12, ge=1)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    device: str = "auto"
+    threads: int | None = Field(default=None, ge=1)
+
+    @field_validator("protocol")
+    @classmethod
+    def _known_protocol(cls, name: str) -> str:
+        return registry.protocols[name].name
+
+    @field_validator("labels", "profile", "head", mode="before")
+    @classmethod
+    def _known_choice(cls, value: Any, info: Any) -> Any:
+        known = get_args({"labels": Labels, "profile": Profile, "head": Head}[info.field_name])
+        if isinstance(value, str) and value not in known:
+            raise unknown_name(f"choice of {info.field_name}:", value, known)
+        return value
+
+    @field_validator("attacks")
+    @classmethod
+    def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        for part in parts:
+            registry.attacks[part.name]
+        return _distinct("attack", parts)
+
+    @field_validator("baselines")
+    @classmethod
+    def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        for part in parts:
+            registry.baselines[part.name]
+        return _distinct("baseline", parts)
+
+    @field_validator("batch_sizes")
+    @classmethod
+    def _some(cls, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        if not sizes:
+            raise BadInputError("an audit needs at least one batch size; give 8, for example.")
+        return tuple(dict.fromkeys(sizes))
+
+    @field_validator("device")
+    @classmethod
+    def _at_hand(cls, device: str) -> str:
+        if device == "auto":
+            return device
+        try:
+            kind = torch.device(device)
+        except RuntimeError:
+            raise unknown_name("device", device, ("auto", "cpu", "cuda")) from None
+        if kind.type not in ("cpu", "cuda"):
+            raise unknown_name("device", device, ("auto", "cpu", "cuda"))
+        if kind.type == "cuda" and (kind.index or 0) >= torch.cuda.device_count():
+            raise BadInputError(
+                f"device {device!r} was asked for but PyTorch sees {torch.cuda.device_count()} CUDA device(s); "
+                "use 'cpu' or 'auto', or install a PyTorch build with CUDA support."
+            )
+        return device
+
+    @model_validator(mode="after")
+    def _fits(self) -> AuditSpec:
+        if self.data is None:
+            for name in ("schema_file", "target", "sensitive", "drop"):
+                if getattr(self, name):
+                    raise BadInputError(
+                        f"{name} describes a table of your own, but no data file was given; "
+                        f"add the file (data, --data FILE) or leave {name} out."
+                    )
+        elif self.schema_file is not None and (self.sensitive or self.drop):
+            raise BadInputError(
+                "sensitive and drop steer how a schema is inferred, but a schema file was given; say it there instead."
+            )
+        elif self.schema_file is None and self.target is None:
+            raise BadInputError(
+                f"the table {str(self.data)!r} needs a target, the column that the model learns; "
+                "name it (target, --target COLUMN) or give a schema file that does."
+            )
+        return self
+
+    @property
+    def where(self) -> torch.device:
+        """The device that computes."""
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(self.device)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the spec as JSON values; ``make_spec`` makes an equal one of them."""
+        return self.model_dump(mode="json")
+
+
+def make_spec(**values: Any) -> AuditSpec:
+    """Make a spec.
+
+    Raises:
+        BadInputError: a value is unknown, of the wrong kind or out of range; one paragraph names all.
+
+    Example:
+        >>> make_spec(attacks=["tabelak"])
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: unknown attack 'tabelak'; did you mean 'tableak' ...
+    """
+    try:
+        return AuditSpec(**values)
+    except ValidationError as error:
+        problems = []
+        for problem in error.errors():
+            if problem["type"] == "value_error":
+                problems.append(problem["msg"].removeprefix("Value error, "))
+            elif problem["type"] == "extra_forbidden":
+                problems.append(str(unknown_name("setting", str(problem["loc"][0]), AuditSpec.model_fields)))
+            else:
+                name = ".".join(map(str, problem["loc"]))
+                problems.append(f"{name}={problem['input']!r}: {problem['msg']}.")
+        raise BadInputError(" ".join(dict.fromkeys(problems))) from error
+
+
+def _distinct(kind: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Drop exact repeats; refuse different parts that results would call the same."""
+    kept = list({part.model_dump_json(): part for part in parts}.values())
+    names = [part.called for part in kept]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInputError(f"two different {kind}s would both be called {name!r} in results; give one a label.")
+    return tuple(kept)

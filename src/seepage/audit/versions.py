@@ -1,0 +1,18 @@
+"""Versions of what is installed."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+
+def installed(name: str) -> str | None:
+    """Return the version of an installed distribution; None where it runs without being installed.
+
+    Example:
+        >>> installed("no-such-distribution") is None
+        True
+    """
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,187 @@
+"""An audit on the terminal. Whatever comes from a table is shown as text, never read as markup."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from seepage.audit import AuditSpec, Cell, Example, Row, Subject
+from seepage.report.summary import summary
+from seepage.report.text import clean, percent, points, span
+from seepage.report.verdict import Tier, pick, strongest, verdict
+
+_STYLES: dict[Tier, str] = {
+    "none": "green",
+    "low": "green",
+    "moderate": "yellow",
+    "high": "red",
+    "total": "bold red",
+    "inconclusive": "dim",
+}
+_PLAIN_WIDTH = 120
+
+
+def make_console(stderr: bool = False) -> Console:
+    """Return a console as wide as the terminal, or wide enough for tables where there is none."""
+    console = Console(stderr=stderr, highlight=False)
+    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=_PLAIN_WIDTH)
+
+
+def show_report(
+    console: Console, spec: AuditSpec, subject: Subject, rows: Sequence[Row], examples: Sequence[Example]
+) -> None:
+    """Print the threat model, the results, the columns, examples and a summary."""
+    _show_head(console, spec, subject, rows)
+    console.print(_results_table(spec, rows))
+    if any(strongest(rows, size) for size in spec.batch_sizes):
+        console.print(_columns_table(spec, subject, rows))
+    for size in spec.batch_sizes:
+        shown = [e for e in examples if e.batch_size == size and e.attack == strongest(rows, size)]
+        if shown:
+            _show_examples(console, shown, subject)
+            break
+    console.print(Text("Summary", style="bold"))
+    console.print(Padding(Text(summary(spec, subject, rows)), (0, 0, 1, 2)))
+
+
+def _show_head(console: Console, spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> None:
+    dataset = subject.dataset
+    console.print()
+    console.print(
+        Text(f"Audit of {clean(dataset.name)}", style="bold")
+        + Text(
+            f" · {len(dataset.train):,} rows, {len(dataset.schema.columns)} columns · {spec.protocol}, "
+            f"model {clean(subject.model.name)} · {spec.victims} victims a setting · seed {spec.seed}",
+            style="not bold",
+        )
+    )
+    facts = [
+        "the attacker is an honest-but-curious server that sees one client's gradient of one batch and the model",
+    ]
+    granted = next((row["knowledge"] for row in rows if row["seconds_per_victim"] is not None), None)
+    if granted is not None:
+        told = ", ".join(
+            f"{name.replace('_', ' ')} ({clean(value, 80)})"
+            for name, value in granted.items()
+            if name not in ("labels", "batch_size")
+        )
+        labels = "the true labels" if granted["labels"] == "true" else "no labels: it restores them from the gradient"
+        facts.append(f"it is granted: {told}, batch size; {labels}")
+    if spec.profile != "default":
+        facts.append(f"attacks as in the official implementations (profile {spec.profile}), not the strongest known")
+    facts += [clean(note, 200) for note in dataset.notes]
+    for fact in facts:
+        console.print(Padding(Text(f"· {fact}"), (0, 0, 0, 2)))
+    console.print()
+
+
+def _results_table(spec: AuditSpec, rows: Sequence[Row]) -> Table:
+    table = Table(title="Share of cells read, and what guessing gives", title_justify="left", title_style="bold")
+    for name in ("batch", "attack"):
+        table.add_column(name, no_wrap=True)
+    for name in (
+        "accuracy [95%]",
+        "best guess",
+        "lift",
+        "leakage",
+        "whole records",
+        "discrete",
+        "continuous",
+        "s/victim",
+    ):
+        table.add_column(name, justify="right")
+    for size in spec.batch_sizes:
+        at_size = pick(rows, batch_size=size, column=None)
+        for i, attack in enumerate(dict.fromkeys(row["attack"] for row in at_size)):
+            scores = {row["metric"]: row for row in pick(at_size, attack=attack)}
+            score = scores["accuracy"]
+            is_attack = score["seconds_per_victim"] is not None
+            found = verdict(score, scores.get("exact_match"))
+            guess = f"{percent(score['baseline'])} {score['baseline_name']}" if score["baseline"] is not None else ""
+            table.add_row(
+                str(size) if i == 0 else "",
+                Text(clean(attack), style="" if is_attack else "dim"),
+                f"{percent(score['mean'])} {span(score['low'], score['high'])}".strip(),
+                guess,
+                points(score["lift"]) if is_attack else "",
+                Text(found.tier, style=_STYLES[found.tier]) if is_attack else "",
+                _mean(scores.get("exact_match")),
+                _mean(scores.get("accuracy_discrete")),
+                _mean(scores.get("accuracy_continuous")),
+                f"{score['seconds_per_victim']:.2f}" if is_attack else "",
+            )
+        table.add_section()
+    return table
+
+
+def _mean(row: Row | None) -> str:
+    return "–" if row is None else percent(row["mean"])
+
+
+def _columns_table(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> Table:
+    table = Table(
+        title="Columns: accuracy of the strongest attack (lift over the best guess, in points); * sensitive",
+        title_justify="left",
+        title_style="bold",
+    )
+    table.add_column("column", no_wrap=True)
+    table.add_column("kind")
+    attacks = {size: strongest(rows, size) for size in spec.batch_sizes}
+    for size, attack in attacks.items():
+        table.add_column(f"{size}: {attack}", justify="right")
+    for column in subject.dataset.schema.columns:
+        cells = []
+        for size, attack in attacks.items():
+            found = pick(rows, batch_size=size, attack=attack, metric="accuracy", column=column.name)
+            text = f"{percent(found[0]['mean'])} ({points(found[0]['lift'])})" if found else "–"
+            cells.append(Text(text, style=_STYLES[verdict(found[0]).tier] if found else ""))
+        name = Text(clean(column.name, 32) + (" *" if column.sensitive else ""))
+        table.add_row(name, column.kind, *cells)
+    return table
+
+
+def _show_examples(console: Console, shown: Sequence[Example], subject: Subject) -> None:
+    first = shown[0]
+    title = (
+        f"Examples: the first {len(shown)} record(s) at batch size {first.batch_size}, as they are and as "
+        f"{clean(first.attack)} reads them (wrong cells marked ✗)"
+    )
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("column", no_wrap=True)
+    for i, _ in enumerate(shown, start=1):
+        table.add_column(f"truth {i}")
+        table.add_column(f"read {i}")
+    for position, column in enumerate(subject.dataset.schema.columns):
+        cells: list[Text] = []
+        for example in shown:
+            cell = example.cells[position]
+            cells += [Text(_shown(cell.truth)), _read(cell)]
+        table.add_row(Text(clean(column.name, 32)), *cells)
+    console.print(table)
+    if any(cell.certainty is not None or cell.spread is not None for example in shown for cell in example.cells):
+        console.print(
+            Text(
+                "  In brackets, the attacker's own certainty (discrete) or the spread of its attempts (numbers).\n",
+                "dim",
+            )
+        )
+
+
+def _read(cell: Cell) -> Text:
+    text = Text("–" if cell.guess is None else _shown(cell.guess))
+    if cell.certainty is not None:
+        text.append(f" ({percent(cell.certainty, 0)})", "dim")
+    elif cell.spread is not None:
+        text.append(f" (±{cell.spread:.3g})", "dim")
+    if not cell.right:
+        text.append(" ✗", "bold red")
+        text.stylize("red")
+    return text
+
+
+def _shown(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else clean(value, 24)

@@ -1,0 +1,168 @@
+"""Audits from end to end: prepare, run, keep, report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from torch import nn
+
+from seepage import datasets
+from seepage.audit import (
+    AuditSpec,
+    Example,
+    Listener,
+    Row,
+    Store,
+    Subject,
+    check_folder,
+    make_spec,
+    prepare,
+    provenance,
+    read_examples,
+    rows,
+    run_audit,
+    write_examples,
+    write_provenance,
+    write_results,
+)
+from seepage.datasets import Dataset, from_frame
+from seepage.errors import BadInputError
+from seepage.models.model import Model
+from seepage.report.console import make_console, show_report
+from seepage.report.summary import summary
+from seepage.tabular.infer import infer_schema
+from seepage.tabular.schema import Discrete, Schema
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an audit found.
+
+    Attributes:
+        spec: what was done.
+        subject: to which rows and model.
+        rows: one result each, see ``seepage.audit.rows``.
+        examples: reconstructed records beside the truth, where they were computed or kept.
+    """
+
+    spec: AuditSpec
+    subject: Subject
+    rows: list[Row]
+    examples: list[Example]
+
+    def frame(self) -> pd.DataFrame:
+        """Return the results as a DataFrame, one row each."""
+        return pd.DataFrame(self.rows)
+
+    def summary(self) -> str:
+        """Return what was found, in sentences."""
+        return summary(self.spec, self.subject, self.rows)
+
+    def show(self, console: Console | None = None) -> None:
+        """Print tables, examples and summary."""
+        show_report(console or make_console(), self.spec, self.subject, self.rows, self.examples)
+
+
+def audit(
+    dataset: str | Dataset | pd.DataFrame = "adult",
+    model: str | Model | nn.Module = "nn3",
+    *,
+    schema: Schema | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> Report:
+    """Measure what one client's gradients give away.
+
+    Args:
+        dataset: a registered name, a dataset, or a DataFrame of one's own.
+        model: a registered name, a model, or a module (whose head then follows from the target,
+            or from the setting ``head``).
+        schema: of the DataFrame; inferred if None, with the settings ``target``, ``sensitive`` and ``drop``.
+        out: run folder, see ``audit_all``; None to keep nothing.
+        settings: any of ``AuditSpec``: batch_sizes, attacks, labels, victims, seed and so on.
+
+    Raises:
+        BadInputError: something cannot be used as given.
+
+    Example:
+        >>> report = audit("german", batch_sizes=2, attacks="inverting_gradients", victims=3, iterations=20)
+        >>> report.frame().query("metric == 'accuracy' and column.isna()")["attack"].tolist()
+        ['random', 'mode', 'inverting_gradients']
+    """
+    if isinstance(dataset, pd.DataFrame):
+        dataset, settings = _own(dataset, schema, settings)
+    elif schema is not None:
+        raise BadInputError(
+            "a schema was given, but no DataFrame that it could describe; pass the DataFrame as dataset."
+        )
+    own_dataset = None if isinstance(dataset, str) else dataset
+    settings["dataset"] = dataset if isinstance(dataset, str) else dataset.name
+    settings["model"] = model if isinstance(model, str) else getattr(model, "name", type(model).__name__)
+    spec = make_spec(**settings)
+    if isinstance(model, nn.Module):
+        own_dataset_target = (own_dataset or datasets.load(spec.dataset, folder=spec.data_folder)).schema.target
+        head = "softmax" if isinstance(own_dataset_target, Discrete) else "regression"
+        model = Model(model, spec.head or head, type(model).__name__)
+    subject = prepare(spec, own_dataset, None if isinstance(model, str) else model)
+    [report] = audit_all([(spec, subject)], None if out is None else Path(out))
+    return report
+
+
+def audit_all(
+    audits: Sequence[tuple[AuditSpec, Subject]],
+    folder: Path | None,
+    listener: Listener | None = None,
+) -> list[Report]:
+    """Run audits and keep their results in a folder.
+
+    The folder gets ``victims.jsonl`` as the audit goes on, and ``results.json``, ``results.csv``,
+    ``provenance.json`` and, for public data only, ``examples.json`` when it has ended. The same audits
+    into the same folder continue from what is there. Files of one's own data are private (mode 0600).
+
+    Args:
+        audits: specs with what they were prepared to.
+        folder: the run folder, made if need be; None to keep nothing.
+        listener: told about the progress.
+
+    Raises:
+        BadInputError: the folder holds another audit, or a setting cannot be run.
+    """
+    private = any(subject.own for _, subject in audits)
+    if folder is not None:
+        check_folder(folder, audits)
+    store = Store(folder, private)
+    kept = [] if folder is None else read_examples(folder)
+    reports = []
+    for spec, subject in audits:
+        outcome = run_audit(spec, subject, store, listener)
+        about = (subject.dataset.name, subject.model.name)
+        fresh = {(e.batch_size, e.attack) for e in outcome.examples}
+        earlier = [e for e in kept if (e.dataset, e.model) == about and (e.batch_size, e.attack) not in fresh]
+        shown = [*outcome.examples, *earlier]
+        reports.append(Report(spec, subject, rows(spec, subject, outcome), shown))
+    if folder is not None:
+        public = [example for report in reports if not report.subject.own for example in report.examples]
+        if public:
+            write_examples(folder, public)
+        write_provenance(folder, provenance(audits), private)
+        write_results(folder, [row for report in reports for row in report.rows], private)
+    return reports
+
+
+def _own(frame: pd.DataFrame, schema: Schema | None, settings: dict[str, Any]) -> tuple[Dataset, dict[str, Any]]:
+    settings = dict(settings)
+    if schema is None:
+        target = settings.pop("target", None)
+        if target is None:
+            raise BadInputError(
+                "a DataFrame needs a schema, or a target (the column that the model learns) to infer one: "
+                "add target='...' or schema=infer_schema(frame, target='...')."
+            )
+        steering = {name: settings.pop(name) for name in ("sensitive", "drop") if name in settings}
+        schema = infer_schema(frame, target, **steering)
+    return from_frame(frame, schema, test_share=0), settings

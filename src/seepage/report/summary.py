@@ -1,0 +1,78 @@
+"""What an audit found, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seepage.audit import AuditSpec, Row, Subject
+from seepage.report.text import clean, listed, percent
+from seepage.report.verdict import pick, strongest, verdict
+
+_COLUMNS = 3
+
+
+def summary(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> str:
+    """Return a paragraph for each batch size and one on how to read it."""
+    paragraphs = [_of_batch_size(spec, subject, rows, size) for size in spec.batch_sizes]
+    paragraphs = [paragraph for paragraph in paragraphs if paragraph]
+    if paragraphs:
+        paragraphs.append(_reading(spec))
+    return "\n\n".join(paragraphs)
+
+
+def _of_batch_size(spec: AuditSpec, subject: Subject, rows: Sequence[Row], size: int) -> str:
+    attack = strongest(rows, size)
+    if attack is None:
+        return ""
+    own = pick(rows, batch_size=size, attack=attack)
+    [score] = pick(own, metric="accuracy", column=None)
+    exact = pick(own, metric="exact_match", column=None)
+    found = verdict(score, exact[0] if exact else None)
+    of = f"{score['n']} victim{'s' if score['n'] != 1 else ''}"
+    between = "" if score["low"] is None else f", 95% interval {percent(score['low'])} to {percent(score['high'])}"
+    text = f"At batch size {size} the server reads {percent(score['mean'])} of all cells ({attack}, {of}{between})"
+    if score["lift"] is not None:
+        gain = score["lift"]
+        against = f"the best guess ({score['baseline_name']}, {percent(score['baseline'])})"
+        more = "more" if gain >= 0 else "fewer"
+        text += f", {abs(100 * gain):.1f} points {more} than {against}"
+    if exact and exact[0]["mean"] is not None:
+        text += f"; {percent(exact[0]['mean'])} of the records come back whole"
+    text += f". Leakage: {found.tier}."
+    if found.tier == "inconclusive":
+        text += " One victim allows no interval: audit more." if score["n"] == 1 else " Guessing is right already."
+    if score["lift"] is not None and score["lift_low"] is not None and score["lift_low"] <= 0:
+        text += " This attack cannot be told from guessing here, which does not show that nothing leaks."
+    return " ".join([text, *_of_columns(subject, own)])
+
+
+def _of_columns(subject: Subject, own: Sequence[Row]) -> list[str]:
+    columns = [row for row in pick(own, metric="accuracy") if row["column"] is not None and row["lift"] is not None]
+    ranked = sorted(columns, key=lambda row: row["lift"], reverse=True)
+    sentences = []
+    if exposed := [_column(row) for row in ranked if row["lift"] > 0][:_COLUMNS]:
+        sentences.append(f"Most is gained over guessing in {listed(exposed)}.")
+    marked = {column.name for column in subject.dataset.schema.columns if column.sensitive}
+    tiers: dict[str, list[str]] = {}
+    for row in ranked:
+        if row["column"] in marked:
+            tiers.setdefault(verdict(row).tier, []).append(clean(row["column"]))
+    if tiers:
+        order = ("total", "high", "moderate", "low", "none", "inconclusive")
+        told = "; ".join(f"{tier}: {', '.join(tiers[tier])}" for tier in order if tier in tiers)
+        sentences.append(f"Sensitive columns by leakage: {told}.")
+    return sentences
+
+
+def _column(row: Row) -> str:
+    return f"{clean(row['column'])} ({percent(row['mean'], 0)}, guess {percent(row['baseline'], 0)})"
+
+
+def _reading(spec: AuditSpec) -> str:
+    granted = "was told the true labels" if spec.labels == "true" else "restored the labels from the gradient"
+    return (
+        "Leakage is the share of the gap between guessing and certainty that the attack may close, by the upper end of "
+        "the 95% interval: none below 5%, low below 20%, moderate below 50%, high below 90%, else total (also where "
+        f"half of all records come back whole). The attacker {granted}. These are the attacks that were run; a better "
+        "one may exist."
+    )

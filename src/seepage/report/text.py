@@ -1,0 +1,57 @@
+"""Figures and table texts as a person reads them."""
+
+from __future__ import annotations
+
+
+def clean(value: object, longest: int = 48) -> str:
+    r"""Return a text of a table as one short printable line.
+
+    What a table contains may come from anyone: control characters, which a terminal would obey, are
+    written as escapes, and long texts are cut.
+
+    Example:
+        >>> clean("a\x1b[31mb"), clean("x" * 60, longest=5)
+        ('a\\x1b[31mb', 'xxxx…')
+    """
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def percent(rate: float | None, digits: int = 1) -> str:
+    """Return a rate in percent, a dash for a missing one.
+
+    Example:
+        >>> percent(0.9517), percent(None)
+        ('95.2%', '–')
+    """
+    return "–" if rate is None else f"{100 * rate:.{digits}f}%"
+
+
+def points(difference: float | None) -> str:
+    """Return a difference of rates in percentage points, with its sign, a dash for a missing one.
+
+    Example:
+        >>> points(0.414), points(-0.02)
+        ('+41.4', '-2.0')
+    """
+    return "–" if difference is None else f"{100 * difference:+.1f}"
+
+
+def span(low: float | None, high: float | None) -> str:
+    """Return the interval of a rate in percent, nothing for a missing one.
+
+    Example:
+        >>> span(0.921, 0.98)
+        '[92.1, 98.0]'
+    """
+    return "" if low is None or high is None else f"[{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def listed(names: list[str]) -> str:
+    """Return names as in running text.
+
+    Example:
+        >>> listed(["a", "b", "c"])
+        'a, b and c'
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none"
