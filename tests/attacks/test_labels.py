@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from scipy.stats import fisher_exact
+from scipy.stats import binomtest
 from torch import Tensor, nn
 
 from seepage.attacks.gradient.parts.labels import Method, restore_labels
@@ -79,9 +79,8 @@ def test_exactness_on_adult_is_that_of_an_independent_implementation(
             restored = restore_labels(transcript.view, knowledge, encoder, method)
             right[method] += int((restored.sum(1) == transcript.secret.labels.sum(1)).sum())
     for method, expected in reference.items():
-        counts = [[right[method], 100 - right[method]], [expected, 100 - expected]]
-        _, chance = fisher_exact(counts)
-        assert chance > 0.01, (method, right[method], expected)
+        interval = binomtest(expected, 100).proportion_ci(0.999, method="wilson")
+        assert interval.low <= right[method] / 100 <= interval.high, (method, right[method], expected)
     assert right["geng"] < right["bias"]
 
 
@@ -106,7 +105,7 @@ def network(kind: str, rows: Table, head: Head) -> Model:
 
 
 @pytest.mark.parametrize("kind", ["mlp", "backwards", "skip"])
-@pytest.mark.parametrize("records", [1, 8, 64])
+@pytest.mark.parametrize("records", [1, 4, 16])
 @pytest.mark.parametrize(("classes", "head"), [(2, "softmax"), (2, "sigmoid"), (3, "softmax"), (7, "softmax")])
 def test_counts_are_exact_wherever_the_mean_prediction_is_known_to_half_a_record(
     classes: int, head: Head, records: int, kind: str
