@@ -151,6 +151,22 @@ def test_a_model_that_answers_by_chance_is_refused() -> None:
         Model(Shaky(), "softmax", "mine").check(BINARY)
 
 
+class Branching(nn.Module):
+    """Looks at a value to choose its way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = seeded(lambda: nn.Linear(4, 2), seed=0)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.layer(rows if float(rows.sum()) > 0 else -rows)
+
+
+def test_a_model_that_cannot_be_vectorised_is_refused() -> None:
+    with pytest.raises(BadInputError, match=r"cannot be run for several batches at once.*without branches on values"):
+        Model(Branching(), "softmax", "mine").check(BINARY)
+
+
 def test_unknown_names_get_the_nearest_ones() -> None:
     with pytest.raises(BadInputError, match=r"unknown model 'nn6'; did you mean 'nn"):
         models.create("nn6", schema=BINARY)

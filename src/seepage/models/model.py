@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.func import vmap
 
 from seepage.errors import BadInputError, unknown_name
 from seepage.tabular.schema import Discrete, Schema
@@ -72,7 +73,8 @@ class Model:
 
         Raises:
             BadInputError: the module cannot take the table's encoded rows, returns a wrong shape,
-                non-finite numbers or other numbers each time, or its head does not fit the target.
+                non-finite numbers or other numbers each time, cannot be vectorised, or its head does
+                not fit the target.
         """
         first = next(self.module.parameters())
         rows = torch.zeros(2, schema.width, device=first.device, dtype=first.dtype)
@@ -103,6 +105,14 @@ class Model:
                 f"model {self.name!r} returns other outputs for the same rows each time, so its gradient cannot be "
                 "replayed. Take what is random (such as a functional dropout) out of it."
             )
+        try:
+            with torch.no_grad():
+                vmap(self.module)(rows[None])
+        except Exception as error:
+            raise BadInputError(
+                f"model {self.name!r} cannot be run for several batches at once, as attacks do ({_paragraph(error)}); "
+                "write its forward with tensor operations only, without branches on values."
+            ) from error
 
 
 def _paragraph(error: Exception) -> str:
