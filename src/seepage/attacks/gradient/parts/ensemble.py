@@ -12,10 +12,17 @@ from torch import Tensor
 from seepage.errors import unknown_name
 from seepage.tabular.align import match, pairwise_error, reorder
 from seepage.tabular.encoder import Encoder
-from seepage.tabular.schema import Discrete
+from seepage.tabular.schema import Continuous, Discrete
+from seepage.tabular.statistics import Statistics
 
 Pooling = Literal["median", "lower_median", "mean"]
 Entropy = Literal["softmax", "counts"]
+Decoding = Literal["marginals", "nearest"]
+
+# Of the kernel by which a candidate speaks for values near its own, see ``decode_by_marginals``.
+_OWN_SPREAD = 0.5
+_COLUMN_SPREAD = 0.05
+_ADVANTAGE = 1.02
 
 
 def align(
@@ -56,6 +63,48 @@ def pool(
     middle = aligned.sort(dim=1).values
     restarts = aligned.shape[1]
     return (middle[:, (restarts - 1) // 2] + middle[:, restarts // 2]) / 2
+
+
+def decode_by_marginals(
+    encoder: Encoder,
+    statistics: Statistics,
+    aligned: Float[Tensor, "victim restart record encoded"],
+    pooled: Float[Tensor, "victim record encoded"],
+) -> Float[Tensor, "victim record column"]:
+    """Decode a pooled batch, letting the public marginals settle what the candidates leave open.
+
+    Gradient matching leaves heavy-tailed and multimodal columns (capital losses, hours worked) at
+    values between the frequent ones. Each value v of a continuous column's marginal weighs
+
+        w(v) = sqrt(p(v)) * mean over candidates r of exp(-((v - x_r) / h)^2 / 2),
+        h = s / 2 + sigma / 20,
+
+    with s the candidates' spread on the cell and sigma the column's standard deviation. The cell
+    becomes the value within whose tolerance most weight lies, if that beats the pooled value's own
+    weight by a fiftieth; where the candidates agree it stays as it was. Discrete columns are decoded
+    as ever. Not in TabLeak; the constants were chosen on victims of Adult outside every reported
+    figure.
+    """
+    cells = encoder.decode(pooled)
+    raw = encoder.destandardise(aligned.to(cells.dtype))
+    for i in encoder.schema.continuous:
+        column, block = encoder.schema.columns[i], encoder.schema.blocks[i]
+        if not isinstance(column, Continuous):
+            continue
+        values = statistics.marginals[i].values.to(cells)
+        prior = statistics.marginals[i].probabilities.to(cells).sqrt()
+        found = raw[..., block.start]
+        width = found.std(dim=1) * _OWN_SPREAD + statistics.marginals[i].std * _COLUMN_SPREAD
+        if not bool((width > 0).all()):
+            continue
+        away = (values - found[..., None]) / width[:, None, :, None]
+        weight = prior * torch.exp(-0.5 * away.square()).mean(dim=1)
+        near = (values[:, None] - values).abs() <= column.tolerance
+        mass = weight @ near.to(weight.dtype)
+        own = (weight * ((values - cells[..., i, None]).abs() <= column.tolerance)).sum(-1)
+        best = mass.max(dim=-1)
+        cells[..., i] = torch.where(best.values > _ADVANTAGE * own, values[best.indices], cells[..., i])
+    return cells
 
 
 def uncertainty(

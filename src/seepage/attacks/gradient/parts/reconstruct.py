@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.gradient.parts.engine import match
-from seepage.attacks.gradient.parts.ensemble import Entropy, Pooling, align, pool, uncertainty
+from seepage.attacks.gradient.parts.ensemble import Decoding, Entropy, Pooling, align, decode_by_marginals, pool, uncertainty
 from seepage.attacks.gradient.parts.labels import Method, restore_labels
 from seepage.attacks.gradient.parts.matching import Cosine, Matching
 from seepage.attacks.gradient.parts.optimise import Descent, Progress, scaled
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, unknown_name
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.relaxation import Relaxation
+from seepage.tabular.statistics import Statistics
 from seepage.views import GradientView
 
 # Dummy rows optimised together. On a CPU, enough for efficient matrix products and few enough to
@@ -41,6 +42,8 @@ class Reconstruction:
         select: the reference among the restarts has the least loss after (``projected``, the
             official code) or before (``soft``, the paper's algorithm 1; D3) projection to valid rows.
         pooling: how restarts become one batch, see ``pool``.
+        decoding: how a pooled batch becomes cells: the ``nearest`` valid row (as published), or with
+            the ``marginals``' say in what the restarts leave open, see ``decode_by_marginals``.
         entropy: how uncertainty is measured, see ``uncertainty``.
         labels: how labels are restored where they are not granted, see ``restore_labels``.
         rows_at_once: dummy rows optimised together, default by device; victims and restarts are
@@ -56,6 +59,7 @@ class Reconstruction:
     restarts: int = 30
     select: Literal["projected", "soft"] = "projected"
     pooling: Pooling = "median"
+    decoding: Decoding = "marginals"
     entropy: Entropy = "softmax"
     labels: Method = "bias"
     rows_at_once: int | None = None
@@ -63,6 +67,8 @@ class Reconstruction:
     def __post_init__(self) -> None:
         if self.restarts < 1:
             raise BadInputError(f"an attack needs at least one restart, got restarts={self.restarts}.")
+        if self.decoding not in get_args(Decoding):
+            raise unknown_name("decoding", self.decoding, get_args(Decoding))
 
     def __call__(
         self, view: GradientView, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
@@ -94,7 +100,7 @@ class Reconstruction:
             chunk = slice(begin, min(begin + together, victims))
             part = GradientView(view.model, {name: g[chunk] for name, g in view.gradient.items()})
             report = scaled(progress, part.victims / victims)
-            guesses.append(self._reconstruct(part, encoder, labels[chunk], seeds[chunk], budget, report))
+            guesses.append(self._reconstruct(part, encoder, knowledge.statistics, labels[chunk], seeds[chunk], budget, report))
         cells, doubt, losses = zip(*guesses, strict=True)
         return RecordsGuess(
             cells=torch.cat(cells).cpu(),
@@ -107,6 +113,7 @@ class Reconstruction:
         self,
         view: GradientView,
         encoder: Encoder,
+        statistics: Statistics,
         labels: Float[Tensor, "victim record"],
         seeds: Sequence[int],
         budget: int,
@@ -127,7 +134,11 @@ class Reconstruction:
             return cells, torch.empty(0), engine.loss(encoder.encode(cells)[:, None], labels)[:, 0]
         scored = encoder.project(rows) if self.select == "projected" else rows
         aligned = align(encoder, rows, engine.loss(scored, labels))
-        cells = encoder.decode(pool(encoder, aligned, self.pooling))
+        pooled = pool(encoder, aligned, self.pooling)
+        if self.decoding == "marginals":
+            cells = decode_by_marginals(encoder, statistics, aligned, pooled)
+        else:
+            cells = encoder.decode(pooled)
         loss = engine.loss(encoder.encode(cells)[:, None], labels)[:, 0]
         return cells, uncertainty(encoder, aligned, self.entropy), loss
 
