@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from datetime import datetime
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from seepage import __version__, datasets, registry
+from seepage import reproduce as published
 from seepage.audit import make_spec, prepare, write_whole
 from seepage.errors import BadInputError, unknown_name
 from seepage.report import Bar, audit_all, make_console
@@ -43,7 +44,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class Preset(str, Enum):
+class Preset(StrEnum):
     """Names of ``PRESETS``, for the help text."""
 
     default = "default"
@@ -192,7 +193,10 @@ def audit(
             f"either a dataset or a table of your own: give --dataset {dataset[0]} or --data {data}, not both."
         )
     specs = [
-        make_spec(**common, **{name: value for name, value in zip(("dataset", "model", "protocol"), chosen) if value})
+        make_spec(
+            **common,
+            **{name: value for name, value in zip(("dataset", "model", "protocol"), chosen, strict=False) if value},
+        )
         for chosen in itertools.product(_once(dataset), _once(model), _once(protocol))
     ]
     audits = [(spec, prepare(spec)) for spec in specs]
@@ -322,3 +326,66 @@ def _override(text: str) -> tuple[str, dict[str, Any]]:
             f"--override takes COLUMN=discrete, COLUMN=continuous or COLUMN={{field: value, ...}}, got {text!r}."
         )
     return column, fields
+
+
+@app.command()
+def reproduce(
+    table: Annotated[str | None, typer.Argument(help="Name of the table; --list lists them.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the tables.")] = False,
+    victims: Annotated[int, typer.Option(help="Batches attacked in each cell.")] = 20,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; what is there is not run again. Default: runs/TABLE.")
+    ] = None,
+    batch_size: Annotated[list[int] | None, typer.Option(help="Only these batch sizes. Repeatable.")] = None,
+    attack: Annotated[list[str] | None, typer.Option(help="Only these attacks. Repeatable.")] = None,
+    part: Annotated[
+        list[str] | None, typer.Option(help="Only these runs of the table: faithful, default. Repeatable.")
+    ] = None,
+    labels: Annotated[list[str] | None, typer.Option(help="Only these labels: true, restored. Repeatable.")] = None,
+    compare_only: Annotated[bool, typer.Option("--compare-only", help="Run nothing; compare what is there.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    threads: Annotated[int | None, typer.Option(help="CPU threads. Default: PyTorch's choice.")] = None,
+) -> None:
+    """Run a published table and lay our figures beside the printed ones.
+
+    A table is run as the paper ran it (part faithful) and with the strongest settings (part default), on the same
+    victims. What has been measured is kept in the run folder; a stopped run continues, and parts can be run one after
+    the other.
+
+    [bold]Examples[/bold]
+
+        seepage reproduce --list
+
+        seepage reproduce tableak/table17 --victims 20 --out table17
+
+        seepage reproduce tableak/table18 --batch-size 32 --attack tableak --victims 4
+    """
+    if list_ or table is None:
+        grid = Grid(box=None, pad_edge=False, header_style="bold")
+        grid.add_column("name", no_wrap=True)
+        grid.add_column("what")
+        grid.add_column("printed in")
+        for known in published.tables().values():
+            grid.add_row(known.name, Text(known.title), Text(known.source))
+        make_console().print(grid)
+        return
+    chosen = published.load_table(table)
+    folder = out or Path("runs") / table.replace("/", "-")
+    selection = published.Selection(batch_size or (), attack or (), part or (), labels or ())
+    with Bar(make_console(stderr=True)) as bar:
+        comparison = _interruptible(
+            lambda: published.reproduce(
+                chosen,
+                folder,
+                victims,
+                selection,
+                bar,
+                run_missing=not compare_only,
+                device=device,
+                threads=threads,
+            ),
+            folder,
+        )
+    console = make_console()
+    published.show_comparison(console, comparison)
+    console.print(Text(f"Comparison: {folder / 'comparison.csv'}"))

@@ -6,10 +6,11 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from seepage.assessment import lift
+from seepage.assessment import Association, Measured, lift
 from seepage.audit.files import write_whole
 from seepage.audit.run import Outcome, Run
 from seepage.audit.spec import AuditSpec
@@ -37,11 +38,11 @@ def rows(spec: AuditSpec, subject: Subject, outcome: Outcome) -> list[Row]:
     return made
 
 
-def _rows_of(spec: AuditSpec, subject: Subject, run: Run, guessing: dict[str, Any]) -> list[Row]:
+def _rows_of(spec: AuditSpec, subject: Subject, run: Run, guessing: dict[str, list[Measured]]) -> list[Row]:
     made = []
     for measured in run.measured:
         estimate = measured.estimate()
-        gained = lift(measured, guessing)
+        gained = lift(measured, {name: [_first(m, run.victims) for m in of] for name, of in guessing.items()})
         made.append(
             {
                 "dataset": subject.dataset.name,
@@ -70,6 +71,12 @@ def _rows_of(spec: AuditSpec, subject: Subject, run: Run, guessing: dict[str, An
             }
         )
     return made
+
+
+def _first(measured: Measured, victims: int) -> Measured:
+    if isinstance(measured, Association):
+        return replace(measured, accuracy=measured.accuracy[:victims], entropy=measured.entropy[:victims])
+    return replace(measured, values=measured.values[:victims])
 
 
 def write_results(folder: Path, made: Sequence[Row], private: bool = False) -> None:

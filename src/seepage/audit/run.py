@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from seepage.assessment import Measured, match_records, measure
@@ -79,6 +80,7 @@ class Outcome:
 class _Job:
     """One attack or baseline at one batch size."""
 
+    index: int
     batch_size: int
     part: Part
     is_attack: bool
@@ -120,28 +122,39 @@ def run_audit(spec: AuditSpec, subject: Subject, store: Store, listener: Listene
     for batch_size in spec.batch_sizes:
         _transcript(spec, subject, batch_size, range(1))
 
-    chunks = {id(job): list(_chunks(spec, job, store)) for job in jobs}
-    listener.begin(sum(job.cost * len(chunk) for job in jobs for chunk in chunks[id(job)]))
-    outcome = Outcome()
+    chunks = {job.index: list(_chunks(spec, job, store)) for job in jobs}
+    listener.begin(sum(job.cost * len(chunk) for job in jobs for chunk in chunks[job.index]))
+    shown: list[Example] = []
     for job in jobs:
-        for chunk in chunks[id(job)]:
+        for chunk in chunks[job.index]:
             listener.setting(job.batch_size, job.part.called, chunk.start, spec.victims)
-            outcome.examples.extend(_attack(spec, subject, job, chunk, store, listener))
+            shown.extend(_attack(spec, subject, job, chunk, store, listener))
+    return Outcome([_run(spec, subject, job, store, spec.victims) for job in jobs], shown)
+
+
+def held_runs(spec: AuditSpec, subject: Subject, store: Store) -> list[Run]:
+    """Return what the store holds of an audit, without running anything: of each part its first victims."""
+    runs = []
+    for job in _jobs(spec, subject):
         held = store.victims(job.key)
-        seconds = sum(held[i].seconds for i in range(spec.victims)) / spec.victims
-        outcome.runs.append(
-            Run(
-                batch_size=job.batch_size,
-                called=job.part.called,
-                is_attack=job.is_attack,
-                measured=store.measured(job.key, spec.victims),
-                victims=spec.victims,
-                seconds=seconds if job.is_attack else None,
-                settings=_settings(spec, job),
-                knowledge=_knowledge(spec, subject, job.batch_size),
-            )
-        )
-    return outcome
+        victims = next((i for i in range(spec.victims) if i not in held), spec.victims)
+        if victims:
+            runs.append(_run(spec, subject, job, store, victims))
+    return runs
+
+
+def _run(spec: AuditSpec, subject: Subject, job: _Job, store: Store, victims: int) -> Run:
+    held = store.victims(job.key)
+    return Run(
+        batch_size=job.batch_size,
+        called=job.part.called,
+        is_attack=job.is_attack,
+        measured=store.measured(job.key, victims),
+        victims=victims,
+        seconds=sum(held[i].seconds for i in range(victims)) / victims if job.is_attack else None,
+        settings=_settings(spec, job),
+        knowledge=_knowledge(spec, subject, job.batch_size),
+    )
 
 
 def _attack(
@@ -192,11 +205,11 @@ def _jobs(spec: AuditSpec, subject: Subject) -> list[_Job]:
                 "labels": spec.labels if is_attack else None,
                 "seed": spec.seed,
                 "device": spec.where.type if is_attack else None,
-                "metrics": [repr(entry.factory()) for entry in registry.metrics.entries()],
+                "metrics": [_plain(entry.factory()) for entry in registry.metrics.entries()],
             }
             text = json.dumps(setting, sort_keys=True)
             key = hashlib.sha256(text.encode()).hexdigest()[:16]
-            jobs.append(_Job(batch_size, part, is_attack, made, configuration, key, setting))
+            jobs.append(_Job(len(jobs), batch_size, part, is_attack, made, configuration, key, setting))
     return jobs
 
 
@@ -232,19 +245,27 @@ def _chunks(spec: AuditSpec, job: _Job, store: Store) -> list[range]:
 
 
 def _configuration(made: object, part: Part) -> dict[str, Any]:
-    """Return all arguments of an attack or baseline, defaults included where it is a dataclass."""
-    return _plain(made) if dataclasses.is_dataclass(made) else {"options": _plain(part.options)}
+    """Return all arguments of an attack or baseline, defaults included where it is an object."""
+    return {"options": _plain(part.options)} if inspect.isfunction(made) else _plain(made)
 
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inner = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"kind": type(value).__name__, **inner}
+        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"kind": type(value).__qualname__, **fields}
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return [list(value.shape), hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]]
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    # Never repr(): by default it holds an address, which differs from run to run.
+    inner = {name: _plain(item) for name, item in sorted(getattr(value, "__dict__", {}).items())}
+    return {"kind": type(value).__qualname__, **inner}
 
 
 def _settings(spec: AuditSpec, job: _Job) -> dict[str, Any]:

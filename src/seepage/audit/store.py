@@ -85,6 +85,7 @@ class Store:
     def __init__(self, folder: Path | None, private: bool = False) -> None:
         self._path = None if folder is None else folder / FILE
         self._private = private
+        self._cut: int | None = None
         self._figures: dict[str, list[Figure]] = {}
         self._victims: dict[str, dict[int, Stored]] = {}
         if self._path is not None and self._path.exists():
@@ -148,8 +149,15 @@ class Store:
         make_folder(self._path.parent)
         try:
             handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE if self._private else 0o666)
-            with os.fdopen(handle, "a", encoding="utf-8") as file:
-                file.write(text)
+            try:
+                if self._cut is not None:
+                    os.ftruncate(handle, self._cut)
+                    self._cut = None
+                rest = text.encode()
+                while rest:
+                    rest = rest[os.write(handle, rest) :]
+            finally:
+                os.close(handle)
         except OSError as error:
             raise BadInputError(
                 f"{str(self._path)!r} cannot be written ({error.strerror}); free the disk or choose another --out, "
@@ -162,8 +170,8 @@ class Store:
         except OSError as error:
             raise BadInputError(f"{str(path)!r} cannot be read ({error.strerror}); choose another --out.") from error
         whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            os.truncate(path, len(whole))
+        # Cut when something is added, not now: another process may be writing the rest of the line.
+        self._cut = len(whole) if len(whole) < len(content) else None
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
                 entry = json.loads(line)

@@ -44,10 +44,7 @@ def verdict(row: Row, exact: Row | None = None) -> Verdict:
         >>> verdict({"lift": 0.4, "lift_high": 0.44, "baseline": 0.5}).tier
         'high'
     """
-    if exact is not None and exact["mean"] is not None and exact["mean"] >= _HALF:
-        exposed = True
-    else:
-        exposed = False
+    exposed = bool(exact is not None and exact["mean"] is not None and exact["mean"] >= _HALF)
     if row["lift"] is None or row["baseline"] is None or row["baseline"] >= 1:
         return Verdict("total" if exposed else "inconclusive", None, None)
     gap = 1 - row["baseline"]
