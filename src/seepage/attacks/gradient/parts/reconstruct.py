@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -11,7 +12,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.gradient.parts.engine import match
-from seepage.attacks.gradient.parts.ensemble import Decoding, Entropy, Pooling, align, decode_by_marginals, pool, uncertainty
+from seepage.attacks.gradient.parts.ensemble import (
+    Decoding,
+    Entropy,
+    Pooling,
+    align,
+    decode_by_marginals,
+    pool,
+    uncertainty,
+)
 from seepage.attacks.gradient.parts.labels import Method, restore_labels
 from seepage.attacks.gradient.parts.matching import Cosine, Matching
 from seepage.attacks.gradient.parts.optimise import Descent, Progress, scaled
@@ -20,6 +29,7 @@ from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.relaxation import Relaxation
+from seepage.tabular.schema import Discrete
 from seepage.tabular.statistics import Statistics
 from seepage.views import GradientView
 
@@ -100,7 +110,9 @@ class Reconstruction:
             chunk = slice(begin, min(begin + together, victims))
             part = GradientView(view.model, {name: g[chunk] for name, g in view.gradient.items()})
             report = scaled(progress, part.victims / victims)
-            guesses.append(self._reconstruct(part, encoder, knowledge.statistics, labels[chunk], seeds[chunk], budget, report))
+            guesses.append(
+                self._reconstruct(part, encoder, knowledge.statistics, labels[chunk], seeds[chunk], budget, report)
+            )
         cells, doubt, losses = zip(*guesses, strict=True)
         return RecordsGuess(
             cells=torch.cat(cells).cpu(),
@@ -193,3 +205,12 @@ def check(view: GradientView, knowledge: Knowledge, seeds: Sequence[int]) -> Non
             f"labels have shape {tuple(knowledge.labels.shape)}; expected (victims, batch size) = "
             f"{(view.victims, knowledge.batch_size)}."
         )
+    if knowledge.labels is not None:
+        target = knowledge.schema.target
+        codes = range(target.width) if isinstance(target, Discrete) else None
+        for label in knowledge.labels.unique().tolist():
+            if label not in codes if codes is not None else not math.isfinite(label):
+                wanted = f"codes from 0 to {codes[-1]}" if codes is not None else "finite numbers"
+                raise BadInputError(
+                    f"the labels hold {label} where the target {target.name!r} takes {wanted}; give every record's own."
+                )
