@@ -4,14 +4,17 @@ import itertools
 import math
 import statistics
 
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
 
-from seepage.attacks.gradient.parts.ensemble import Pooling, align, pool, uncertainty
+from seepage.attacks.gradient.parts.ensemble import Pooling, align, decode_by_marginals, pool, uncertainty
 from seepage.datasets.planted import distinct
 from seepage.tabular.encoder import Encoder
-from seepage.tabular.schema import Discrete
+from seepage.tabular.schema import Continuous, Discrete, Schema
+from seepage.tabular.statistics import Statistics
+from seepage.tabular.table import Table
 from tests.oracles.assessment import right
 
 DATA = distinct(rows=12, continuous=2, discrete=2)
@@ -151,3 +154,38 @@ def test_entropy_of_categories_stays_within_its_range() -> None:
     for entropy in ("softmax", "counts"):
         doubt = uncertainty(ENCODER, aligned, entropy)[..., discrete]
         assert ((doubt >= 0) & (doubt <= 1 + 1e-12)).all()
+
+
+# Nine in ten are 0, the others spread thin, and two far out make the histogram's bins wider than the tolerance.
+HEAVY = [0.0] * 900 + [float(40 * i) for i in range(1, 99)] + [-50000.0, 50000.0]
+PAY = Continuous(name="pay", low=-50000, high=50000, tolerance=200, integer=True)
+TAIL = Table(
+    Schema(columns=(PAY, Discrete(name="sex", categories=("f", "m"))), target=Discrete(name="y", categories=(0, 1))),
+    pd.DataFrame({"pay": HEAVY, "sex": ["f", "m"] * 500, "y": [0, 0, 1, 1] * 250}),
+)
+
+
+def decoded(*candidates: list[float]) -> tuple[list[float], list[float]]:
+    """Decode candidates for the column pay of several records: with the marginals' say, and without."""
+    statistics = Statistics.of(TAIL)
+    encoder = Encoder(TAIL.schema, statistics)
+    cells = torch.tensor(candidates, dtype=torch.float64)
+    rows = encoder.encode(torch.stack([cells, torch.ones_like(cells)], dim=-1))[None]
+    pooled = pool(encoder, rows)
+    found = decode_by_marginals(encoder, statistics, rows, pooled)
+    assert torch.equal(found[..., 1], torch.ones(1, cells.shape[1], dtype=torch.float64))
+    return found[0, :, 0].tolist(), encoder.decode(pooled)[0, :, 0].tolist()
+
+
+def test_marginals_do_not_overrule_candidates_that_agree() -> None:
+    # Bins are 1000 wide: most of these values are further from any bin's edge than the tolerance.
+    values = [float(value) for value in range(-3000, 3001, 50)]
+    own, nearest = decoded(values, values, values)
+    assert own == nearest == values
+
+
+def test_marginals_settle_what_candidates_leave_open() -> None:
+    # Candidates on both sides of the value that nine in ten records have, around a median beyond its tolerance.
+    own, nearest = decoded([-400.0], [-350.0], [250.0], [300.0], [500.0])
+    assert nearest == [250]
+    assert own == [0]

@@ -23,6 +23,8 @@ Decoding = Literal["marginals", "nearest"]
 _OWN_SPREAD = 0.5
 _COLUMN_SPREAD = 0.05
 _ADVANTAGE = 1.02
+# Candidates whose spread is below this share of the tolerance agree.
+_AGREEMENT = 0.1
 
 
 def align(
@@ -81,9 +83,9 @@ def decode_by_marginals(
 
     with s the candidates' spread on the cell and sigma the column's standard deviation. The cell
     becomes the value within whose tolerance most weight lies, if that beats the pooled value's own
-    weight by a fiftieth; where the candidates agree it stays as it was. Discrete columns are decoded
-    as ever. Not in TabLeak; the constants were chosen on victims of Adult outside every reported
-    figure.
+    weight by a fiftieth; where the candidates agree (to a tenth of the tolerance) it stays as it
+    was. Discrete columns are decoded as ever. Not in TabLeak; the constants were chosen on victims
+    of Adult outside every reported figure.
     """
     cells = encoder.decode(pooled)
     raw = encoder.destandardise(aligned.to(cells.dtype))
@@ -103,7 +105,10 @@ def decode_by_marginals(
         mass = weight @ near.to(weight.dtype)
         own = (weight * ((values - cells[..., i, None]).abs() <= column.tolerance)).sum(-1)
         best = mass.max(dim=-1)
-        cells[..., i] = torch.where(best.values > _ADVANTAGE * own, values[best.indices], cells[..., i])
+        # A histogram is too coarse to overrule candidates that agree.
+        open_ = found.std(dim=1) >= _AGREEMENT * column.tolerance
+        better = open_ & (best.values > _ADVANTAGE * own)
+        cells[..., i] = torch.where(better, values[best.indices], cells[..., i])
     return cells
 
 
