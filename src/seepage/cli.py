@@ -43,6 +43,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     "faithful": {"profile": "faithful", "labels": "true", "replacement": True},
 }
 
+# Repeatable options that make an audit of their own each.
+_SWEPT = ("dataset", "model", "protocol")
+
 
 class Preset(StrEnum):
     """Names of ``PRESETS``, for the help text."""
@@ -55,16 +58,17 @@ class Preset(StrEnum):
 def main() -> None:
     """Run the program; a mistake in the input is one paragraph on stderr and exit status 2."""
     try:
-        app()
+        app(prog_name="seepage")
     except BadInputError as error:
         print(f"seepage: {clean(error, 4000)}", file=sys.stderr)
         sys.exit(2)
 
 
-def _version(wanted: bool) -> None:
+def _version(wanted: bool) -> bool:
     if wanted:
         print(f"seepage {__version__ or '(not installed)'}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
@@ -108,7 +112,7 @@ def audit(
             help="Attack; [bold]seepage attacks[/bold] lists them. Repeatable. Default: tableak, inverting_gradients."
         ),
     ] = None,
-    victims: Annotated[int | None, typer.Option(help="Batches attacked in each setting. Default: 12.")] = None,
+    victims: Annotated[int | None, typer.Option(help="Batches attacked in each setting. Default: 10.")] = None,
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     out: Annotated[
@@ -192,12 +196,10 @@ def audit(
         raise BadInputError(
             f"either a dataset or a table of your own: give --dataset {dataset[0]} or --data {data}, not both."
         )
+    swept = itertools.product(_once(dataset), _once(model), _once(protocol))
     specs = [
-        make_spec(
-            **common,
-            **{name: value for name, value in zip(("dataset", "model", "protocol"), chosen, strict=False) if value},
-        )
-        for chosen in itertools.product(_once(dataset), _once(model), _once(protocol))
+        make_spec(**common, **{name: value for name, value in zip(_SWEPT, chosen, strict=True) if value})
+        for chosen in swept
     ]
     audits = [(spec, prepare(spec)) for spec in specs]
     folder = out or Path("runs") / f"{audits[0][1].dataset.name}-{datetime.now():%Y%m%d-%H%M%S}"

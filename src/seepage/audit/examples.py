@@ -94,8 +94,7 @@ def examples(matched: Matched, dataset: str, model: str, batch_size: int, attack
 
 
 def _value(frame: pd.DataFrame, column: int) -> Any:
-    value = frame.iloc[0, column]
-    return value.item() if hasattr(value, "item") else value
+    return frame.iloc[:, column].tolist()[0]
 
 
 def write_examples(folder: Path, shown: list[Example]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import inspect
@@ -99,7 +100,7 @@ class _Job:
         if not self.is_attack:
             return 0.0
         descent = getattr(self.made, "descent", None)
-        return self.restarts * max(self.batch_size, 4) * getattr(descent, "iterations", 1)
+        return float(self.restarts * max(self.batch_size, 4) * getattr(descent, "iterations", 1))
 
 
 def run_audit(spec: AuditSpec, subject: Subject, store: Store, listener: Listener | None = None) -> Outcome:
@@ -113,17 +114,18 @@ def run_audit(spec: AuditSpec, subject: Subject, store: Store, listener: Listene
 
     Raises:
         BadInputError: a setting cannot be run (the batch is larger than the data, an option is unknown,
-            labels cannot be restored, ...); settings are tried before the first attack where that is cheap.
+            labels cannot be restored, ...). Every setting is tried first, so that a bad one stops the audit
+            before anything is kept.
     """
     if spec.threads is not None:
         torch.set_num_threads(spec.threads)
     listener = listener or Listener()
     jobs = _jobs(spec, subject)
-    for batch_size in spec.batch_sizes:
-        _transcript(spec, subject, batch_size, range(1))
-
     chunks = {job.index: list(_chunks(spec, job, store)) for job in jobs}
-    listener.begin(sum(job.cost * len(chunk) for job in jobs for chunk in chunks[job.index]))
+    for job in jobs:
+        if chunks[job.index]:
+            _try(spec, subject, job)
+    listener.begin(sum((job.cost * len(chunk) for job in jobs for chunk in chunks[job.index]), 0.0))
     shown: list[Example] = []
     for job in jobs:
         for chunk in chunks[job.index]:
@@ -157,14 +159,34 @@ def _run(spec: AuditSpec, subject: Subject, job: _Job, store: Store, victims: in
     )
 
 
+class _Started(Exception):  # noqa: N818 - no error: it ends a trial
+    """An attack has begun its search."""
+
+
+def _try(spec: AuditSpec, subject: Subject, job: _Job) -> None:
+    """Start an attack on the first victim and stop it as soon as it reports progress."""
+
+    def stop(_: float) -> None:
+        raise _Started
+
+    transcript = _transcript(spec, subject, job.batch_size, range(1))
+    if job.is_attack:
+        with contextlib.suppress(_Started):
+            job.made(transcript.view, _granted(spec, subject, job.batch_size, transcript), [0], stop)
+
+
+def _granted(spec: AuditSpec, subject: Subject, batch_size: int, transcript: Transcript) -> Knowledge:
+    labels = transcript.secret.labels if spec.labels == "true" else None
+    return Knowledge(subject.dataset.schema, subject.dataset.statistics, batch_size, labels)
+
+
 def _attack(
     spec: AuditSpec, subject: Subject, job: _Job, chunk: range, store: Store, listener: Listener
 ) -> list[Example]:
     """Attack one chunk of victims, keep their scores and return examples if the first victim is among them."""
     dataset = subject.dataset
     transcript = _transcript(spec, subject, job.batch_size, chunk)
-    granted = transcript.secret.labels if spec.labels == "true" else None
-    knowledge = Knowledge(dataset.schema, dataset.statistics, job.batch_size, granted)
+    knowledge = _granted(spec, subject, job.batch_size, transcript)
     seeds = [stream(spec.seed, victim, "starts" if job.is_attack else "baseline") for victim in chunk]
     begun = time.perf_counter()
     if job.is_attack:

@@ -109,7 +109,7 @@ class AuditSpec(BaseModel):
     restarts: int | None = Field(default=None, ge=1)
     iterations: int | None = Field(default=None, ge=1)
     baselines: Parts = (Part(name="random"), Part(name="mode"))
-    victims: int = Field(default=12, ge=1)
+    victims: int = Field(default=10, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**63)
     device: str = "auto"
     threads: int | None = Field(default=None, ge=1)

@@ -186,8 +186,8 @@ class Store:
                     self._victims.setdefault(key, {})[int(entry["victim"])] = stored
             except (ValueError, KeyError, TypeError) as error:
                 raise BadInputError(
-                    f"line {number} of {str(path)!r} is no measured victim ({error}); the file was edited or belongs to "
-                    "another program. Choose another --out, or delete that line to have its victims measured again."
+                    f"line {number} of {str(path)!r} is no measured victim ({error}); the file was edited or belongs "
+                    "to another program. Choose another --out, or delete that line to have its victims measured again."
                 ) from error
 
 

@@ -99,4 +99,4 @@ def _own(spec: AuditSpec) -> Dataset:
                 f"target of the schema {str(spec.schema_file)!r}:", str(spec.target), [schema.target.name]
             )
     # Every row may be in a client's batch; there is nothing to test on.
-    return datasets.from_frame(spec.data, schema, test_share=0, name=name)
+    return datasets.from_frame(spec.data, schema, test_share=0.0, name=name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich import box
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -23,6 +24,11 @@ _STYLES: dict[Tier, str] = {
     "inconclusive": "dim",
 }
 _PLAIN_WIDTH = 120
+
+
+def make_table(title: str) -> Table:
+    """Return an empty table in the house style."""
+    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
 
 
 def make_console(stderr: bool = False) -> Console:
@@ -80,20 +86,11 @@ def _show_head(console: Console, spec: AuditSpec, subject: Subject, rows: Sequen
 
 
 def _results_table(spec: AuditSpec, rows: Sequence[Row]) -> Table:
-    table = Table(title="Share of cells read, and what guessing gives", title_justify="left", title_style="bold")
-    for name in ("batch", "attack"):
-        table.add_column(name, no_wrap=True)
-    for name in (
-        "accuracy [95%]",
-        "best guess",
-        "lift",
-        "leakage",
-        "whole records",
-        "discrete",
-        "continuous",
-        "s/victim",
-    ):
-        table.add_column(name, justify="right")
+    table = make_table("Share of cells read and what guessing gives, in percent [95% interval]; lift in points")
+    table.add_column("batch", justify="right")
+    table.add_column("attack", no_wrap=True)
+    for name in ("accuracy", "best guess", "lift", "leakage", "whole records", "discrete / numbers", "s/victim"):
+        table.add_column(name, justify="right", no_wrap=name in ("accuracy", "best guess"))
     for size in spec.batch_sizes:
         at_size = pick(rows, batch_size=size, column=None)
         for i, attack in enumerate(dict.fromkeys(row["attack"] for row in at_size)):
@@ -101,33 +98,28 @@ def _results_table(spec: AuditSpec, rows: Sequence[Row]) -> Table:
             score = scores["accuracy"]
             is_attack = score["seconds_per_victim"] is not None
             found = verdict(score, scores.get("exact_match"))
-            guess = f"{percent(score['baseline'])} {score['baseline_name']}" if score["baseline"] is not None else ""
+            guess = "" if score["baseline"] is None else f"{_mean(score, 'baseline')} {score['baseline_name']}"
             table.add_row(
                 str(size) if i == 0 else "",
                 Text(clean(attack), style="" if is_attack else "dim"),
-                f"{percent(score['mean'])} {span(score['low'], score['high'])}".strip(),
+                f"{_mean(score)} {span(score['low'], score['high'])}".strip(),
                 guess,
                 points(score["lift"]) if is_attack else "",
                 Text(found.tier, style=_STYLES[found.tier]) if is_attack else "",
                 _mean(scores.get("exact_match")),
-                _mean(scores.get("accuracy_discrete")),
-                _mean(scores.get("accuracy_continuous")),
+                f"{_mean(scores.get('accuracy_discrete'))} / {_mean(scores.get('accuracy_continuous'))}",
                 f"{score['seconds_per_victim']:.2f}" if is_attack else "",
             )
         table.add_section()
     return table
 
 
-def _mean(row: Row | None) -> str:
-    return "–" if row is None else percent(row["mean"])
+def _mean(row: Row | None, field: str = "mean") -> str:
+    return "–" if row is None else percent(row[field]).removesuffix("%")
 
 
 def _columns_table(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> Table:
-    table = Table(
-        title="Columns: accuracy of the strongest attack (lift over the best guess, in points); * sensitive",
-        title_justify="left",
-        title_style="bold",
-    )
+    table = make_table("Columns: accuracy of the strongest attack (lift over the best guess, in points); * sensitive")
     table.add_column("column", no_wrap=True)
     table.add_column("kind")
     attacks = {size: strongest(rows, size) for size in spec.batch_sizes}
@@ -150,7 +142,7 @@ def _show_examples(console: Console, shown: Sequence[Example], subject: Subject)
         f"Examples: the first {len(shown)} record(s) at batch size {first.batch_size}, as they are and as "
         f"{clean(first.attack)} reads them (wrong cells marked ✗)"
     )
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = make_table(title)
     table.add_column("column", no_wrap=True)
     for i, _ in enumerate(shown, start=1):
         table.add_column(f"truth {i}")

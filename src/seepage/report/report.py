@@ -165,4 +165,4 @@ def _own(frame: pd.DataFrame, schema: Schema | None, settings: dict[str, Any]) -
             )
         steering = {name: settings.pop(name) for name in ("sensitive", "drop") if name in settings}
         schema = infer_schema(frame, target, **steering)
-    return from_frame(frame, schema, test_share=0), settings
+    return from_frame(frame, schema, test_share=0.0), settings

@@ -29,7 +29,12 @@ def _of_batch_size(spec: AuditSpec, subject: Subject, rows: Sequence[Row], size:
     exact = pick(own, metric="exact_match", column=None)
     found = verdict(score, exact[0] if exact else None)
     of = f"{score['n']} victim{'s' if score['n'] != 1 else ''}"
-    between = "" if score["low"] is None else f", 95% interval {percent(score['low'])} to {percent(score['high'])}"
+    if score["low"] is None:
+        between = ""
+    elif score["low"] == score["high"]:
+        between = ", the same for each"
+    else:
+        between = f", 95% interval {percent(score['low'])} to {percent(score['high'])}"
     text = f"At batch size {size} the server reads {percent(score['mean'])} of all cells ({attack}, {of}{between})"
     if score["lift"] is not None:
         gain = score["lift"]
@@ -42,7 +47,10 @@ def _of_batch_size(spec: AuditSpec, subject: Subject, rows: Sequence[Row], size:
     if found.tier == "inconclusive":
         text += " One victim allows no interval: audit more." if score["n"] == 1 else " Guessing is right already."
     if score["lift"] is not None and score["lift_low"] is not None and score["lift_low"] <= 0:
-        text += " This attack cannot be told from guessing here, which does not show that nothing leaks."
+        text += (
+            " The interval of that difference includes zero: with these victims the attack cannot be told from "
+            "guessing, which does not show that nothing leaks."
+        )
     return " ".join([text, *_of_columns(subject, own)])
 
 
@@ -50,15 +58,16 @@ def _of_columns(subject: Subject, own: Sequence[Row]) -> list[str]:
     columns = [row for row in pick(own, metric="accuracy") if row["column"] is not None and row["lift"] is not None]
     ranked = sorted(columns, key=lambda row: row["lift"], reverse=True)
     sentences = []
-    if exposed := [_column(row) for row in ranked if row["lift"] > 0][:_COLUMNS]:
+    if exposed := [_column(row) for row in ranked if (row["lift_low"] or 0) > 0][:_COLUMNS]:
         sentences.append(f"Most is gained over guessing in {listed(exposed)}.")
     marked = {column.name for column in subject.dataset.schema.columns if column.sensitive}
     tiers: dict[str, list[str]] = {}
     for row in ranked:
         if row["column"] in marked:
-            tiers.setdefault(verdict(row).tier, []).append(clean(row["column"]))
+            known = "guessing is always right" if row["baseline"] >= 1 else verdict(row).tier
+            tiers.setdefault(known, []).append(clean(row["column"]))
     if tiers:
-        order = ("total", "high", "moderate", "low", "none", "inconclusive")
+        order = ("total", "high", "moderate", "low", "none", "inconclusive", "guessing is always right")
         told = "; ".join(f"{tier}: {', '.join(tiers[tier])}" for tier in order if tier in tiers)
         sentences.append(f"Sensitive columns by leakage: {told}.")
     return sentences

@@ -40,11 +40,15 @@ def points(difference: float | None) -> str:
 def span(low: float | None, high: float | None) -> str:
     """Return the interval of a rate in percent, nothing for a missing one.
 
+    Where all victims agree, the interval shrinks to a point that claims too much, so it is not shown as one.
+
     Example:
-        >>> span(0.921, 0.98)
-        '[92.1, 98.0]'
+        >>> span(0.921, 0.98), span(1.0, 1.0)
+        ('[92.1, 98.0]', '[all alike]')
     """
-    return "" if low is None or high is None else f"[{100 * low:.1f}, {100 * high:.1f}]"
+    if low is None or high is None:
+        return ""
+    return "[all alike]" if low == high else f"[{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def listed(names: list[str]) -> str:

@@ -44,17 +44,21 @@ def verdict(row: Row, exact: Row | None = None) -> Verdict:
         >>> verdict({"lift": 0.4, "lift_high": 0.44, "baseline": 0.5}).tier
         'high'
     """
-    exposed = bool(exact is not None and exact["mean"] is not None and exact["mean"] >= _HALF)
+    whole = exact is not None and exact["mean"] is not None and exact["mean"] >= _HALF
     if row["lift"] is None or row["baseline"] is None or row["baseline"] >= 1:
-        return Verdict("total" if exposed else "inconclusive", None, None)
+        return Verdict("total" if whole else "inconclusive", None, None)
     gap = 1 - row["baseline"]
-    closed = row["lift"] / gap
-    if exposed:
-        return Verdict("total", closed, None if row["lift_high"] is None else row["lift_high"] / gap)
-    if row["lift_high"] is None:
-        return Verdict("inconclusive", closed, None)
-    upper = row["lift_high"] / gap
-    return Verdict(next((tier for bound, tier in _BOUNDS if upper < bound), "total"), closed, upper)
+    closed, upper = row["lift"] / gap, None if row["lift_high"] is None else row["lift_high"] / gap
+    return Verdict("total" if whole else _tier(upper), closed, upper)
+
+
+def _tier(upper: float | None) -> Tier:
+    if upper is None:
+        return "inconclusive"
+    for bound, tier in _BOUNDS:
+        if upper < bound:
+            return tier
+    return "total"
 
 
 def pick(rows: Iterable[Row], **wanted: object) -> list[Row]:

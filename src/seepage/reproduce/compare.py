@@ -114,8 +114,9 @@ def compare(table: PublishedTable, planned: PlannedRun, spec: AuditSpec, made: S
     for row in made:
         if row["metric"] != table.metric or row["column"] is not None:
             continue
-        method = planned.compared.get(row["attack"], row["attack"])
-        if row["seconds_per_victim"] is None and row["attack"] not in planned.compared:
+        attack = str(row["attack"])
+        method = planned.compared.get(attack, attack)
+        if row["seconds_per_victim"] is None and attack not in planned.compared:
             continue
         published = table.figure(spec.labels, method, row["batch_size"])
         estimate = Estimate(row["mean"], row["low"], row["high"], row["n"], row["std"])

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from seepage.report import make_table
 from seepage.report.text import percent, points
 from seepage.reproduce.compare import MARGIN, Compared
 from seepage.reproduce.reproduce import Comparison
@@ -18,13 +19,16 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
     console.print(
         Text(f"{table.source}; {table.published_victims} batches. Rates in percent, differences in points.\n")
     )
+    if not comparison.cells:
+        console.print(Text("Nothing has been measured yet."))
+        return
     groups: dict[tuple[str, str], list[Compared]] = {}
     for cell in comparison.cells:
         groups.setdefault((cell.run, cell.labels), []).append(cell)
     for (run, labels), cells in groups.items():
         console.print(_table(run, labels, cells))
     for run, gains in comparison.gains.items():
-        grid = Table(title=f"{run} less {table.runs[0].name}, same victims", title_justify="left", title_style="bold")
+        grid = make_table(f"{run} less {table.runs[0].name}, same victims")
         for name in ("method", "labels", "batch", "points [95%]", "n"):
             grid.add_column(name, justify="left" if name in ("method", "labels") else "right")
         for gained in sorted(gains, key=lambda g: (g.method, g.batch_size)):
@@ -44,8 +48,8 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
     unsure = [cell for cell in checked if cell.agrees == "undetermined"]
     console.print(
         Text(
-            f"{table.runs[0].name}: {len(checked) - len(off) - len(unsure)} of {len(checked)} cells agree with the print "
-            f"(within {100 * MARGIN:g} points or the half width of the difference's 95% interval)"
+            f"{table.runs[0].name}: {len(checked) - len(off) - len(unsure)} of {len(checked)} cells agree with the "
+            f"print (within {100 * MARGIN:g} points or the half width of the difference's 95% interval)"
             + (f"; {len(unsure)} have too few victims to tell" if unsure else "")
             + "."
         )
@@ -60,7 +64,7 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
 
 
 def _table(run: str, labels: str, cells: list[Compared]) -> Table:
-    grid = Table(title=f"{run}, {labels} labels", title_justify="left", title_style="bold")
+    grid = make_table(f"{run}, {labels} labels")
     grid.add_column("method", no_wrap=True)
     for name in ("batch", "ours ± sd", "n", "printed ± sd", "difference [95%]", "", "best guess", "lift", "s/victim"):
         grid.add_column(name, justify="right", no_wrap=True)

@@ -28,6 +28,8 @@ from seepage.reproduce.compare import Compared, Gain, as_csv, compare, gain
 from seepage.reproduce.table import PlannedRun, PublishedTable
 
 FILE = "comparison.csv"
+# More than anyone runs.
+_ALL = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def reproduce(
     Args:
         table: which.
         folder: the run folder, made if need be; None to keep nothing.
-        victims: batches attacked in each cell.
+        victims: batches attacked in each cell; without ``run_missing``, all that are there count.
         selection: the part to run; all if None.
         listener: told about the progress.
         run_missing: whether to run anything, or only to compare what is there.
@@ -117,6 +119,8 @@ def reproduce(
                 run_audit(part, subject, store, listener)
 
     comparison = Comparison(table)
+    if not run_missing:
+        planned = [(run, spec.model_copy(update={"victims": _ALL})) for run, spec in planned]
     held = [(run, spec, held_runs(spec, subject, store)) for run, spec in planned]
     for run, spec, runs in held:
         made = rows(spec, subject, Outcome(runs))

@@ -1,0 +1,232 @@
+"""Same seed, same figures, whatever else is in the audit and however often it was stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from seepage import registry
+from seepage.audit import AuditSpec, Listener, Outcome, Store, Subject, held_runs, make_spec, prepare, rows, run_audit
+from seepage.errors import BadInputError
+from seepage.guesses import RecordsGuess
+from seepage.knowledge import Knowledge
+from seepage.models.model import Model
+from seepage.views import GradientView
+
+TINY: dict[str, Any] = {
+    "dataset": "german",
+    "model": "nn1",
+    "batch_sizes": [2, 3],
+    "attacks": ["tableak", "dlg"],
+    "victims": 3,
+    "restarts": 2,
+    "iterations": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def subject() -> Subject:
+    return prepare(make_spec(**TINY))
+
+
+def values(outcome: Outcome) -> dict[tuple[int, str, str, str | None], list[float]]:
+    return {
+        (run.batch_size, run.called, m.metric, m.column): (m.values if hasattr(m, "values") else m.accuracy).tolist()  # pyright: ignore[reportAttributeAccessIssue]
+        for run in outcome.runs
+        for m in run.measured
+    }
+
+
+def audited(subject: Subject, store: Store | None = None, **changes: Any) -> Outcome:
+    return run_audit(make_spec(**{**TINY, **changes}), subject, store or Store(None))
+
+
+def assert_equal(one: dict[Any, list[float]], other: dict[Any, list[float]]) -> None:
+    assert one.keys() == other.keys()
+    for key, value in one.items():
+        torch.testing.assert_close(torch.tensor(value), torch.tensor(other[key]), rtol=0, atol=0, equal_nan=True)
+
+
+def test_the_same_seed_gives_the_same_figures_and_another_gives_others(subject: Subject) -> None:
+    first = values(audited(subject))
+    assert_equal(first, values(audited(subject)))
+    assert first != values(audited(subject, seed=1))
+
+
+def test_a_victim_is_the_same_whatever_runs_with_it(subject: Subject) -> None:
+    whole = values(audited(subject))
+    alone = values(audited(subject, batch_sizes=[3], attacks=["dlg"], victims=2))
+    # Losses may differ in the last digit with the number of victims in a product; which cells are right must not.
+    for key, value in alone.items():
+        if key[2] in ("accuracy", "exact_match"):
+            assert value == whole[key][:2], key
+
+
+def test_attacks_and_baselines_meet_the_same_victims(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, list[torch.Tensor]] = {}
+
+    def spying(name: str) -> Any:
+        def attack(
+            view: GradientView, knowledge: Knowledge, seeds: Sequence[int], progress: Any = None
+        ) -> RecordsGuess:
+            seen.setdefault(name, []).append(torch.cat([g.flatten(1) for g in view.gradient.values()], dim=1))
+            return RecordsGuess(torch.zeros(view.victims, knowledge.batch_size, len(knowledge.schema.columns)).double())
+
+        return attack
+
+    for name in ("one", "two"):
+        entry = replace(registry.attacks["dlg"], name=name, factory=lambda name=name: spying(name))
+        monkeypatch.setitem(registry.attacks._entries, name, entry)
+    # An attack that knows no iterations must not be given any.
+    run_audit(
+        make_spec(**{**TINY, "attacks": ["one", "two"], "restarts": None, "iterations": None}), subject, Store(None)
+    )
+    for one, two in zip(seen["one"], seen["two"], strict=True):
+        assert torch.equal(one, two)
+    # A trial of each setting on one victim, then all of them.
+    assert sorted(len(g) for g in seen["one"]) == [1, 1, 3, 3]
+
+
+def test_granted_labels_reach_the_attack_and_restored_ones_do_not(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    granted: list[torch.Tensor | None] = []
+
+    def attack(view: GradientView, knowledge: Knowledge, seeds: Sequence[int], progress: Any = None) -> RecordsGuess:
+        granted.append(knowledge.labels)
+        return RecordsGuess(torch.zeros(view.victims, knowledge.batch_size, len(knowledge.schema.columns)).double())
+
+    entry = replace(registry.attacks["dlg"], name="nosy", factory=lambda: attack)
+    monkeypatch.setitem(registry.attacks._entries, "nosy", entry)
+    quiet = {"attacks": ["nosy"], "restarts": None, "iterations": None}
+    audited(subject, **quiet)
+    assert all(labels is None for labels in granted)
+    granted.clear()
+    outcome = audited(subject, labels="true", **quiet)
+    assert all(labels is not None for labels in granted)
+    assert {run.knowledge["labels"] for run in outcome.runs} == {"true"}
+
+
+class Interrupting(Listener):
+    """Stops the audit at the n-th chunk, as a user's Ctrl-C would."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def setting(self, batch_size: int, attack: str, done: int, victims: int) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 6])
+def test_a_stopped_audit_continues_to_the_same_figures(subject: Subject, tmp_path: Path, after: int) -> None:
+    spec = make_spec(**TINY)
+    with pytest.raises(KeyboardInterrupt):
+        run_audit(spec, subject, Store(tmp_path), Interrupting(after))
+    resumed = run_audit(spec, subject, Store(tmp_path))
+    assert_equal(values(resumed), values(audited(subject)))
+
+
+def test_what_is_measured_is_not_measured_again(subject: Subject, tmp_path: Path) -> None:
+    spec = make_spec(**TINY)
+    run_audit(spec, subject, Store(tmp_path))
+    run_audit(spec, subject, Store(tmp_path), Interrupting(0))
+    with pytest.raises(KeyboardInterrupt):
+        run_audit(make_spec(**{**TINY, "iterations": 5}), subject, Store(tmp_path), Interrupting(0))
+
+
+def test_more_victims_keep_the_first_ones(subject: Subject, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    few = values(audited(subject, store, victims=2))
+    many = values(audited(subject, store, victims=4))
+    for key, value in few.items():
+        if not key[2].startswith("kendall"):
+            torch.testing.assert_close(torch.tensor(value), torch.tensor(many[key][:2]), rtol=0, atol=0, equal_nan=True)
+
+
+def test_held_runs_take_the_victims_that_are_there(subject: Subject, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert held_runs(make_spec(**TINY), subject, store) == []
+    audited(subject, store, victims=2, attacks=["dlg"])
+    found = held_runs(make_spec(**{**TINY, "victims": 50}), subject, store)
+    assert {(run.batch_size, run.called, run.victims) for run in found} == {
+        (size, name, 2) for size in (2, 3) for name in ("random", "mode", "dlg")
+    }
+
+
+def test_progress_adds_up_to_what_was_announced(subject: Subject) -> None:
+    class Adding(Listener):
+        announced = done = 0.0
+
+        def begin(self, work: float) -> None:
+            self.announced = work
+
+        def advance(self, work: float) -> None:
+            self.done += work
+
+    adding = Adding()
+    run_audit(make_spec(**TINY), subject, Store(None), adding)
+    assert adding.announced > 0
+    assert adding.done == pytest.approx(adding.announced)
+
+
+def test_restarts_leave_attacks_of_one_start_alone(subject: Subject) -> None:
+    outcome = audited(subject, attacks=["tableak", "tableak_no_pooling", "dlg"], restarts=3)
+    restarts = {run.called: run.settings["configuration"]["restarts"] for run in outcome.runs if run.is_attack}
+    assert restarts == {"tableak": 3, "tableak_no_pooling": 1, "dlg": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch_sizes": [2, 801]}, "larger than the client's 800 rows"),
+        ({"attacks": [{"name": "dlg", "options": {"stepp": 1}}]}, "did you mean 'step'"),
+        ({"baselines": [{"name": "random", "options": {"draws": 1}}]}, "argument of baseline 'random'"),
+    ],
+)
+def test_settings_that_cannot_run_leave_nothing_behind(
+    subject: Subject, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(BadInputError, match=message):
+        audited(subject, Store(tmp_path / "run"), **changes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_zero_gradient_is_refused_before_anything_is_kept(tmp_path: Path) -> None:
+    class Deaf(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(63, 2))
+
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            return rows @ (self.weight * 0)
+
+    spec: AuditSpec = make_spec(**{**TINY, "model": "deaf", "labels": "true"})
+    deaf = prepare(spec, model=Model(Deaf(), "softmax", "deaf"))
+    with pytest.raises(BadInputError, match="zero everywhere"):
+        run_audit(spec, deaf, Store(tmp_path / "run"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_hold_the_paired_lift_over_the_best_baseline(subject: Subject) -> None:
+    spec = make_spec(**TINY)
+    outcome = audited(subject)
+    made = rows(spec, subject, outcome)
+    scored = values(outcome)
+    for row in made:
+        if row["metric"] != "accuracy" or row["seconds_per_victim"] is None:
+            continue
+        size, column = row["batch_size"], row["column"]
+        own = scored[size, row["attack"], "accuracy", column]
+        guesses = {name: scored[size, name, "accuracy", column] for name in ("random", "mode")}
+        best = max(guesses, key=lambda name: sum(guesses[name]))
+        assert row["mean"] == pytest.approx(sum(own) / 3)
+        assert row["baseline"] == pytest.approx(sum(guesses[best]) / 3)
+        assert row["lift"] == pytest.approx(sum(a - b for a, b in zip(own, guesses[best], strict=True)) / 3)

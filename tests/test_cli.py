@@ -1,0 +1,309 @@
+"""The command line keeps its contract, and answers mistakes with one paragraph and exit status 2."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from seepage import cli
+from seepage.tabular.schema import Schema
+
+TINY = ["--restarts", "2", "--iterations", "3"]
+CONTRACT = [
+    *("audit", "--dataset", "adult", "--protocol", "fedsgd", "--batch-size", "8", "--attack", "tableak"),
+    *("--victims", "4", "--seed", "0"),
+]
+
+
+class Ran:
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status, self.out, self.err = status, out, err
+
+
+@pytest.fixture
+def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def run(*arguments: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["seepage", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        captured = capfd.readouterr()
+        code = stopped.value.code
+        return Ran(code if isinstance(code, int) else 0, captured.out, captured.err)
+
+    return run
+
+
+def results(folder: Path) -> list[dict[str, Any]]:
+    return json.loads((folder / "results.json").read_text())
+
+
+def test_the_contract_of_scripts(seepage: Any, tmp_path: Path) -> None:
+    ran = seepage(*CONTRACT, *TINY, "--out", "run")
+    assert ran.status == 0
+    rows = results(tmp_path / "run")
+    fields = {
+        *("dataset", "protocol", "model", "batch_size", "attack", "defense", "metric", "column", "mean", "low", "high"),
+        *("n", "baseline", "lift", "seconds_per_victim", "status", "seed", "settings", "knowledge"),
+    }
+    for row in rows:
+        assert fields <= row.keys()
+        assert isinstance(row["settings"], dict)
+        assert isinstance(row["knowledge"], dict)
+        assert (row["dataset"], row["protocol"], row["model"]) == ("adult", "fedsgd", "nn3")
+        assert (row["batch_size"], row["defense"], row["seed"], row["n"]) == (8, "none", 0, 4) or row["mean"] is None
+        if row["metric"].startswith(("accuracy", "exact_match", "top_quarter", "bottom_quarter")):
+            assert 0 <= row["low"] <= row["mean"] <= row["high"] <= 1
+    assert {row["attack"] for row in rows} == {"tableak", "random", "mode"}
+    [score] = [r for r in rows if (r["attack"], r["metric"], r["column"]) == ("tableak", "accuracy", None)]
+    assert score["lift"] == pytest.approx(score["mean"] - score["baseline"])
+    assert score["seconds_per_victim"] > 0
+    assert score["knowledge"]["labels"] == "restored"
+    with (tmp_path / "run" / "results.csv").open(newline="") as file:
+        table = list(csv.DictReader(file))
+    assert len(table) == len(rows)
+    assert [float(r["mean"]) if r["mean"] else None for r in table] == [r["mean"] for r in rows]
+    assert json.loads(table[0]["settings"]) == rows[0]["settings"]
+    assert "At batch size 8 the server reads" in ran.out
+    assert "truth 1" in ran.out
+
+
+def test_options_repeat_and_sweep(seepage: Any, tmp_path: Path) -> None:
+    swept = ["--dataset", "german", "--batch-size", 1, "--batch-size", 2, "--attack", "dlg", "--attack", "tableak"]
+    ran = seepage("audit", *swept, "--model", "nn1", "--model", "linear", "--victims", 2, *TINY, "--out", "run")
+    assert ran.status == 0
+    found = {(r["model"], r["batch_size"], r["attack"]) for r in results(tmp_path / "run")}
+    assert found == {(m, b, a) for m in ("nn1", "linear") for b in (1, 2) for a in ("dlg", "tableak", "random", "mode")}
+
+
+def test_json_on_the_terminal_is_the_results_file(seepage: Any, tmp_path: Path) -> None:
+    ran = seepage("audit", "--dataset", "german", "--batch-size", 1, "--victims", 2, *TINY, "--out", "run", "--json")
+    assert json.loads(ran.out) == results(tmp_path / "run")
+
+
+def test_without_out_a_folder_is_made(seepage: Any, tmp_path: Path) -> None:
+    assert seepage("audit", "--dataset", "german", "--batch-size", 1, "--victims", 2, *TINY).status == 0
+    [folder] = (tmp_path / "runs").iterdir()
+    assert folder.name.startswith("german-")
+    assert (folder / "results.json").exists()
+
+
+def own_table(path: Path, **changes: Any) -> Path:
+    columns: dict[str, Any] = {
+        "age": [20 + i for i in range(30)],
+        "job": ["cook", "nurse", "clerk"] * 10,
+        "pay": [i * 7 % 11 + 0.5 for i in range(30)],
+        "ill": ["no", "yes", "no"] * 10,
+    }
+    pd.DataFrame({**columns, **changes}).to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dataset", "adlut"], "did you mean 'adult'"),
+        (["--model", "nn33"], "did you mean 'nn3'"),
+        (["--attack", "tabelak"], "did you mean 'tableak'"),
+        (["--attack", "dlg", "--attack", "tabelak"], "did you mean 'tableak'"),
+        (["--protocol", "fedsdg"], "did you mean 'fedsgd'"),
+        (["--baseline", "mod"], "did you mean 'mode'"),
+        (["--dataset", "german", "--batch-size", "801"], "larger than the client's 800 rows"),
+        (["--dataset", "german", "--batch-size", "2", "--batch-size", "801"], "larger than the client's 800 rows"),
+        (["--batch-size", "0"], "greater than or equal to 1"),
+        (["--batch-size", "eight"], "Invalid value for '--batch-size'"),
+        (["--victims", "0"], "greater than or equal to 1"),
+        (["--seed", "-1"], "seed=-1"),
+        (["--labels", "guessed"], "Known: restored, true"),
+        (["--profile", "faithfull"], "did you mean 'faithful'"),
+        (["--preset", "fast"], "fast"),
+        (["--device", "gpu"], "unknown device"),
+        (["--bacth-size", "8"], "--bacth-size"),
+        (["--dataset", "lawschool", "--data-folder", "nowhere"], "nowhere"),
+        (["--data", "none.csv", "--target", "ill"], "does not exist"),
+        (["--data", "own.csv"], "needs a target"),
+        (["--data", "own.csv", "--target", "ll"], "did you mean 'ill'"),
+        (["--data", "own.csv", "--target", "ill", "--dataset", "adult"], "not both"),
+        (["--data", "own.csv", "--target", "ill", "--batch-size", "64"], "larger than the client's 30 rows"),
+        (["--data", "own.csv", "--target", "pay", "--batch-size", "2"], "regression"),
+        (["--data", "constant-target.csv", "--target", "ill"], "nothing to learn"),
+        (["--data", "constant-column.csv", "--target", "ill"], "one value only"),
+        (["--data", "missing-cell.csv", "--target", "ill"], "missing cells"),
+        (["--data", "unseen.csv", "--schema", "own.yaml"], "none of its 3 categories"),
+        (["--data", "own.csv", "--schema", "own.yaml", "--target", "age"], "unknown target"),
+        (["--data", "own.csv", "--schema", "none.yaml"], "none.yaml"),
+        (["--target", "income"], "no data file"),
+    ],
+)
+def test_mistakes_are_one_paragraph_status_2_and_nothing_written(
+    seepage: Any, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    own = own_table(tmp_path / "own.csv")
+    own_table(tmp_path / "constant-target.csv", ill=["no"] * 30)
+    own_table(tmp_path / "constant-column.csv", job=["cook"] * 30)
+    own_table(tmp_path / "missing-cell.csv", pay=[None, *range(29)])
+    own_table(tmp_path / "unseen.csv", job=["baker", *["cook"] * 29])
+    assert seepage("schema", own, "--target", "ill", "--out", "own.yaml").status == 0
+    before = sorted(path.name for path in tmp_path.iterdir())
+    ran = seepage("audit", *arguments, *TINY, "--out", "run")
+    assert ran.status == 2
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+    assert ran.out == ""
+    if ran.err.startswith("seepage: "):
+        assert ran.err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_run_folder_of_another_audit_is_refused(seepage: Any, tmp_path: Path) -> None:
+    base = ["audit", "--dataset", "german", "--victims", 2, *TINY, "--out", "run"]
+    assert seepage(*base, "--batch-size", 1).status == 0
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    for other in (["--seed", 1], ["--model", "nn1"], ["--labels", "true"], ["--batch-size", 2]):
+        ran = seepage(*base, *([] if other[0] == "--batch-size" else ["--batch-size", 1]), *other)
+        assert ran.status == 2
+        assert "holds an audit with" in ran.err
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == kept
+    assert seepage(*base, "--batch-size", 1, "--batch-size", 2).status == 0
+    assert {row["batch_size"] for row in results(tmp_path / "run")} == {1, 2}
+
+
+def test_a_folder_of_something_else_is_left_alone(seepage: Any, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "results.json").write_text("{}")
+    ran = seepage("audit", "--dataset", "german", "--batch-size", 1, *TINY, "--out", "run")
+    assert ran.status == 2
+    assert "something else" in ran.err
+    (tmp_path / "file").write_text("")
+    assert seepage("audit", "--dataset", "german", "--batch-size", 1, *TINY, "--out", "file").status == 2
+
+
+def test_own_data_are_not_stored_and_files_are_private(seepage: Any, tmp_path: Path) -> None:
+    path = own_table(tmp_path / "own.csv", job=["embalmer", "nurse", "clerk"] * 10)
+    arguments = ["--target", "ill", "--sensitive", "job", "--batch-size", 2, "--victims", 2, *TINY]
+    ran = seepage("audit", "--data", path, *arguments, "--out", "run")
+    assert ran.status == 0
+    assert "embalmer" in ran.out or "nurse" in ran.out or "clerk" in ran.out
+    for file in (tmp_path / "run").iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        text = file.read_text()
+        assert not any(job in text for job in ("embalmer", "nurse", "clerk"))
+
+
+def test_text_of_a_table_is_shown_and_not_obeyed(seepage: Any, tmp_path: Path) -> None:
+    jobs = ["[red]cook[/red]", "\x1b[31mnurse", "[/nonsense]"] * 10
+    path = tmp_path / "[bold]own.csv"
+    own_table(path, job=jobs, **{"[link=x]pay\x1b]0;title\x07": [i * 7 % 11 + 0.5 for i in range(30)]})
+    arguments = ["--target", "ill", "--batch-size", 3, "--victims", 2, "--restarts", 2, "--iterations", 3]
+    ran = seepage("audit", "--data", path, *arguments, "--sensitive", "job", "--out", "run")
+    assert ran.status == 0
+    assert "\x1b" not in ran.out
+    assert "[link=x]pay\\x1b]0;title\\x07" in ran.out
+    assert any(job in ran.out for job in ("[red]cook[/red]", "\\x1b[31mnurse", "[/nonsense]"))
+    wrong = seepage("audit", "--data", path, "--target", "\x1b[31mll", "--out", "other")
+    assert wrong.status == 2
+    assert "\x1b" not in wrong.err
+
+
+def test_a_killed_audit_continues_to_the_figures_of_an_undisturbed_one(seepage: Any, tmp_path: Path) -> None:
+    arguments = ["audit", "--dataset", "german", "--batch-size", "4", "--attack", "tableak", "--attack", "dlg"]
+    arguments += ["--victims", "40", "--restarts", "30", "--iterations", "40"]
+    program = [sys.executable, "-c", "from seepage.cli import main; main()"]
+    killed = subprocess.Popen(
+        [*program, *arguments, "--out", "killed"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        lines, until = tmp_path / "killed" / "victims.jsonl", time.monotonic() + 120
+        while not (lines.exists() and lines.read_bytes().count(b"\n") > 60) and time.monotonic() < until:
+            assert killed.poll() is None, "the audit ended before it could be killed"
+            time.sleep(0.005)
+    finally:
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+    assert not (tmp_path / "killed" / "results.json").exists()
+    with lines.open("ab") as file:
+        file.write(b'{"key":"')
+    assert seepage(*arguments, "--out", "killed").status == 0
+    assert seepage(*arguments, "--out", "whole").status == 0
+    timeless = [
+        [{**row, "seconds_per_victim": None} for row in results(tmp_path / name)] for name in ("killed", "whole")
+    ]
+    assert timeless[0] == timeless[1]
+
+
+@pytest.mark.parametrize("command", ["datasets", "attacks", "models", "reproduce"])
+def test_lists_name_what_can_be_named(seepage: Any, command: str) -> None:
+    ran = seepage(command)
+    assert ran.status == 0
+    known = {"datasets": "adult", "attacks": "tableak", "models": "nn3", "reproduce": "tableak/table17"}
+    assert known[command] in ran.out
+
+
+@pytest.mark.parametrize("command", ["audit", "datasets", "attacks", "models", "schema", "reproduce"])
+def test_every_command_explains_itself(seepage: Any, command: str) -> None:
+    ran = seepage(command, "--help")
+    assert ran.status == 0
+    assert "Usage: seepage" in ran.out
+
+
+def test_a_schema_is_drafted_corrected_and_used(seepage: Any, tmp_path: Path) -> None:
+    own_table(tmp_path / "own.csv")
+    overrides = ["--override", "age={low: 0, high: 120, unit: years}", "--override", "pay=continuous"]
+    assert seepage("schema", "own.csv", "--target", "ill", *overrides, "--out", "own.yaml").status == 0
+    schema = Schema.load(tmp_path / "own.yaml")
+    assert (schema.columns[0].name, schema.columns[0].unit) == ("age", "years")
+    printed = seepage("schema", "own.csv", "--target", "ill", *overrides)
+    assert Schema.from_yaml(printed.out) == schema
+    used = ["--data", "own.csv", "--schema", "own.yaml", "--batch-size", 2, "--victims", 2, *TINY, "--out", "run"]
+    assert seepage("audit", *used).status == 0
+    for bad in ("age", "age=dicrete", "age=[1", "agee=discrete", "age={lo: 3}"):
+        ran = seepage("schema", "own.csv", "--target", "ill", "--override", bad)
+        assert (ran.status, ran.err.count("\n")) == (2, 1)
+
+
+def test_a_published_table_is_run_in_parts(seepage: Any, tmp_path: Path) -> None:
+    part = ["tableak/table18", "--victims", 2, "--batch-size", 1, "--attack", "dlg", "--out", "run"]
+    ran = seepage("reproduce", *part)
+    assert ran.status == 0
+    assert "printed ± sd" in ran.out
+    with (tmp_path / "run" / "comparison.csv").open(newline="") as file:
+        cells = {(cell["method"], cell["batch_size"]): cell for cell in csv.DictReader(file)}
+    assert set(cells) == {("dlg", "1"), ("random", "1")}
+    assert cells["dlg", "1"]["n"] == "2"
+    again = seepage("reproduce", "tableak/table18", "--compare-only", "--out", "run")
+    assert "dlg" in again.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tableak/table71"], "'tableak/table17'"),
+        (["tableak/table17", "--batch-size", "7"], "unknown batch size of tableak/table17"),
+        (["tableak/table17", "--attack", "dgl"], "did you mean 'dlg'"),
+        (["tableak/table17", "--part", "faithfull"], "did you mean 'faithful'"),
+        (["tableak/table17", "--labels", "tru"], "did you mean 'true'"),
+        (["tableak/table17", "--part", "default", "--attack", "dlg"], "no cell"),
+        (["tableak/table17", "--victims", "0"], "victims=0"),
+    ],
+)
+def test_mistakes_about_tables_are_answered(seepage: Any, tmp_path: Path, arguments: list[str], message: str) -> None:
+    ran = seepage("reproduce", *arguments, "--out", "run")
+    assert ran.status == 2
+    assert message in ran.err
+    assert not (tmp_path / "run").exists()
