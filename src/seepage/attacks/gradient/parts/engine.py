@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage.attacks.gradient.parts.matching import Distance, Matching
+from seepage.attacks.gradient.parts.products import times, times_each
 from seepage.learning import gradient
 from seepage.models.model import Head
 from seepage.views import GradientView
@@ -122,7 +123,14 @@ class ClosedForm:
         self._head: Head = view.model.head
         received = list(view.gradient.values())
         self._layers = [
-            _Layer(layer.weight.detach(), layer.bias.detach(), weight, bias)
+            _Layer(
+                weight=layer.weight.detach(),
+                bias=layer.bias.detach(),
+                received=weight,
+                received_bias=bias,
+                weight_back=layer.weight.detach().T.contiguous(),
+                received_back=weight.transpose(1, 2).contiguous(),
+            )
             for layer, weight, bias in zip(layers, received[::2], received[1::2], strict=True)
         ]
 
@@ -135,7 +143,8 @@ class ClosedForm:
             # Up: how the distance changes with each layer's error.
             by_error = passes[0].push(distance, 0)
             for i in range(1, len(passes)):
-                by_error = passes[i].push(distance, i).addmm_(passes[i].mask(by_error), passes[i].layer.weight.T)
+                through = times(passes[i].mask(by_error), passes[i].layer.weight)
+                by_error = through.add_(passes[i].push(distance, i))
             # Down: how it changes with each layer's output, then with its input.
             by_input = passes[-1].pull(distance, len(passes) - 1, curvature(by_error))
             for i in range(len(passes) - 2, -1, -1):
@@ -157,12 +166,12 @@ class ClosedForm:
         for layer in self._layers:
             inputs = outputs.relu_() if passes else outputs
             passes.append(_Pass(layer, shape, inputs))
-            outputs = torch.addmm(layer.bias, inputs, layer.weight.T)
+            outputs = times(inputs, layer.weight, layer.bias)
         error, curvature = _output_error(self._head, outputs, labels[:, None].expand(shape).reshape(-1), records)
         for i in range(len(passes) - 1, -1, -1):
             passes[i].error = error
             if i > 0:
-                error = passes[i].mask(error @ passes[i].layer.weight)
+                error = passes[i].mask(times(error, passes[i].layer.weight_back))
         products = [each.products() for each in passes]
         dots = torch.stack([dot for pair, _ in products for dot in pair], dim=-1)
         squares = torch.stack([square for _, pair in products for square in pair], dim=-1)
@@ -175,6 +184,8 @@ class _Layer:
     bias: Float[Tensor, " unit"]
     received: Float[Tensor, "victim unit input"]
     received_bias: Float[Tensor, "victim unit"]
+    weight_back: Float[Tensor, "input unit"]
+    received_back: Float[Tensor, "victim input unit"]
 
 
 class _Pass:
@@ -193,8 +204,8 @@ class _Pass:
         self._by_gram = 3 * self.records < max(layer.weight.shape)
 
     def mask(self, t: Tensor) -> Tensor:
-        """Return ``t`` where the input, the output of a ReLU, is positive, and zero elsewhere."""
-        return torch.ops.aten.threshold_backward(t, self.inputs, 0)
+        """Set ``t`` to zero where the input, the output of a ReLU, is; return it."""
+        return torch.ops.aten.threshold_backward.grad_input(t, self.inputs, 0, grad_input=t)
 
     def products(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Return dot products with the received gradient and squared norms, for weight and bias."""
@@ -202,10 +213,10 @@ class _Pass:
         self.total = e.sum(1).view(self.victims, self.restarts, -1)
         dot_bias = (self.total @ self.layer.received_bias[..., None])[..., 0]
         if self._by_gram:
-            self.along = self._by_victim(self.inputs) @ self.layer.received.transpose(1, 2)
-            dot = (self._by_victim(self.error) * self.along).view(self.victims, self.restarts, -1).sum(-1)
+            self.along = times_each(self._by_victim(self.inputs), self.layer.received)
+            dot = _dot(e, self._by_restart(self.along)).view(self.victims, self.restarts)
             self.inputs_gram, self.error_gram = a @ a.transpose(1, 2), e @ e.transpose(1, 2)
-            square = (self.inputs_gram * self.error_gram).sum((1, 2))
+            square = _dot(self.inputs_gram, self.error_gram)
         else:
             self.dummy = e.transpose(1, 2) @ a
             flat = self.dummy.view(self.victims, self.restarts, -1)
@@ -222,8 +233,8 @@ class _Pass:
         a = self._by_restart(self.inputs)
         if self._by_gram:
             e = self._by_restart(self.error)
-            result = torch.addcmul(bias, by_dot.reshape(-1, 1, 1), self._by_restart(self.along))
-            result.baddbmm_(self.inputs_gram * by_square.reshape(-1, 1, 1), e)
+            result = torch.baddbmm(bias, self.inputs_gram * by_square.reshape(-1, 1, 1), e)
+            result.addcmul_(by_dot.reshape(-1, 1, 1), self._by_restart(self.along))
         else:
             self.direction = torch.addcmul(
                 by_dot[..., None, None] * self.layer.received[:, None],
@@ -235,11 +246,12 @@ class _Pass:
 
     def pull(self, distance: Distance, i: int, by_output: Tensor) -> Tensor:
         """Return the derivative in this layer's inputs; needs ``push`` before it."""
-        result = by_output @ self.layer.weight
+        result = times(by_output, self.layer.weight_back)
         e = self._by_restart(self.error)
         if self._by_gram:
             by_dot, by_square = distance.by_dot[..., 2 * i], 2 * distance.by_square[..., 2 * i]
-            self._by_victim(result).baddbmm_(self._by_victim(e * by_dot.reshape(-1, 1, 1)), self.layer.received)
+            scaled = self._by_victim(e * by_dot.reshape(-1, 1, 1))
+            self._by_victim(result).add_(times_each(scaled, self.layer.received_back))
             gram = self.error_gram * by_square.reshape(-1, 1, 1)
             self._by_restart(result).baddbmm_(gram, self._by_restart(self.inputs))
         else:
@@ -251,6 +263,11 @@ class _Pass:
 
     def _by_victim(self, t: Tensor) -> Tensor:
         return t.view(self.victims, self.restarts * self.records, -1)
+
+
+def _dot(left: Tensor, right: Tensor) -> Tensor:
+    """Return the sum of products over all but the first axis, as a matrix product: one pass, nothing stored."""
+    return torch.bmm(left.reshape(len(left), 1, -1), right.reshape(len(right), -1, 1)).view(-1)
 
 
 def _output_error(
