@@ -17,6 +17,7 @@ import torch
 
 from seepage.assessment import Measured, match_records, measure
 from seepage.audit.examples import Example, examples
+from seepage.audit.memory import keep_freed_memory
 from seepage.audit.parts import registry
 from seepage.audit.seeds import stream
 from seepage.audit.spec import AuditSpec, Part
@@ -119,6 +120,7 @@ def run_audit(spec: AuditSpec, subject: Subject, store: Store, listener: Listene
     """
     if spec.threads is not None:
         torch.set_num_threads(spec.threads)
+    keep_freed_memory()
     listener = listener or Listener()
     jobs = _jobs(spec, subject)
     chunks = {job.index: list(_chunks(spec, job, store)) for job in jobs}
