@@ -60,7 +60,7 @@ def welch(ours: Estimate, published: Figure, published_victims: int) -> Differen
     Example:
         >>> difference = welch(Estimate(0.80, None, None, 20, 0.04), Figure(mean=0.79, std=0.05), 50)
         >>> round(difference.low, 4), round(difference.high, 4)
-        (-0.0129, 0.0329)
+        (-0.0131, 0.0331)
     """
     if ours.mean is None:
         return None

@@ -61,7 +61,7 @@ class PublishedTable(BaseModel):
     Example:
         >>> table = load_table("tableak/table17")
         >>> table.figure("true", "tableak", 32)
-        Figure(mean=0.793, std=0.046)
+        Figure(mean=0.793, std=0.045)
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
