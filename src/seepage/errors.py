@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any, get_args
 
 
 class BadInputError(ValueError):
@@ -25,3 +26,31 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadInputError:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
     return BadInputError(f"unknown {kind} {name!r}{hint} Known: {', '.join(names) or 'none'}.")
+
+
+def check_choice(kind: str, value: object, choices: Any) -> None:
+    """Refuse a value that is none of the choices of a ``Literal`` type.
+
+    Raises:
+        BadInputError: names the nearest choices.
+
+    Example:
+        >>> from typing import Literal
+        >>> check_choice("select", "sfot", Literal["projected", "soft"])
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: unknown select 'sfot'; did you mean 'soft'? Known: projected, soft.
+    """
+    known = get_args(choices)
+    if value not in known:
+        raise unknown_name(kind, str(value), known)
+
+
+def check_count(name: str, value: object) -> None:
+    """Refuse what is not a whole number from 1 up.
+
+    Raises:
+        BadInputError: says what came.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise BadInputError(f"{name} is a whole number from 1 up, got {name}={value!r}.")

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from seepage.assessment import Association, Measurement, best_baseline, lift, pool
+from seepage.assessment import Association, Measurement, best_baseline, lift
 from seepage.errors import BadInputError
 
 
@@ -53,27 +53,3 @@ def test_no_baseline_with_the_figure_means_no_lift():
 def test_a_baseline_of_other_victims_is_refused():
     with pytest.raises(BadInputError, match="same victims"):
         lift(_rate([0.2, 0.4]), {"mode": [_rate([0.5])]})
-
-
-def test_pooling_runs_equals_measuring_all_victims_at_once():
-    accuracy, entropy = torch.rand(2, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    whole = [_rate(accuracy.tolist()), Association("kendall_discrete", None, accuracy, entropy)]
-    parts = [
-        [_rate(accuracy[a:b].tolist()), Association("kendall_discrete", None, accuracy[a:b], entropy[a:b])]
-        for a, b in ((0, 1), (1, 4), (4, 6))
-    ]
-    pooled = pool(parts)
-    assert [one.estimate() for one in pooled] == [one.estimate() for one in whole]
-
-
-def test_pooling_leaves_victims_without_a_figure_without_it():
-    [accuracy, error] = pool([[_rate([0.5, 0.6])], [_rate([0.7]), _error([2.0])]])
-    assert accuracy.estimate().n == 3
-    assert isinstance(error, Measurement)
-    assert error.values[:2].isnan().all()
-    assert error.values[2] == 2
-
-
-def test_pooling_an_empty_run_is_refused():
-    with pytest.raises(BadInputError, match="run 1 holds no measurement"):
-        pool([[_rate([0.5])], []])

@@ -293,8 +293,8 @@ def test_the_reference_is_chosen_after_or_before_projection() -> None:
     [
         ("tableek", {}, "unknown attack 'tableek'; did you mean 'tableak'"),
         ("tableak", {"iteration": 3}, "unknown attack option 'iteration'; did you mean 'iterations'"),
-        ("tableak", {"restarts": 0}, "at least one restart, got restarts=0"),
-        ("dlg", {"iterations": 0}, "at least one iteration, got iterations=0"),
+        ("tableak", {"restarts": 0}, "from 1 up, got restarts=0"),
+        ("dlg", {"iterations": 0}, "from 1 up, got iterations=0"),
         ("dlg", {"step": 0.0}, r"the step must be positive, got step=0\.0"),
         ("dlg", {"step": float("nan")}, "the step must be positive, got step=nan"),
     ],

@@ -233,3 +233,12 @@ def test_an_accelerator_gives_the_same_numbers() -> None:
         loss, derivative = match(there, distance)(rows.cuda(), labels.cuda())
         expected = match(view, distance)(rows, labels)
         torch.testing.assert_close((loss.cpu(), derivative.cpu()), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_linear_layers_that_do_more_than_their_type_says_take_the_general_engine() -> None:
+    plain = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    assert affine_layers(plain) is not None
+    normed = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(3, 4)), nn.ReLU(), nn.Linear(4, 2))
+    assert affine_layers(normed) is None
+    plain[0].register_forward_hook(lambda module, inputs, outputs: outputs.mul(2))
+    assert affine_layers(plain) is None

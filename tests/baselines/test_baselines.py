@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from seepage.assessment import measure
-from seepage.baselines import Mode, Random
+from seepage.baselines import Likeliest, Mode, Random
 from seepage.datasets import load
 from seepage.errors import BadInputError
 from seepage.knowledge import Knowledge
@@ -137,3 +137,26 @@ def test_guessing_scores_on_adult_what_an_independent_implementation_measured(ba
         assert estimate.low is not None
         # Both figures carry the error of 50 victims.
         assert abs(estimate.mean - wanted / 100) <= 2**0.5 * (estimate.mean - estimate.low)
+
+
+def test_the_likeliest_row_is_the_best_constant_one(table: Table, knowledge: Knowledge):
+    [row] = Likeliest()(_view(1), knowledge, [0]).cells[:, 0]
+    assert row[:2].tolist() == [1, 30]
+    tolerance = torch.tensor([0, 2, 0.1], dtype=torch.float64)
+    expected = ((table.cells - row).abs() <= tolerance).double().mean(dim=0)
+    for other in table.cells:
+        share = ((table.cells - other).abs() <= tolerance).double().mean(dim=0)
+        assert (share[:2] <= expected[:2]).all()
+        # Marginals of numbers are histograms here: a window may miss what lies within a bin of its ends.
+        assert share[2] <= expected[2] + 0.1
+
+
+def test_the_likeliest_row_beats_the_median_where_values_lie_at_two_ends():
+    schema = Schema(
+        columns=(Continuous(name="gain", low=0, high=100, tolerance=5),),
+        target=Discrete(name="ill", categories=("no", "yes")),
+    )
+    frame = pd.DataFrame({"gain": [0] * 45 + [50] * 10 + [100] * 45, "ill": ["no", "yes"] * 50})
+    known = Knowledge(schema, Statistics.of(Table(schema, frame)), batch_size=1)
+    assert Mode()(_view(1), known, [0]).cells.item() == 50
+    assert Likeliest()(_view(1), known, [0]).cells.item() in (0, 99)

@@ -11,7 +11,7 @@ from seepage.assessment.kendall import Kendall
 from seepage.assessment.lifts import Lift, best_baseline, lift
 from seepage.assessment.matched import Matched, match_records
 from seepage.assessment.measurement import Association, Measured, Measurement, Metric
-from seepage.assessment.measuring import measure, pool
+from seepage.assessment.measuring import measure
 from seepage.assessment.quarters import Quarters
 from seepage.assessment.rmse import RMSE
 
@@ -35,6 +35,5 @@ __all__ = [
     "match_records",
     "measure",
     "paired",
-    "pool",
     "tau_b",
 ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import sys
 
-# glibc's mallopt parameters and the size below which memory stays with the process, see mallopt(3).
+# glibc's mallopt parameters, see mallopt(3), and the largest threshold that all its versions take.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_KEPT = 2**29
+_KEPT = 2**25
 
 
 def keep_freed_memory() -> bool:
@@ -23,4 +23,4 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return False
-    return mallopt(_MMAP_THRESHOLD, _KEPT) == 1 and mallopt(_TRIM_THRESHOLD, 2 * _KEPT) == 1
+    return mallopt(_MMAP_THRESHOLD, _KEPT) == 1 and mallopt(_TRIM_THRESHOLD, 2**30) == 1

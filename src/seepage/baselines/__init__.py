@@ -3,7 +3,8 @@
 Importing the package registers its baselines; a new one is a new file and a line here.
 """
 
+from seepage.baselines.likeliest import Likeliest
 from seepage.baselines.mode import Mode
 from seepage.baselines.random import Random
 
-__all__ = ["Mode", "Random"]
+__all__ = ["Likeliest", "Mode", "Random"]

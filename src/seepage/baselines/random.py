@@ -8,14 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from seepage.errors import BadInputError
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
 from seepage.registry import baselines
-from seepage.tabular.statistics import Marginal
 from seepage.views import View
 
 # A protocol may draw a victim's records from the same seed; its stream must not be this one.
@@ -56,25 +53,14 @@ class Random:
             )
         if min(seeds, default=0) < 0:
             raise BadInputError(f"a seed is a whole number from 0 up, got {min(seeds)}; choose another.")
-        marginals = knowledge.statistics.marginals
-        shape = (knowledge.batch_size, len(marginals))
+        shape = (knowledge.batch_size, len(knowledge.schema.columns))
         uniform = torch.stack([torch.rand(shape, generator=_generator(s), dtype=torch.float64) for s in seeds])
         if self.one_draw_per_column:
             repeated = list(knowledge.schema.continuous)
             uniform[..., repeated] = uniform[:, :1, repeated]
-        cells = [_quantile(marginal, uniform[..., i]) for i, marginal in enumerate(marginals)]
-        return RecordsGuess(torch.stack(cells, dim=-1))
+        return RecordsGuess(knowledge.statistics.rows(uniform))
 
 
 def _generator(seed: int) -> torch.Generator:
     state = np.random.SeedSequence(seed, spawn_key=(_STREAM,)).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state >> np.uint64(1)))
-
-
-def _quantile(marginal: Marginal, uniform: Float[Tensor, "victim record"]) -> Float[Tensor, "victim record"]:
-    """Return the value below which a share ``uniform`` of the marginal lies."""
-    held = marginal.probabilities > 0
-    cumulative = marginal.probabilities[held].double().cumsum(dim=0)
-    # Rounding may leave the sum a digit short of 1; the last value takes what is above it.
-    index = torch.searchsorted(cumulative, uniform.contiguous(), right=True).clamp(max=len(cumulative) - 1)
-    return marginal.values[held].double()[index]

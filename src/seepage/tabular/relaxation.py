@@ -8,7 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seepage.errors import check_choice
 from seepage.tabular.encoder import Encoder
+
+Logits = Literal["raw", "standardised"]
 
 # exp stays finite in float32, and both maps are saturated to the last bit long before.
 _LARGEST_LOGIT = 80.0
@@ -49,8 +52,9 @@ class Relaxation:
         encoder: Encoder,
         softmax: bool = True,
         sigmoid: bool = True,
-        logits: Literal["raw", "standardised"] = "raw",
+        logits: Logits = "raw",
     ) -> None:
+        check_choice("logits", logits, Logits)
         continuous = encoder.is_continuous
         active = torch.where(continuous, sigmoid, softmax)
         zero = torch.zeros_like(encoder.mean)

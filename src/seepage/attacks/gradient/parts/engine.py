@@ -59,7 +59,14 @@ def affine_layers(module: nn.Module) -> list[nn.Linear] | None:
         return None
     layers = [part for part in parts if isinstance(part, nn.Linear)]
     distinct = len({id(layer) for layer in layers}) == len(layers)
-    return layers if distinct and all(layer.bias is not None for layer in layers) else None
+    return layers if distinct and not any(_is_special(part) for part in (module, *parts)) else None
+
+
+def _is_special(part: nn.Module) -> bool:
+    """Whether a module does more than its type says: hooks, or parameters that are made from others."""
+    hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
+    own = [name for name, _ in part.named_parameters(recurse=False)]
+    return any(hooks) or (isinstance(part, nn.Linear) and own != ["weight", "bias"])
 
 
 class _Target:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.errors import unknown_name
+from seepage.errors import check_choice
 from seepage.tabular.align import match, pairwise_error, reorder
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous, Discrete
@@ -56,8 +56,7 @@ def pool(
 
     Decoding takes the largest entry of each group, so groups need not be renormalised.
     """
-    if pooling not in get_args(Pooling):
-        raise unknown_name("pooling", pooling, get_args(Pooling))
+    check_choice("pooling", pooling, Pooling)
     if pooling == "mean":
         return aligned.mean(dim=1)
     if pooling == "lower_median":
@@ -126,8 +125,7 @@ def uncertainty(
     Raises:
         BadInputError: the kind of entropy is unknown.
     """
-    if entropy not in get_args(Entropy):
-        raise unknown_name("entropy", entropy, get_args(Entropy))
+    check_choice("entropy", entropy, Entropy)
     raw = encoder.destandardise(aligned)
     columns = []
     for column, block in zip(encoder.schema.columns, encoder.schema.blocks, strict=True):

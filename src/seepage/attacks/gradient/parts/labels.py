@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seepage.errors import BadInputError, unknown_name
+from seepage.errors import BadInputError, check_choice
 from seepage.knowledge import Knowledge
 from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
@@ -17,7 +17,6 @@ from seepage.views import GradientView
 
 Method = Literal["bias", "bias_gaussian", "geng"]
 
-_METHODS = ("bias", "bias_gaussian", "geng")
 _BIAS_DUMMIES = 8192
 _GENG_DUMMIES = 1000
 
@@ -41,14 +40,14 @@ def restore_labels(
         knowledge: gives the batch size and the marginals.
         encoder: encodes dummy rows as the client encodes its own.
         method: one of the above.
-        seed: of the dummies.
+        seed: of the dummies. It is the same for every victim and every audit: the dummies only evaluate an
+            expectation, and more of them would move it by less than rounding the counts undoes.
 
     Raises:
         BadInputError: the head is a regression, the model does not end in an affine layer, or that
             layer lacks what the method reads.
     """
-    if method not in _METHODS:
-        raise unknown_name("label restoration", method, _METHODS)
+    check_choice("label restoration", method, Method)
     model = view.model
     if model.head == "regression":
         raise BadInputError(
@@ -71,7 +70,8 @@ def restore_labels(
             raise BadInputError(
                 f"label restoration 'geng' divides by the mean input of the output layer, taken to be positive; for "
                 f"model {model.name!r} inputs go down to {float(inputs.min()):g} and have mean sum "
-                f"{float(activation):g} (it needs a hidden ReLU layer); use labels method 'bias'."
+                f"{float(activation):g} (it needs a hidden ReLU layer); grant the true labels or use the "
+                "profile 'default', which restores them from the bias."
             )
         moved = view.gradient[_joined(name, "weight")].double().sum(-1) / activation
     else:

@@ -12,10 +12,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.gradient.parts.engine import Engine
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, check_choice, check_count
 from seepage.tabular.relaxation import Relaxation
 
 Progress = Callable[[float], None]
+Schedule = Literal["constant", "cosine"]
 
 # The share of the work done is reported about this often.
 _REPORTS = 100
@@ -40,12 +41,12 @@ class Descent:
 
     iterations: int = 1500
     step: float = 0.06
-    schedule: Literal["constant", "cosine"] = "constant"
+    schedule: Schedule = "constant"
     signed: bool = True
 
     def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise BadInputError(f"an attack needs at least one iteration, got iterations={self.iterations}.")
+        check_count("iterations", self.iterations)
+        check_choice("schedule", self.schedule, Schedule)
         if not self.step > 0:
             raise BadInputError(f"the step must be positive, got step={self.step}.")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from seepage.attacks.gradient.parts.optimise import Descent
 from seepage.attacks.gradient.parts.reconstruct import Reconstruction
-from seepage.errors import unknown_name
+from seepage.errors import check_choice, unknown_name
 
 Profile = Literal["default", "faithful"]
 
@@ -33,8 +33,7 @@ def reconstruction(profile: Profile = "default", **options: Any) -> Reconstructi
         >>> reconstruction("faithful", iterations=10).descent.iterations
         10
     """
-    if profile not in get_args(Profile):
-        raise unknown_name("profile", profile, get_args(Profile))
+    check_choice("profile", profile, Profile)
     whole = list(inspect.signature(Reconstruction).parameters)
     of_descent = list(inspect.signature(Descent).parameters)
     merged = {**_PROFILES[profile], **options}

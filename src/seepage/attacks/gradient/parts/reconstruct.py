@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -24,18 +24,21 @@ from seepage.attacks.gradient.parts.ensemble import (
 from seepage.attacks.gradient.parts.labels import Method, restore_labels
 from seepage.attacks.gradient.parts.matching import Cosine, Matching
 from seepage.attacks.gradient.parts.optimise import Descent, Progress, scaled
-from seepage.errors import BadInputError, unknown_name
+from seepage.errors import BadInputError, check_choice, check_count
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
 from seepage.tabular.encoder import Encoder
-from seepage.tabular.relaxation import Relaxation
+from seepage.tabular.relaxation import Logits, Relaxation
 from seepage.tabular.schema import Discrete
 from seepage.tabular.statistics import Statistics
 from seepage.views import GradientView
 
+Start = Literal["symmetric", "unit"]
+Select = Literal["projected", "soft"]
+
 # Dummy rows optimised together. On a CPU, enough for efficient matrix products and few enough to
 # stay in cache; on an accelerator, enough to fill it.
-_ROWS_AT_ONCE = {"cpu": 1024, "cuda": 262144}
+ROWS_AT_ONCE = {"cpu": 1024, "cuda": 262144}
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,10 @@ class Reconstruction:
     descent: Descent = field(default_factory=Descent)
     softmax: bool = True
     sigmoid: bool = True
-    logits: Literal["raw", "standardised"] = "raw"
-    start: Literal["symmetric", "unit"] = "symmetric"
+    logits: Logits = "raw"
+    start: Start = "symmetric"
     restarts: int = 30
-    select: Literal["projected", "soft"] = "projected"
+    select: Select = "projected"
     pooling: Pooling = "median"
     decoding: Decoding = "marginals"
     entropy: Entropy = "softmax"
@@ -75,10 +78,16 @@ class Reconstruction:
     rows_at_once: int | None = None
 
     def __post_init__(self) -> None:
-        if self.restarts < 1:
-            raise BadInputError(f"an attack needs at least one restart, got restarts={self.restarts}.")
-        if self.decoding not in get_args(Decoding):
-            raise unknown_name("decoding", self.decoding, get_args(Decoding))
+        check_count("restarts", self.restarts)
+        if self.rows_at_once is not None:
+            check_count("rows_at_once", self.rows_at_once)
+        check_choice("logits", self.logits, Logits)
+        check_choice("start", self.start, Start)
+        check_choice("select", self.select, Select)
+        check_choice("pooling", self.pooling, Pooling)
+        check_choice("decoding", self.decoding, Decoding)
+        check_choice("entropy", self.entropy, Entropy)
+        check_choice("label restoration", self.labels, Method)
 
     def __call__(
         self, view: GradientView, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
@@ -103,7 +112,7 @@ class Reconstruction:
         else:
             labels = restore_labels(view, knowledge, encoder, self.labels)
         victims, records = view.victims, knowledge.batch_size
-        budget = self.rows_at_once or _ROWS_AT_ONCE.get(first.device.type, _ROWS_AT_ONCE["cpu"])
+        budget = self.rows_at_once or ROWS_AT_ONCE.get(first.device.type, ROWS_AT_ONCE["cpu"])
         together = max(1, budget // (self.restarts * records))
         guesses = []
         for begin in range(0, victims, together):

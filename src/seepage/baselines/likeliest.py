@@ -1,0 +1,37 @@
+"""The row most likely to be right, for every record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from seepage.guesses import RecordsGuess
+from seepage.knowledge import Knowledge
+from seepage.registry import baselines
+from seepage.tabular.schema import Column, Continuous
+from seepage.tabular.statistics import Marginal
+from seepage.views import View
+
+
+@baselines.register("likeliest")
+@dataclass(frozen=True)
+class Likeliest:
+    """The most frequent category, or the number within whose tolerance most values lie, in each column.
+
+    It is the constant row that scores highest in expectation on a single record: a number's median
+    may lie where few values are, between two frequent ones.
+    """
+
+    def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+        """Return the guess; ``seeds`` are not used, there is nothing random in it."""
+        pairs = zip(knowledge.schema.columns, knowledge.statistics.marginals, strict=True)
+        row = torch.stack([_likeliest(column, marginal) for column, marginal in pairs])
+        return RecordsGuess(row.repeat(view.victims, knowledge.batch_size, 1))
+
+
+def _likeliest(column: Column, marginal: Marginal) -> torch.Tensor:
+    tolerance = column.tolerance if isinstance(column, Continuous) else 0.0
+    near = (marginal.values[:, None] - marginal.values).abs() <= tolerance
+    return marginal.values[(near.to(marginal.probabilities.dtype) @ marginal.probabilities).argmax()]
