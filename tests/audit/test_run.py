@@ -12,7 +12,20 @@ import torch
 from torch import nn
 
 from seepage import registry
-from seepage.audit import AuditSpec, Listener, Outcome, Store, Subject, held_runs, make_spec, prepare, rows, run_audit
+from seepage.audit import (
+    AuditSpec,
+    Listener,
+    Outcome,
+    Store,
+    Subject,
+    code,
+    held_runs,
+    make_spec,
+    prepare,
+    rows,
+    run_audit,
+)
+from seepage.audit import run as runner
 from seepage.errors import BadInputError
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
@@ -83,10 +96,7 @@ def test_attacks_and_baselines_meet_the_same_victims(subject: Subject, monkeypat
     for name in ("one", "two"):
         entry = replace(registry.attacks["dlg"], name=name, factory=lambda name=name: spying(name))
         monkeypatch.setitem(registry.attacks._entries, name, entry)
-    # An attack that knows no iterations must not be given any.
-    run_audit(
-        make_spec(**{**TINY, "attacks": ["one", "two"], "restarts": None, "iterations": None}), subject, Store(None)
-    )
+    audited(subject, attacks=["one", "two"])
     for one, two in zip(seen["one"], seen["two"], strict=True):
         assert torch.equal(one, two)
     # A trial of each setting on one victim, then all of them.
@@ -110,7 +120,7 @@ def test_granted_labels_reach_the_attack_and_restored_ones_do_not(
     granted.clear()
     outcome = audited(subject, labels="true", **quiet)
     assert all(labels is not None for labels in granted)
-    assert {run.knowledge["labels"] for run in outcome.runs} == {"true"}
+    assert {(run.is_attack, run.knowledge["labels"]) for run in outcome.runs} == {(True, "true"), (False, "not used")}
 
 
 class Interrupting(Listener):
@@ -157,21 +167,123 @@ def test_held_runs_take_the_victims_that_are_there(subject: Subject, tmp_path: P
     audited(subject, store, victims=2, attacks=["dlg"])
     found = held_runs(make_spec(**{**TINY, "victims": 50}), subject, store)
     assert {(run.batch_size, run.called, run.victims) for run in found} == {
-        (size, name, 2) for size in (2, 3) for name in ("random", "mode", "dlg")
+        (size, name, 2) for size in (2, 3) for name in (*registry.baselines.names(), "dlg")
     }
 
 
+def test_victims_measured_by_other_code_are_measured_again(
+    subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = make_spec(**{**TINY, "attacks": ["dlg"]})
+    run_audit(spec, subject, Store(tmp_path))
+    monkeypatch.setattr(runner, "own_code", lambda: {"digest": "other", "torch": torch.__version__})
+    assert held_runs(spec, subject, Store(tmp_path)) == []
+    with pytest.raises(KeyboardInterrupt):
+        run_audit(spec, subject, Store(tmp_path), Interrupting(0))
+
+
+def test_the_code_digest_follows_the_source_of_what_determines_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "attacks").mkdir()
+    (tmp_path / "report").mkdir()
+    monkeypatch.setattr(code, "_PACKAGE", tmp_path)
+    digests = []
+    for file, text in (("attacks/a.py", "1"), ("attacks/a.py", "2"), ("report/r.py", "3"), ("views.py", "4")):
+        (tmp_path / file).write_text(text)
+        digests.append(code.own_code.__wrapped__()["digest"])
+    assert digests[0] != digests[1] == digests[2] != digests[3]
+
+
+def test_a_plug_ins_source_is_part_of_the_setting(subject: Subject, tmp_path: Path) -> None:
+    assert code.foreign_code(registry.attacks["tableak"].factory) is None
+    assert code.foreign_code(registry.baselines["random"].factory) is None
+    assert code.foreign_code(Quiet) is not None
+
+
+class Summing(Listener):
+    announced = done = 0.0
+
+    def begin(self, work: float) -> None:
+        self.announced = work
+
+    def advance(self, work: float) -> None:
+        self.done += work
+
+
+class Quiet:
+    """A plug-in attack that takes no options and reports no progress."""
+
+    def __call__(self, view: GradientView, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+        return RecordsGuess(torch.zeros(view.victims, knowledge.batch_size, len(knowledge.schema.columns)).double())
+
+
+@pytest.mark.parametrize("profile", ["default", "faithful"])
+def test_a_plug_in_without_options_or_progress_runs_and_the_bar_reaches_its_end(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch, profile: str
+) -> None:
+    entry = replace(registry.attacks["dlg"], name="quiet", factory=Quiet)
+    monkeypatch.setitem(registry.attacks._entries, "quiet", entry)
+    summing = Summing()
+    spec = make_spec(**{**TINY, "attacks": ["quiet", "dlg"], "profile": profile})
+    outcome = run_audit(spec, subject, Store(None), summing)
+    assert {run.called: run.victims for run in outcome.runs}["quiet"] == 3
+    assert summing.done == pytest.approx(summing.announced)
+
+
+def test_a_factory_of_any_options_is_given_them(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, Any]] = []
+
+    def passing_on(**options: Any) -> Any:
+        given.append(options)
+        return registry.attacks.create("tableak", **options)
+
+    entry = replace(registry.attacks["dlg"], name="passing_on", factory=passing_on)
+    monkeypatch.setitem(registry.attacks._entries, "passing_on", entry)
+    audited(subject, attacks=["passing_on"], batch_sizes=2, victims=1, profile="faithful")
+    assert given[-1] == {"profile": "faithful", "iterations": 4, "restarts": 2}
+
+
+class Twice(nn.Module):
+    """Two layers of the same weights under several forwards."""
+
+    def __init__(self, bend: Any, offset: float = 0.0) -> None:
+        super().__init__()
+        self.one = nn.Linear(63, 5)
+        self.two = nn.Linear(5, 2)
+        self.offset: torch.Tensor
+        self.register_buffer("offset", torch.tensor(offset))
+        self.bend = bend
+        with torch.no_grad():
+            for i, parameter in enumerate(self.parameters()):
+                parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(i)))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.two(self.bend(self.one(rows))) + 0 * self.offset
+
+
+def test_equal_weights_with_another_forward_or_buffer_are_another_model() -> None:
+    spec = make_spec(**TINY)
+    modules = [Twice(torch.relu), Twice(torch.tanh), Twice(torch.relu, offset=1.0), Twice(torch.relu)]
+    digests = [prepare(spec, model=module).model_digest for module in modules]
+    assert digests[0] == digests[3]
+    assert len(set(digests)) == 3
+
+
+def test_the_model_digest_does_not_depend_on_threads(subject: Subject) -> None:
+    threads = torch.get_num_threads()
+    digests = set()
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            digests.add(prepare(make_spec(**{**TINY, "model": "nn3"})).model_digest)
+    finally:
+        torch.set_num_threads(threads)
+    assert len(digests) == 1
+
+
 def test_progress_adds_up_to_what_was_announced(subject: Subject) -> None:
-    class Adding(Listener):
-        announced = done = 0.0
-
-        def begin(self, work: float) -> None:
-            self.announced = work
-
-        def advance(self, work: float) -> None:
-            self.done += work
-
-    adding = Adding()
+    adding = Summing()
     run_audit(make_spec(**TINY), subject, Store(None), adding)
     assert adding.announced > 0
     assert adding.done == pytest.approx(adding.announced)
@@ -225,7 +337,7 @@ def test_rows_hold_the_paired_lift_over_the_best_baseline(subject: Subject) -> N
             continue
         size, column = row["batch_size"], row["column"]
         own = scored[size, row["attack"], "accuracy", column]
-        guesses = {name: scored[size, name, "accuracy", column] for name in ("random", "mode")}
+        guesses = {name: scored[size, name, "accuracy", column] for name in registry.baselines.names()}
         best = max(guesses, key=lambda name: sum(guesses[name]))
         assert row["mean"] == pytest.approx(sum(own) / 3)
         assert row["baseline"] == pytest.approx(sum(guesses[best]) / 3)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from seepage import registry
 from seepage.audit import AuditSpec, Part, make_spec
 from seepage.errors import BadInputError
 
@@ -33,6 +34,10 @@ from seepage.errors import BadInputError
         ({"target": "income"}, "no data file was given"),
         ({"data": "people.csv"}, "needs a target"),
         ({"data": "people.csv", "schema_file": "s.yaml", "sensitive": ["age"]}, "say it there instead"),
+        ({"attacks": {"name": "dlg", "label": "random"}, "baselines": "random"}, "an attack and a baseline"),
+        ({"separator": ";"}, "no data file was given"),
+        ({"data": "people.csv", "target": "ill", "separator": ";;"}, "separator=';;'"),
+        ({"data": "people.csv", "target": "ill", "dataset_options": {"missing": "drop"}}, "registered dataset"),
         ({"attacks": ["dlg", {"name": "dlg", "options": {"iterations": 3}}]}, "give one a label"),
     ],
 )
@@ -54,6 +59,10 @@ def test_single_values_and_repeats_are_understood() -> None:
     assert spec.attacks == (Part(name="tableak"),)
     assert spec.baselines == (Part(name="mode"),)
     assert make_spec(batch_sizes=[8, 2, 8]).batch_sizes == (8, 2)
+
+
+def test_all_baselines_are_the_default() -> None:
+    assert [part.name for part in make_spec().baselines] == registry.baselines.names()
 
 
 def test_a_spec_survives_json() -> None:

@@ -4,7 +4,7 @@ from seepage.audit.examples import Cell, Example, read_examples, write_examples
 from seepage.audit.files import write_whole
 from seepage.audit.provenance import check_folder, provenance, write_provenance
 from seepage.audit.results import Row, as_csv, rows, write_results
-from seepage.audit.run import Listener, Outcome, Run, held_runs, run_audit
+from seepage.audit.run import Listener, Outcome, Run, check_audit, held_runs, run_audit
 from seepage.audit.spec import AuditSpec, Part, make_spec
 from seepage.audit.store import Store
 from seepage.audit.subject import Subject, prepare
@@ -21,6 +21,7 @@ __all__ = [
     "Store",
     "Subject",
     "as_csv",
+    "check_audit",
     "check_folder",
     "held_runs",
     "make_spec",

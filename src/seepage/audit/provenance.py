@@ -139,9 +139,10 @@ def _differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
 def _short(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(_short(item) for item in value)
-    return str(value["label"] or value["name"]) if isinstance(value, dict) else repr(value)
+    return str(value["label"] or value["name"]) if isinstance(value, dict) and "label" in value else repr(value)
 
 
 # Another path to the same rows is no other audit: their digest tells.
-_FREE = {"victims", "threads", "device", "data", "data_folder", "schema_file", "target", "sensitive", "drop"}
+_OF_THE_TABLE = {"data", "data_folder", "schema_file", "target", "sensitive", "drop", "separator"}
+_FREE = {"victims", "threads", "device", *_OF_THE_TABLE}
 _SWEPT = {"batch_sizes", "attacks", "baselines"}

@@ -16,14 +16,15 @@ import numpy as np
 import torch
 
 from seepage.assessment import Measured, match_records, measure
+from seepage.audit.code import foreign_code, own_code
 from seepage.audit.examples import Example, examples
-from seepage.audit.memory import keep_freed_memory
 from seepage.audit.parts import registry
 from seepage.audit.seeds import stream
 from seepage.audit.spec import AuditSpec, Part
 from seepage.audit.store import Store
 from seepage.audit.subject import Subject
 from seepage.audit.versions import installed
+from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
 from seepage.transcript import Transcript
 
@@ -104,7 +105,31 @@ class _Job:
         return float(self.restarts * max(self.batch_size, 4) * getattr(descent, "iterations", 1))
 
 
-def run_audit(spec: AuditSpec, subject: Subject, store: Store, listener: Listener | None = None) -> Outcome:
+def check_audit(spec: AuditSpec, subject: Subject, store: Store) -> None:
+    """Try every setting of an audit that has victims left to measure, without keeping anything.
+
+    Each attack is started on the first victim and stopped at its first sign of progress; one that
+    gives no sign runs to its end.
+
+    Args:
+        spec: what to do.
+        subject: the rows and the model.
+        store: holds what was measured before.
+
+    Raises:
+        BadInputError: a setting cannot be run (the batch is larger than the data, an option is unknown,
+            labels cannot be restored, ...).
+    """
+    if spec.threads is not None:
+        torch.set_num_threads(spec.threads)
+    for job in _jobs(spec, subject):
+        if any(_chunks(spec, job, store)):
+            _try(spec, subject, job)
+
+
+def run_audit(
+    spec: AuditSpec, subject: Subject, store: Store, listener: Listener | None = None, *, checked: bool = False
+) -> Outcome:
     """Run what of an audit is not in the store yet, and return all of it.
 
     Args:
@@ -112,21 +137,19 @@ def run_audit(spec: AuditSpec, subject: Subject, store: Store, listener: Listene
         subject: the rows and the model.
         store: holds what was measured before and keeps what is measured now.
         listener: told about the progress.
+        checked: whether ``check_audit`` has passed already; else it is called first.
 
     Raises:
-        BadInputError: a setting cannot be run (the batch is larger than the data, an option is unknown,
-            labels cannot be restored, ...). Every setting is tried first, so that a bad one stops the audit
-            before anything is kept.
+        BadInputError: a setting cannot be run. Every setting is tried first, so that a bad one stops
+            the audit before anything is kept.
     """
+    if not checked:
+        check_audit(spec, subject, store)
     if spec.threads is not None:
         torch.set_num_threads(spec.threads)
-    keep_freed_memory()
     listener = listener or Listener()
     jobs = _jobs(spec, subject)
     chunks = {job.index: list(_chunks(spec, job, store)) for job in jobs}
-    for job in jobs:
-        if chunks[job.index]:
-            _try(spec, subject, job)
     listener.begin(sum((job.cost * len(chunk) for job in jobs for chunk in chunks[job.index]), 0.0))
     shown: list[Example] = []
     for job in jobs:
@@ -157,7 +180,7 @@ def _run(spec: AuditSpec, subject: Subject, job: _Job, store: Store, victims: in
         victims=victims,
         seconds=sum(held[i].seconds for i in range(victims)) / victims if job.is_attack else None,
         settings=_settings(spec, job),
-        knowledge=_knowledge(spec, subject, job.batch_size),
+        knowledge=_knowledge(spec, subject, job),
     )
 
 
@@ -174,7 +197,24 @@ def _try(spec: AuditSpec, subject: Subject, job: _Job) -> None:
     transcript = _transcript(spec, subject, job.batch_size, range(1))
     if job.is_attack:
         with contextlib.suppress(_Started):
-            job.made(transcript.view, _granted(spec, subject, job.batch_size, transcript), [0], stop)
+            _guess(job, transcript, _granted(spec, subject, job.batch_size, transcript), [0], stop)
+
+
+def _guess(
+    job: _Job,
+    transcript: Transcript,
+    knowledge: Knowledge,
+    seeds: Sequence[int],
+    progress: Callable[[float], None],
+) -> RecordsGuess:
+    reports = job.is_attack and _takes(job.made, "progress")
+    return job.made(transcript.view, knowledge, seeds, **({"progress": progress} if reports else {}))
+
+
+def _takes(made: Callable[..., Any], argument: str) -> bool:
+    """Return whether a callable has such an argument, by name or because it takes any."""
+    parameters = inspect.signature(made).parameters
+    return argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def _granted(spec: AuditSpec, subject: Subject, batch_size: int, transcript: Transcript) -> Knowledge:
@@ -190,13 +230,18 @@ def _attack(
     transcript = _transcript(spec, subject, job.batch_size, chunk)
     knowledge = _granted(spec, subject, job.batch_size, transcript)
     seeds = [stream(spec.seed, victim, "starts" if job.is_attack else "baseline") for victim in chunk]
+    reported = 0.0
+
+    def progress(share: float) -> None:
+        nonlocal reported
+        reported += share
+        listener.advance(share * job.cost * len(chunk))
+
     begun = time.perf_counter()
-    if job.is_attack:
-        work = job.cost * len(chunk)
-        guess = job.made(transcript.view, knowledge, seeds, lambda share: listener.advance(share * work))
-    else:
-        guess = job.made(transcript.view, knowledge, seeds)
+    guess = _guess(job, transcript, knowledge, seeds, progress)
     seconds = (time.perf_counter() - begun) / len(chunk)
+    # An attack may report nothing, or stop early.
+    listener.advance(max(0.0, 1 - reported) * job.cost * len(chunk))
     measured = measure(dataset.schema, dataset.statistics, transcript.secret, guess)
     losses = None if guess.loss is None else guess.loss.tolist()
     store.add(job.key, job.setting, chunk.start, measured, seconds, losses)
@@ -218,9 +263,11 @@ def _jobs(spec: AuditSpec, subject: Subject) -> list[_Job]:
     attacks = [(part, True, _make_attack(spec, part)) for part in spec.attacks]
     for batch_size in spec.batch_sizes:
         for part, is_attack, made in (*baselines, *attacks):
+            kind = registry.attacks if is_attack else registry.baselines
             configuration = _configuration(made, part)
             setting = {
                 "version": installed("seepage"),
+                "code": {**own_code(), "plugin": foreign_code(kind[part.name].factory)},
                 "dataset": {"name": subject.dataset.name, "rows": subject.rows_digest},
                 "model": {"name": subject.model.name, "parameters": subject.model_digest},
                 "protocol": {"name": spec.protocol, "replacement": spec.replacement},
@@ -239,15 +286,16 @@ def _jobs(spec: AuditSpec, subject: Subject) -> list[_Job]:
 
 def _make_attack(spec: AuditSpec, part: Part) -> Callable[..., Any]:
     factory = registry.attacks[part.name].factory
-    parameters = inspect.signature(factory).parameters
     options: dict[str, Any] = {}
-    if "profile" in parameters or spec.profile != "default":
+    # A factory that passes any argument on may not know a profile, so it is told of none but another one.
+    if "profile" in inspect.signature(factory).parameters or (spec.profile != "default" and _takes(factory, "profile")):
         options["profile"] = spec.profile
-    if spec.iterations is not None:
+    if spec.iterations is not None and _takes(factory, "iterations"):
         options["iterations"] = spec.iterations
     made = registry.attacks.create(part.name, **{**options, **part.options})
     # An attack defined by its single start would be another attack with several.
-    if spec.restarts is not None and getattr(made, "restarts", 1) > 1 and "restarts" not in part.options:
+    several = getattr(made, "restarts", 1) > 1 and _takes(factory, "restarts")
+    if spec.restarts is not None and several and "restarts" not in part.options:
         made = registry.attacks.create(part.name, **{**options, "restarts": spec.restarts, **part.options})
     return made
 
@@ -302,6 +350,8 @@ def _settings(spec: AuditSpec, job: _Job) -> dict[str, Any]:
     }
 
 
-def _knowledge(spec: AuditSpec, subject: Subject, batch_size: int) -> dict[str, Any]:
-    granted = torch.zeros(1, batch_size) if spec.labels == "true" else None
-    return Knowledge(subject.dataset.schema, subject.dataset.statistics, batch_size, granted).describe()
+def _knowledge(spec: AuditSpec, subject: Subject, job: _Job) -> dict[str, Any]:
+    granted = torch.zeros(1, job.batch_size) if spec.labels == "true" else None
+    described = Knowledge(subject.dataset.schema, subject.dataset.statistics, job.batch_size, granted).describe()
+    # A guess would be the same with other labels.
+    return described if job.is_attack else {**described, "labels": "not used"}

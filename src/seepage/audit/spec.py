@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, get_args
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from seepage.attacks.gradient.parts.profiles import Profile
 from seepage.audit.parts import registry
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Head
 
 Labels = Literal["restored", "true"]
-Profile = Literal["default", "faithful"]
 
 
 class Part(BaseModel):
@@ -50,6 +50,10 @@ def _several(value: Any) -> Any:
     return (value,) if isinstance(value, str | int | Mapping | Part) else value
 
 
+def _all_baselines() -> tuple[Part, ...]:
+    return tuple(Part(name=name) for name in registry.baselines.names())
+
+
 Parts = Annotated[tuple[Annotated[Part, BeforeValidator(_part)], ...], BeforeValidator(_several)]
 BatchSizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_several)]
 
@@ -63,13 +67,16 @@ class AuditSpec(BaseModel):
         schema_file: YAML schema of that table; inferred where None.
         target: that table's column to be learnt; may be left out with a schema file.
         sensitive, drop: columns of that table to single out and to leave out, where the schema is inferred.
+        separator: between the cells of that table, where it is a CSV file.
+        dataset_options: arguments of the dataset's loader, such as ``{"missing": "category"}``.
         data_folder: where datasets look for local files, see ``datasets.load``.
         protocol: registered name.
         replacement: whether a batch may hold a row twice.
         model, head: registered name, and the head where it is not the target's usual one.
         model_seed: of the network's initialisation; the audit's seed if None.
         batch_sizes: swept.
-        attacks, baselines: swept; names, or ``Part`` for one with arguments.
+        attacks, baselines: swept; names, or ``Part`` for one with arguments. All registered baselines
+            if none are given.
         labels: whether the attacker restores labels from the gradient or is granted the true ones.
         profile: ``default``, the strongest we know, or ``faithful`` to the official implementations.
         restarts: random starts of the attacks that use several; each attack's own if None.
@@ -96,6 +103,8 @@ class AuditSpec(BaseModel):
     target: str | None = None
     sensitive: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
+    separator: str = Field(default=",", min_length=1, max_length=1)
+    dataset_options: dict[str, Any] = Field(default_factory=dict)
     data_folder: Path | None = None
     protocol: str = "fedsgd"
     replacement: bool = False
@@ -108,7 +117,7 @@ class AuditSpec(BaseModel):
     profile: Profile = "default"
     restarts: int | None = Field(default=None, ge=1)
     iterations: int | None = Field(default=None, ge=1)
-    baselines: Parts = (Part(name="random"), Part(name="mode"))
+    baselines: Parts = Field(default_factory=_all_baselines)
     victims: int = Field(default=10, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**63)
     device: str = "auto"
@@ -168,13 +177,23 @@ class AuditSpec(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> AuditSpec:
+        for part in self.attacks:
+            if part.called in {baseline.called for baseline in self.baselines}:
+                raise BadInputError(
+                    f"an attack and a baseline would both be called {part.called!r} in results; give one a label."
+                )
         if self.data is None:
-            for name in ("schema_file", "target", "sensitive", "drop"):
-                if getattr(self, name):
+            for name in ("schema_file", "target", "sensitive", "drop", "separator"):
+                if getattr(self, name) != AuditSpec.model_fields[name].default:
                     raise BadInputError(
                         f"{name} describes a table of your own, but no data file was given; "
                         f"add the file (data, --data FILE) or leave {name} out."
                     )
+        elif self.dataset_options:
+            raise BadInputError(
+                f"dataset options ({', '.join(self.dataset_options)}) steer the loader of a registered dataset, but "
+                f"the table is {str(self.data)!r}; leave them out, or name a dataset instead."
+            )
         elif self.schema_file is not None and (self.sensitive or self.drop):
             raise BadInputError(
                 "sensitive and drop steer how a schema is inferred, but a schema file was given; say it there instead."

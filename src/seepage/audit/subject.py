@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+from torch import Tensor, nn
 
 from seepage import datasets
 from seepage.audit.parts import registry
@@ -17,7 +18,10 @@ from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.infer import infer_schema
-from seepage.tabular.schema import Schema
+from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.table import Table
+
+_PROBES = 8
 
 
 @dataclass(frozen=True)
@@ -50,31 +54,61 @@ class Subject:
 
     @cached_property
     def model_digest(self) -> str:
-        """A digest of the model's structure, head and parameters."""
+        """A digest of the model: structure, head, parameters, buffers and what it makes of fixed rows.
+
+        Two networks of the same layers and parameters may still compute different things.
+        """
         digest = hashlib.sha256(f"{self.model.head} {self.model.module!r}".encode())
-        for name, parameter in self.model.parameters.items():
-            digest.update(name.encode())
-            digest.update(parameter.cpu().contiguous().numpy().tobytes())
+        for name, tensor in (*self.model.parameters.items(), *self.model.module.named_buffers()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        outputs = self._outputs_on_fixed_rows()
+        scale = outputs.abs().max()
+        # Devices and numbers of threads differ in the last digits, which must not make another model of it.
+        steps = torch.round(outputs / scale * 1e5).nan_to_num().long() if scale > 0 else outputs.nan_to_num().long()
+        digest.update(f"{scale:.5e} {steps.tolist()}".encode())
         return digest.hexdigest()[:16]
 
+    def _outputs_on_fixed_rows(self) -> Tensor:
+        encoder = Encoder(self.dataset.schema, self.dataset.statistics)
+        normal = torch.randn(_PROBES, encoder.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        rows = encoder.project(normal)
+        module = copy.deepcopy(self.model.module).cpu()
+        try:
+            with torch.no_grad():
+                return copy.deepcopy(module).double()(rows)
+        except Exception:  # A module of one's own may insist on its parameters' type, and say so in any way.
+            with torch.no_grad():
+                return module(rows.to(next(module.parameters()).dtype)).double()
 
-def prepare(spec: AuditSpec, dataset: Dataset | None = None, model: Model | None = None) -> Subject:
+
+def prepare(spec: AuditSpec, dataset: Dataset | None = None, model: Model | nn.Module | None = None) -> Subject:
     """Load what a spec names.
 
     Args:
         spec: names dataset and model.
-        dataset, model: taken instead of what the spec names, as the user's own.
+        dataset, model: taken instead of what the spec names, as the user's own. A module gets the
+            head that the spec names, else its target's usual one.
 
     Raises:
-        BadInputError: a name is unknown, a file cannot be used, or the model does not fit the table.
+        BadInputError: a name is unknown, a file cannot be used, the target is the same in all rows, or
+            the model does not fit the table.
     """
     own = dataset is not None or spec.data is not None
     if dataset is None:
-        dataset = _own(spec) if spec.data is not None else datasets.load(spec.dataset, folder=spec.data_folder)
+        dataset = (
+            _own(spec)
+            if spec.data is not None
+            else datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+        )
+    _check_target(dataset)
     if model is None:
         seed = spec.seed if spec.model_seed is None else spec.model_seed
         model = registry.models.create(spec.model, schema=dataset.schema, seed=seed, head=spec.head)
         assert isinstance(model, Model)
+    elif isinstance(model, nn.Module):
+        usual = "softmax" if isinstance(dataset.schema.target, Discrete) else "regression"
+        model = Model(model, spec.head or usual, type(model).__name__)
     model.check(dataset.schema)
     dtype = next(iter(model.parameters.values())).dtype
     if not dtype.is_floating_point or dtype.itemsize < torch.float32.itemsize:
@@ -86,17 +120,34 @@ def prepare(spec: AuditSpec, dataset: Dataset | None = None, model: Model | None
     return Subject(dataset, placed, own, encoder)
 
 
+def _check_target(dataset: Dataset) -> None:
+    target, labels = dataset.schema.target, dataset.train.labels
+    if isinstance(target, Discrete) and target.width == 1:
+        raise BadInputError(
+            f"the target {target.name!r} has one category in its schema, {target.categories[0]!r}, so there is nothing "
+            "to learn; list the others that rows may have, or choose another target."
+        )
+    if bool((labels == labels[0]).all()):
+        value = dataset.train.frame[target.name].iloc[0]
+        raise BadInputError(
+            f"the target {target.name!r} is {getattr(value, 'item', lambda: value)()!r} in all {len(labels)} rows, so "
+            "there is nothing to learn; choose another target or add rows where it differs."
+        )
+
+
 def _own(spec: AuditSpec) -> Dataset:
     assert spec.data is not None
-    name = spec.data.name.split(".", 1)[0] or "own"
     if spec.schema_file is None:
         assert spec.target is not None
-        schema = infer_schema(spec.data, spec.target, sensitive=spec.sensitive, drop=spec.drop)
+        schema = infer_schema(
+            spec.data, spec.target, sensitive=spec.sensitive, drop=spec.drop, separator=spec.separator
+        )
     else:
         schema = Schema.load(spec.schema_file)
         if spec.target not in (None, schema.target.name):
             raise unknown_name(
                 f"target of the schema {str(spec.schema_file)!r}:", str(spec.target), [schema.target.name]
             )
+    table = Table.read(spec.data, schema, spec.separator)
     # Every row may be in a client's batch; there is nothing to test on.
-    return datasets.from_frame(spec.data, schema, test_share=0.0, name=name)
+    return Dataset(spec.data.name.split(".", 1)[0] or "own", table, None, (), spec.data.name, "own data")

@@ -94,6 +94,7 @@ def infer_schema(
     tolerance_factor: float = 0.319,
     discrete_at_most: int = 10,
     most_categories: int = 500,
+    separator: str = ",",
 ) -> Schema:
     """Guess the schema of a table.
 
@@ -114,6 +115,7 @@ def infer_schema(
         tolerance_factor: tolerance of a continuous column in standard deviations.
         discrete_at_most: whole numbers with at most so many values are taken as categories.
         most_categories: a text column with more values is refused (each takes an encoded column).
+        separator: between the cells of a CSV file.
 
     Raises:
         BadInputError: fewer than two rows or one input column; a column named in an argument that does not
@@ -129,7 +131,7 @@ def infer_schema(
         >>> schema.columns[0].low, schema.columns[0].high, schema.columns[1].categories
         (0.0, 65.0, ('cook', 'nurse'))
     """
-    frame = source if isinstance(source, pd.DataFrame) else read_frame(source)
+    frame = source if isinstance(source, pd.DataFrame) else read_frame(source, separator)
     sensitive, drop = frozenset(sensitive), frozenset(drop)
     said = {name: dict(fields) for name, fields in (overrides or {}).items()}
     check_columns(frame)
@@ -355,7 +357,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def _read_csv(path: Path, separator: str, as_text: bool) -> pd.DataFrame:
     if len(separator) != 1:
-        raise BadInputError(f"a separator is one character, got {separator!r}.")
+        raise BadInputError(f"a separator is one character, got {separator!r}; give ';', for example.")
     # pandas renames repeated and nameless columns without a word, so the header is looked at first.
     opened = gzip.open if path.name.lower().endswith(".gz") else open
     with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
@@ -366,7 +368,7 @@ def _read_csv(path: Path, separator: str, as_text: bool) -> pd.DataFrame:
     if likely:
         raise BadInputError(
             f"the table {str(path)!r} has one column when split at {separator!r}, its header reads {header[0][:60]!r}; "
-            f"pass separator={likely[0]!r}."
+            f"pass separator={likely[0]!r}, on the command line --separator {likely[0]!r}."
         )
     if "" in header:
         position = header.index("")
