@@ -52,14 +52,16 @@ def row(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_the_upper_end_of_the_closed_gap_decides(closed: float, tier: str) -> None:
-    found = verdict(row(baseline=0.0, lift=closed / 2, lift_high=closed))
+    found = verdict(row(baseline=0.0, lift=closed - 0.1, lift_low=closed - 0.2, lift_high=closed))
     assert found.tier == tier
     assert found.upper == pytest.approx(closed)
 
 
 @given(st.floats(0, 0.99), st.floats(-0.5, 1), st.floats(0, 0.5))
 def test_more_leakage_is_never_a_milder_tier(baseline: float, lift: float, more: float) -> None:
-    before, after = (verdict(row(baseline=baseline, lift=x, lift_high=x)).tier for x in (lift, lift + more))
+    before, after = (
+        verdict(row(baseline=baseline, lift=x, lift_low=x - 1, lift_high=x)).tier for x in (lift, lift + more)
+    )
     assert TIERS.index(after) >= TIERS.index(before)
 
 
@@ -72,6 +74,28 @@ def test_half_of_all_records_whole_is_total_whatever_the_cells_say() -> None:
 @pytest.mark.parametrize("changes", [{"lift": None}, {"lift_high": None}, {"baseline": 1.0}, {"baseline": None}])
 def test_without_interval_or_room_above_guessing_there_is_no_tier(changes: dict[str, Any]) -> None:
     assert verdict(row(**changes)).tier == "inconclusive"
+
+
+@given(st.floats(0, 0.99), st.floats(-0.5, 1))
+def test_victims_that_are_all_alike_give_no_tier_but_total(baseline: float, lift: float) -> None:
+    alike = verdict(row(baseline=baseline, lift=lift, lift_low=lift, lift_high=lift)).tier
+    apart = verdict(row(baseline=baseline, lift=lift, lift_low=lift - 1, lift_high=lift)).tier
+    assert alike == ("total" if apart == "total" else "inconclusive")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"baseline": None, "baseline_name": None, "lift": None, "lift_low": None, "lift_high": None}, "No baseline"),
+        ({"baseline": 1.0, "lift": 0.0, "lift_low": 0.0, "lift_high": 0.0}, "Guessing is right already."),
+        ({"n": 1, "low": None, "high": None, "lift_low": None, "lift_high": None}, "One victim allows no interval"),
+        ({"n": 3, "lift_low": 0.2, "lift_high": 0.2}, "All 3 victims are alike"),
+    ],
+)
+def test_the_summary_says_why_there_is_no_tier(changes: dict[str, Any], reason: str) -> None:
+    spec = make_spec(dataset="german", batch_sizes=8, attacks="tableak")
+    text = summary(spec, prepare(spec), [row(**changes)])
+    assert f"Leakage: inconclusive. {reason}" in text
 
 
 def test_the_strongest_is_an_attack_and_no_baseline() -> None:

@@ -45,13 +45,23 @@ def _of_batch_size(spec: AuditSpec, subject: Subject, rows: Sequence[Row], size:
         text += f"; {percent(exact[0]['mean'])} of the records come back whole"
     text += f". Leakage: {found.tier}."
     if found.tier == "inconclusive":
-        text += " One victim allows no interval: audit more." if score["n"] == 1 else " Guessing is right already."
+        text += f" {_why_inconclusive(score)}"
     if score["lift"] is not None and score["lift_low"] is not None and score["lift_low"] <= 0:
         text += (
             " The interval of that difference includes zero: with these victims the attack cannot be told from "
             "guessing, which does not show that nothing leaks."
         )
     return " ".join([text, *_of_columns(subject, own)])
+
+
+def _why_inconclusive(score: Row) -> str:
+    if score["baseline"] is None:
+        return "No baseline was run, so there is nothing to compare with: add one."
+    if score["baseline"] >= 1:
+        return "Guessing is right already."
+    if score["n"] == 1:
+        return "One victim allows no interval: audit more."
+    return f"All {score['n']} victims are alike, which allows no interval: audit more."
 
 
 def _of_columns(subject: Subject, own: Sequence[Row]) -> list[str]:

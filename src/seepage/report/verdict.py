@@ -34,14 +34,15 @@ def verdict(row: Row, exact: Row | None = None) -> Verdict:
     ``none`` below 0.05 of the gap closed, ``low`` below 0.2, ``moderate`` below 0.5, ``high`` below
     0.9, else ``total``; ``total`` also where half of all records come back whole. The upper end of
     the interval decides, so that few victims never make an audit look better. Without an interval
-    (one victim) or where guessing is always right there is no tier: ``inconclusive``.
+    (one victim, or victims so alike that theirs is a point, which claims too much) or where guessing
+    is always right there is no tier: ``inconclusive``. Only ``total`` stands without one.
 
     Args:
         row: of an attack's accuracy.
         exact: the row of the same attack's exact matches, where the tier is of all columns.
 
     Example:
-        >>> verdict({"lift": 0.4, "lift_high": 0.44, "baseline": 0.5}).tier
+        >>> verdict({"lift": 0.4, "lift_low": 0.36, "lift_high": 0.44, "baseline": 0.5}).tier
         'high'
     """
     whole = exact is not None and exact["mean"] is not None and exact["mean"] >= _HALF
@@ -49,7 +50,10 @@ def verdict(row: Row, exact: Row | None = None) -> Verdict:
         return Verdict("total" if whole else "inconclusive", None, None)
     gap = 1 - row["baseline"]
     closed, upper = row["lift"] / gap, None if row["lift_high"] is None else row["lift_high"] / gap
-    return Verdict("total" if whole else _tier(upper), closed, upper)
+    tier = "total" if whole else _tier(upper)
+    if tier != "total" and row["lift_low"] == row["lift_high"]:
+        tier = "inconclusive"
+    return Verdict(tier, closed, upper)
 
 
 def _tier(upper: float | None) -> Tier:
