@@ -11,7 +11,6 @@ import pandas as pd
 from rich.console import Console
 from torch import nn
 
-from seepage import datasets
 from seepage.audit import (
     AuditSpec,
     Example,
@@ -19,6 +18,7 @@ from seepage.audit import (
     Row,
     Store,
     Subject,
+    check_audit,
     check_folder,
     make_spec,
     prepare,
@@ -36,7 +36,7 @@ from seepage.models.model import Model
 from seepage.report.console import make_console, show_report
 from seepage.report.summary import summary
 from seepage.tabular.infer import infer_schema
-from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def audit(
     Example:
         >>> report = audit("german", batch_sizes=2, attacks="inverting_gradients", victims=3, iterations=20)
         >>> report.frame().query("metric == 'accuracy' and column.isna()")["attack"].tolist()
-        ['random', 'mode', 'inverting_gradients']
+        ['likeliest', 'mode', 'random', 'inverting_gradients']
     """
     if isinstance(dataset, pd.DataFrame):
         dataset, settings = _own(dataset, schema, settings)
@@ -100,15 +100,10 @@ def audit(
         raise BadInputError(
             "a schema was given, but no DataFrame that it could describe; pass the DataFrame as dataset."
         )
-    own_dataset = None if isinstance(dataset, str) else dataset
     settings["dataset"] = dataset if isinstance(dataset, str) else dataset.name
     settings["model"] = model if isinstance(model, str) else getattr(model, "name", type(model).__name__)
     spec = make_spec(**settings)
-    if isinstance(model, nn.Module):
-        own_dataset_target = (own_dataset or datasets.load(spec.dataset, folder=spec.data_folder)).schema.target
-        head = "softmax" if isinstance(own_dataset_target, Discrete) else "regression"
-        model = Model(model, spec.head or head, type(model).__name__)
-    subject = prepare(spec, own_dataset, None if isinstance(model, str) else model)
+    subject = prepare(spec, None if isinstance(dataset, str) else dataset, None if isinstance(model, str) else model)
     [report] = audit_all([(spec, subject)], None if out is None else Path(out))
     return report
 
@@ -136,10 +131,13 @@ def audit_all(
     if folder is not None:
         check_folder(folder, audits)
     store = Store(folder, private)
+    # All of them before the first runs: a mistake in the last must not cost hours.
+    for spec, subject in audits:
+        check_audit(spec, subject, store)
     kept = [] if folder is None else read_examples(folder)
     reports = []
     for spec, subject in audits:
-        outcome = run_audit(spec, subject, store, listener)
+        outcome = run_audit(spec, subject, store, listener, checked=True)
         about = (subject.dataset.name, subject.model.name)
         fresh = {(e.batch_size, e.attack) for e in outcome.examples}
         earlier = [e for e in kept if (e.dataset, e.model) == about and (e.batch_size, e.attack) not in fresh]
