@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -77,7 +78,7 @@ def test_the_difference_is_welchs(mean: float, std: float, n: int, other: float,
     assert found.high is not None
     unbiased = other_std * math.sqrt(50 / 49)
     test = stats.ttest_ind_from_stats(mean, std, n, other, unbiased, 50, equal_var=False)
-    interval = test.confidence_interval() if hasattr(test, "confidence_interval") else None
+    interval = getattr(test, "confidence_interval", lambda: None)()
     assert found.mean == pytest.approx(mean - other)
     # The interval excludes zero exactly where the test rejects at five percent.
     if abs(test.pvalue - 0.05) > 1e-9:
@@ -103,7 +104,7 @@ def test_agreement_is_two_points_or_the_interval_whichever_is_wider(difference: 
 def test_a_part_is_run_once_kept_and_compared(tmp_path: Path) -> None:
     table = load_table("tableak/table18")
     part = Selection(batch_sizes={2}, attacks={"tableak"}, labels={"true"})
-    quick = {"iterations": 20, "restarts": 2, "threads": 1}
+    quick: dict[str, Any] = {"iterations": 20, "restarts": 2, "threads": 1}
     first = reproduce(table, tmp_path / "run", 3, part, **quick)
     assert {(c.run, c.method, c.batch_size, c.n) for c in first.cells} == {
         ("faithful", "tableak", 2, 3),
@@ -123,6 +124,32 @@ def test_a_part_is_run_once_kept_and_compared(tmp_path: Path) -> None:
     with (tmp_path / "run" / "comparison.csv").open(encoding="utf-8") as file:
         written = list(csv.DictReader(file))
     assert [float(line["ours"]) for line in written] == pytest.approx([cell.ours for cell in first.cells])
+
+
+@pytest.mark.parametrize("changes", [{"iterations": 4}, {"seed": 1}, {"model": "nn1"}])
+def test_a_folder_of_other_settings_is_left_as_it_was(tmp_path: Path, changes: dict[str, Any]) -> None:
+    part = Selection(batch_sizes={2}, attacks={"tableak"}, labels={"true"}, runs={"faithful"})
+    quick: dict[str, Any] = {"iterations": 3, "restarts": 2, "threads": 1}
+    reproduce(load_table("tableak/table18"), tmp_path, 2, part, **quick)
+    kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for run_missing in (True, False):
+        with pytest.raises(BadInputError, match="holds an audit with"):
+            reproduce(load_table("tableak/table18"), tmp_path, 2, part, run_missing=run_missing, **{**quick, **changes})
+    with pytest.raises(BadInputError, match="holds an audit with"):
+        reproduce(load_table("tableak/table17"), tmp_path, 2, part, **quick)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
+
+
+def test_runs_of_a_table_may_have_networks_of_their_own(tmp_path: Path) -> None:
+    table = load_table("tableak/table18")
+    first = table.runs[0]
+    small = {"attacks": ["dlg"], "batch_sizes": [2], "iterations": 3}
+    runs = (
+        first.model_copy(update={"audit": {**first.audit, **small}}),
+        first.model_copy(update={"name": "other", "audit": {**first.audit, **small, "model": "nn1"}}),
+    )
+    made = reproduce(table.model_copy(update={"runs": runs}), None, 2, threads=1)
+    assert {row["model"] for row in made.rows} == {"nn3", "nn1"}
 
 
 def test_a_part_that_does_not_exist_is_refused_and_leaves_nothing(tmp_path: Path) -> None:

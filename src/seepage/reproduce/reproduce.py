@@ -14,6 +14,9 @@ from seepage.audit import (
     Row,
     Run,
     Store,
+    Subject,
+    check_audit,
+    check_folder,
     held_runs,
     prepare,
     provenance,
@@ -101,7 +104,8 @@ def reproduce(
         settings: fields of ``AuditSpec`` that replace the table's, such as device or threads.
 
     Raises:
-        BadInputError: the selection holds nothing of the table, or a file cannot be used.
+        BadInputError: the selection holds nothing of the table, the folder holds another table, other
+            settings or an audit, or a file cannot be used.
     """
     selection = selection or Selection()
     check_selection(table, selection)
@@ -109,29 +113,45 @@ def reproduce(
     chosen = [(run, spec, selection.of(run, spec)) for run, spec in planned]
     if not any(part for _, _, part in chosen):
         raise BadInputError(f"no cell of {table.name!r} fits all of the chosen batch sizes, attacks, runs and labels.")
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
-    subject = prepare(planned[0][1])
+    subjects = _Subjects()
+    if folder is not None:
+        check_folder(folder, [(spec, subjects.of(spec)) for _, spec in planned])
     store = Store(folder)
-    if run_missing:
-        for _, _, part in chosen:
-            if part is not None:
-                run_audit(part, subject, store, listener)
+    parts = [part for _, _, part in chosen if part is not None] if run_missing else []
+    for part in parts:
+        check_audit(part, subjects.of(part), store)
+    for part in parts:
+        run_audit(part, subjects.of(part), store, listener, checked=True)
 
     comparison = Comparison(table)
     if not run_missing:
         planned = [(run, spec.model_copy(update={"victims": _ALL})) for run, spec in planned]
-    held = [(run, spec, held_runs(spec, subject, store)) for run, spec in planned]
+    held = [(run, spec, held_runs(spec, subjects.of(spec), store)) for run, spec in planned]
     for run, spec, runs in held:
-        made = rows(spec, subject, Outcome(runs))
+        made = rows(spec, subjects.of(spec), Outcome(runs))
         comparison.rows.extend(made)
         comparison.cells.extend(compare(table, run, spec, made))
     comparison.gains.update(_gains(table, held))
     if folder is not None and run_missing:
         write_whole(folder / FILE, as_csv(comparison.cells))
-        write_provenance(folder, provenance([(spec, subject) for _, spec in planned]))
+        write_provenance(folder, provenance([(spec, subjects.of(spec)) for _, spec in planned]))
         write_results(folder, comparison.rows)
     return comparison
+
+
+class _Subjects:
+    """What the runs of a table are prepared to; runs of the same rows and model share one."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Subject] = {}
+
+    def of(self, spec: AuditSpec) -> Subject:
+        seed = spec.seed if spec.model_seed is None else spec.model_seed
+        rows = (spec.dataset, spec.dataset_options, spec.data, spec.schema_file, spec.target, spec.data_folder)
+        key = repr((*rows, spec.sensitive, spec.drop, spec.separator, spec.model, spec.head, seed, spec.where))
+        if key not in self._made:
+            self._made[key] = prepare(spec)
+        return self._made[key]
 
 
 def check_selection(table: PublishedTable, selection: Selection) -> None:
