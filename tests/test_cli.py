@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from seepage import cli
+from seepage import cli, registry
 from seepage.tabular.schema import Schema
 
 TINY = ["--restarts", "2", "--iterations", "3"]
@@ -67,7 +67,7 @@ def test_the_contract_of_scripts(seepage: Any, tmp_path: Path) -> None:
         assert (row["batch_size"], row["defense"], row["seed"], row["n"]) == (8, "none", 0, 4) or row["mean"] is None
         if row["metric"].startswith(("accuracy", "exact_match", "top_quarter", "bottom_quarter")):
             assert 0 <= row["low"] <= row["mean"] <= row["high"] <= 1
-    assert {row["attack"] for row in rows} == {"tableak", "random", "mode"}
+    assert {row["attack"] for row in rows} == {"tableak", *registry.baselines.names()}
     [score] = [r for r in rows if (r["attack"], r["metric"], r["column"]) == ("tableak", "accuracy", None)]
     assert score["lift"] == pytest.approx(score["mean"] - score["baseline"])
     assert score["seconds_per_victim"] > 0
@@ -86,7 +86,8 @@ def test_options_repeat_and_sweep(seepage: Any, tmp_path: Path) -> None:
     ran = seepage("audit", *swept, "--model", "nn1", "--model", "linear", "--victims", 2, *TINY, "--out", "run")
     assert ran.status == 0
     found = {(r["model"], r["batch_size"], r["attack"]) for r in results(tmp_path / "run")}
-    assert found == {(m, b, a) for m in ("nn1", "linear") for b in (1, 2) for a in ("dlg", "tableak", "random", "mode")}
+    parts = ("dlg", "tableak", *registry.baselines.names())
+    assert found == {(m, b, a) for m in ("nn1", "linear") for b in (1, 2) for a in parts}
 
 
 def test_json_on_the_terminal_is_the_results_file(seepage: Any, tmp_path: Path) -> None:

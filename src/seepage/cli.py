@@ -19,6 +19,7 @@ from rich.text import Text
 from seepage import __version__, datasets, registry
 from seepage import reproduce as published
 from seepage.audit import make_spec, prepare, write_whole
+from seepage.audit.memory import keep_freed_memory
 from seepage.errors import BadInputError, unknown_name
 from seepage.report import Bar, audit_all, make_console
 from seepage.report.text import clean
@@ -40,7 +41,16 @@ app = typer.Typer(
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "quick": {"batch_sizes": (8,), "victims": 4, "restarts": 5, "iterations": 500},
-    "faithful": {"profile": "faithful", "labels": "true", "replacement": True},
+    # The published random baseline repeats one draw of each continuous column: shown beside those that guess well.
+    "faithful": {
+        "profile": "faithful",
+        "labels": "true",
+        "replacement": True,
+        "baselines": (
+            *registry.baselines.names(),
+            {"name": "random", "options": {"one_draw_per_column": True}, "label": "random_one_draw"},
+        ),
+    },
 }
 
 # Repeatable options that make an audit of their own each.
@@ -57,6 +67,7 @@ class Preset(StrEnum):
 
 def main() -> None:
     """Run the program; a mistake in the input is one paragraph on stderr and exit status 2."""
+    keep_freed_memory()
     try:
         app(prog_name="seepage")
     except BadInputError as error:
@@ -98,11 +109,26 @@ def audit(
         list[str] | None, typer.Option(help="Column of your table that the report singles out. Repeatable.")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column of your table to leave out. Repeatable.")] = None,
+    separator: Annotated[
+        str | None, typer.Option(help="Between the cells of your CSV file. Default: a comma.", show_default=False)
+    ] = None,
+    dataset_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Argument of the dataset's loader, such as missing=category of adult. Repeatable.",
+        ),
+    ] = None,
     protocol: Annotated[list[str] | None, typer.Option(help="How the parties train. Default: fedsgd.")] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(help="Network; [bold]seepage models[/bold] lists them. Repeatable. Default: nn3."),
     ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(help="softmax, sigmoid or regression. Default: what the target asks for.", show_default=False),
+    ] = None,
+    model_seed: Annotated[int | None, typer.Option(help="Of the network's initialisation. Default: --seed.")] = None,
     batch_size: Annotated[
         list[int] | None, typer.Option(help="Records behind one gradient. Repeatable. Default: 8 and 32.")
     ] = None,
@@ -178,6 +204,10 @@ def audit(
         "schema_file": schema,
         "sensitive": sensitive,
         "drop": drop,
+        "separator": separator,
+        "dataset_options": dict(map(_dataset_option, dataset_option)) if dataset_option else None,
+        "head": head,
+        "model_seed": model_seed,
         "batch_sizes": batch_size,
         "attacks": attack,
         "victims": victims,
@@ -213,6 +243,18 @@ def audit(
     for report in reports:
         report.show(console)
     console.print(Text(f"Results: {folder / 'results.json'} and results.csv"))
+
+
+def _dataset_option(text: str) -> tuple[str, Any]:
+    name, equals, said = text.partition("=")
+    if not name or not equals:
+        raise BadInputError(f"--dataset-option takes NAME=VALUE, such as missing=category, got {text!r}.")
+    try:
+        value = yaml.safe_load(said)
+    except yaml.YAMLError:
+        value = said
+    # Bare words and numbers are what YAML makes of them; anything richer is taken as it is written.
+    return name, value if isinstance(value, bool | int | float | str) else said
 
 
 def _once(values: list[str] | None) -> list[str | None]:
@@ -284,6 +326,7 @@ def schema(
     out: Annotated[Path | None, typer.Option(help="Write the YAML there instead of printing it.")] = None,
     sensitive: Annotated[list[str] | None, typer.Option(help="Column that reports single out. Repeatable.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out. Repeatable.")] = None,
+    separator: Annotated[str, typer.Option(help="Between the cells of a CSV file.")] = ",",
     override: Annotated[
         list[str] | None,
         typer.Option(
@@ -304,7 +347,12 @@ def schema(
         seepage audit --data patients.csv --schema patients.yaml
     """
     found = infer_schema(
-        file, target, sensitive=sensitive or (), drop=drop or (), overrides=dict(map(_override, override or []))
+        file,
+        target,
+        sensitive=sensitive or (),
+        drop=drop or (),
+        overrides=dict(map(_override, override or [])),
+        separator=separator,
     )
     if out is None:
         print(found.to_yaml(), end="")
