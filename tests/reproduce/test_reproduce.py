@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from seepage.assessment import Estimate
+from seepage.audit import run as runner
 from seepage.errors import BadInputError
 from seepage.reproduce import Selection, load_table, reproduce, tables
 from seepage.reproduce.compare import Difference, welch
@@ -138,6 +139,17 @@ def test_a_folder_of_other_settings_is_left_as_it_was(tmp_path: Path, changes: d
     with pytest.raises(BadInputError, match="holds an audit with"):
         reproduce(load_table("tableak/table17"), tmp_path, 2, part, **quick)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
+
+
+def test_victims_of_other_code_are_not_compared_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, part = load_table("tableak/table18"), Selection(batch_sizes={2}, attacks={"dlg"})
+    quick: dict[str, Any] = {"iterations": 3, "threads": 1}
+    reproduce(table, tmp_path, 2, part, **quick)
+    assert reproduce(table, tmp_path, selection=part, run_missing=False, **quick).cells
+    monkeypatch.setattr(runner, "own_code", lambda: {"digest": "other", "torch": "9"})
+    with pytest.raises(BadInputError, match="measured by other code"):
+        reproduce(table, tmp_path, selection=part, run_missing=False, **quick)
+    assert not reproduce(table, tmp_path / "new", selection=part, run_missing=False, **quick).cells
 
 
 def test_runs_of_a_table_may_have_networks_of_their_own(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def foreign_code(factory: Callable[..., Any]) -> str | None:
         >>> foreign_code(own_code) is None
         True
     """
-    file = getattr(sys.modules.get(factory.__module__), "__file__", None)
+    file = getattr(sys.modules.get(getattr(factory, "__module__", "")), "__file__", None)
     if file is None or not Path(file).is_file() or _PACKAGE in Path(file).parents:
         return None
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]

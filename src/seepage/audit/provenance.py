@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from seepage.audit.code import own_code
 from seepage.audit.files import write_whole
 from seepage.audit.spec import AuditSpec
 from seepage.audit.subject import Subject
@@ -29,6 +30,7 @@ def provenance(audits: Sequence[tuple[AuditSpec, Subject]]) -> dict[str, Any]:
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "audits": [_identity(spec, subject) for spec, subject in audits],
         "commit": commit(),
+        "code": own_code()["digest"],
         "packages": {name: installed(name) for name in _PACKAGES},
         "python": platform.python_version(),
         "system": platform.platform(),

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from seepage.assessment import Measured, match_records, measure
+from seepage.attacks.gradient.parts.reconstruct import ROWS_AT_ONCE
 from seepage.audit.code import foreign_code, own_code
 from seepage.audit.examples import Example, examples
 from seepage.audit.parts import registry
@@ -28,8 +29,6 @@ from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
 from seepage.transcript import Transcript
 
-# Dummy rows (victims x restarts x records) attacked between two writes to the store: a few seconds' work.
-_ROWS_AT_ONCE = {"cpu": 1024, "cuda": 262144}
 _BASELINE_VICTIMS_AT_ONCE = 64
 
 
@@ -303,7 +302,8 @@ def _make_attack(spec: AuditSpec, part: Part) -> Callable[..., Any]:
 def _chunks(spec: AuditSpec, job: _Job, store: Store) -> list[range]:
     """Return runs of victims that are not in the store; their bounds do not depend on what is."""
     if job.is_attack:
-        size = max(1, _ROWS_AT_ONCE.get(spec.where.type, 1024) // (job.restarts * job.batch_size))
+        # What an attack optimises together anyway, and a few seconds' work between two writes to the store.
+        size = max(1, ROWS_AT_ONCE[spec.where.type] // (job.restarts * job.batch_size))
     else:
         size = _BASELINE_VICTIMS_AT_ONCE
     held = store.victims(job.key)

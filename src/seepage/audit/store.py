@@ -91,6 +91,11 @@ class Store:
         if self._path is not None and self._path.exists():
             self._read(self._path)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no victim of any setting is held."""
+        return not self._victims
+
     def victims(self, key: str) -> dict[int, Stored]:
         """Return the victims measured so far under ``key``, by index."""
         return dict(self._victims.get(key, {}))

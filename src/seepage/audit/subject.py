@@ -95,6 +95,11 @@ def prepare(spec: AuditSpec, dataset: Dataset | None = None, model: Model | nn.M
             the model does not fit the table.
     """
     own = dataset is not None or spec.data is not None
+    if dataset is not None and spec.dataset_options:
+        raise BadInputError(
+            f"dataset options ({', '.join(spec.dataset_options)}) steer the loader of a registered dataset, but the "
+            "rows were passed; leave the options out, or name the dataset instead."
+        )
     if dataset is None:
         dataset = (
             _own(spec)

@@ -131,6 +131,12 @@ def reproduce(
         made = rows(spec, subjects.of(spec), Outcome(runs))
         comparison.rows.extend(made)
         comparison.cells.extend(compare(table, run, spec, made))
+    if not run_missing and not comparison.cells and not store.is_empty:
+        raise BadInputError(
+            f"what {str(folder)!r} holds was measured by other code, another PyTorch or on another kind of device, so "
+            "it cannot be compared as this program's figures; run without --compare-only to measure it again, or "
+            "install the commit that its provenance.json names."
+        )
     comparison.gains.update(_gains(table, held))
     if folder is not None and run_missing:
         write_whole(folder / FILE, as_csv(comparison.cells))
