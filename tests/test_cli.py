@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -147,6 +148,19 @@ def own_table(path: Path, **changes: Any) -> Path:
         (["--data", "own.csv", "--schema", "own.yaml", "--target", "age"], "unknown target"),
         (["--data", "own.csv", "--schema", "none.yaml"], "none.yaml"),
         (["--target", "income"], "no data file"),
+        (["--data", "semicolons.csv", "--target", "ill"], "--separator ';'"),
+        (["--data", "own.csv", "--target", "ill", "--separator", ";;"], "separator=';;'"),
+        (["--separator", ";"], "no data file"),
+        (["--data", "constant-target.csv", "--schema", "own.yaml"], "is 'no' in all 30 rows"),
+        (["--data", "constant-target.csv", "--schema", "one-category.yaml"], "has one category in its schema"),
+        (["--head", "softmx"], "did you mean 'softmax'"),
+        (["--dataset", "german", "--head", "regression"], "regression head does not fit"),
+        (["--model-seed", "-1"], "model_seed=-1"),
+        (["--dataset-option", "missing"], "takes NAME=VALUE"),
+        (["--dataset-option", "mising=drop"], "did you mean 'missing'"),
+        (["--dataset-option", "missing=keep"], "missing must be 'drop'"),
+        (["--dataset", "german", "--dataset", "synthetic", "--batch-size", "900"], "larger than the client's 800 rows"),
+        (["--dataset", "synthetic", "--dataset", "german", "--batch-size", "900"], "larger than the client's 800 rows"),
     ],
 )
 def test_mistakes_are_one_paragraph_status_2_and_nothing_written(
@@ -157,7 +171,11 @@ def test_mistakes_are_one_paragraph_status_2_and_nothing_written(
     own_table(tmp_path / "constant-column.csv", job=["cook"] * 30)
     own_table(tmp_path / "missing-cell.csv", pay=[None, *range(29)])
     own_table(tmp_path / "unseen.csv", job=["baker", *["cook"] * 29])
+    own.with_name("semicolons.csv").write_text(own.read_text().replace(",", ";"))
     assert seepage("schema", own, "--target", "ill", "--out", "own.yaml").status == 0
+    alone = ["--override", "ill={categories: ['no']}"]
+    constant = tmp_path / "constant-target.csv"
+    assert seepage("schema", constant, "--target", "ill", *alone, "--out", "one-category.yaml").status == 0
     before = sorted(path.name for path in tmp_path.iterdir())
     ran = seepage("audit", *arguments, *TINY, "--out", "run")
     assert ran.status == 2
@@ -167,6 +185,65 @@ def test_mistakes_are_one_paragraph_status_2_and_nothing_written(
     if ran.err.startswith("seepage: "):
         assert ran.err.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_the_advice_about_separators_can_be_followed(seepage: Any, tmp_path: Path) -> None:
+    own = own_table(tmp_path / "own.csv")
+    own.with_name("semicolons.csv").write_text(own.read_text().replace(",", ";"))
+    settings = ["--target", "ill", "--batch-size", 2, "--victims", 2, *TINY]
+    assert seepage("audit", "--data", "own.csv", *settings, "--out", "commas").status == 0
+    assert (
+        seepage("audit", "--data", "semicolons.csv", "--separator", ";", *settings, "--out", "semicolons").status == 0
+    )
+    rates = [
+        [(r["attack"], r["metric"], r["mean"]) for r in results(tmp_path / name)] for name in ("commas", "semicolons")
+    ]
+    assert rates[0] == rates[1]
+    advised = seepage("schema", "semicolons.csv", "--target", "ill")
+    assert (advised.status, "--separator ';'" in advised.err) == (2, True)
+    drafted = seepage("schema", "semicolons.csv", "--target", "ill", "--separator", ";")
+    assert drafted.out == seepage("schema", "own.csv", "--target", "ill").out
+
+
+def test_head_model_seed_and_dataset_options_reach_the_audit(seepage: Any, tmp_path: Path) -> None:
+    base = ["audit", "--batch-size", 1, "--attack", "dlg", "--victims", 2, *TINY]
+    options = ["--head", "sigmoid", "--model-seed", 7, "--dataset-option", "missing=category"]
+    assert seepage(*base, *options, "--out", "run").status == 0
+    [told] = json.loads((tmp_path / "run" / "provenance.json").read_text())
+    [audited] = told["audits"]
+    assert audited["model"]["head"] == "sigmoid"
+    assert audited["spec"]["model_seed"] == 7
+    assert any("category of its own" in note for note in audited["dataset"]["notes"])
+    other = seepage(*base, *options[:-1], "missing=drop", "--out", "run")
+    assert other.status == 2
+    assert "holds an audit with" in other.err
+
+
+def test_the_faithful_preset_shows_the_published_random_baseline(seepage: Any, tmp_path: Path) -> None:
+    settings = ["--dataset", "german", "--attack", "dlg", "--batch-size", 8, "--victims", 2, "--iterations", 3]
+    assert seepage("audit", "--preset", "faithful", *settings, "--out", "run").status == 0
+    rows = results(tmp_path / "run")
+    assert {row["attack"] for row in rows} == {"dlg", "likeliest", "mode", "random", "random_one_draw"}
+    assert {row["settings"]["configuration"].get("one_draw_per_column") for row in rows} == {True, False, None}
+
+
+def test_the_attack_of_the_contributors_guide_runs_with_every_preset(
+    seepage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guide = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    [example] = [block for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "class FirstLayer" in block]
+    others = {name: entry for name, entry in registry.attacks._entries.items() if name != "first_layer"}
+    monkeypatch.setattr(registry.attacks, "_entries", others)
+    exec(example, {"__name__": "contributed"})
+    for preset in cli.PRESETS:
+        settings = ["--preset", preset, "--attack", "first_layer", "--batch-size", 1, "--victims", 3]
+        assert seepage("audit", *settings, "--out", preset).status == 0
+        [score] = [
+            row
+            for row in results(tmp_path / preset)
+            if (row["attack"], row["metric"], row["column"]) == ("first_layer", "accuracy", None)
+        ]
+        assert score["mean"] == 1.0
 
 
 def test_a_run_folder_of_another_audit_is_refused(seepage: Any, tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""Audits from end to end, from Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from torch import nn
+
+from seepage.audit import make_spec, prepare
+from seepage.errors import BadInputError
+from seepage.models.model import seeded
+from seepage.report import audit, audit_all
+from seepage.tabular.infer import infer_schema
+from seepage.tabular.schema import Continuous
+
+TINY: dict[str, Any] = {
+    "batch_sizes": 2,
+    "attacks": "dlg",
+    "victims": 2,
+    "iterations": 3,
+}
+
+
+def house_prices() -> pd.DataFrame:
+    draw = np.random.default_rng(0)
+    area = draw.uniform(30, 200, 60).round(2)
+    return pd.DataFrame(
+        {
+            "area": area,
+            "town": draw.choice(["north", "south", "west"], 60),
+            "price": (area * 2.5 + draw.normal(0, 10, 60)).round(2),
+        }
+    )
+
+
+def network() -> nn.Module:
+    return seeded(lambda: nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 1)), seed=0)
+
+
+def test_a_modules_head_follows_the_table_that_is_audited(tmp_path: Path) -> None:
+    frame = house_prices()
+    frame.to_csv(tmp_path / "prices.csv", index=False)
+    told: dict[str, Any] = {**TINY, "target": "price", "labels": "true"}
+    of_frame = audit(frame, network(), **told)
+    of_file = audit(model=network(), data=tmp_path / "prices.csv", **told)
+    assert of_frame.subject.model.head == of_file.subject.model.head == "regression"
+    means = [[row["mean"] for row in report.rows] for report in (of_frame, of_file)]
+    assert means[0] == means[1]
+
+
+def test_a_named_head_is_kept() -> None:
+    module = seeded(lambda: nn.Linear(63, 1), seed=0)
+    assert audit("german", module, head="sigmoid", **TINY).subject.model.head == "sigmoid"
+    with pytest.raises(BadInputError, match="last layer"):
+        audit("german", module, **TINY)
+
+
+@pytest.mark.parametrize("order", [("adult", "german"), ("german", "adult")])
+def test_every_setting_of_a_sweep_is_tried_before_the_first_runs(tmp_path: Path, order: tuple[str, str]) -> None:
+    specs = [make_spec(**{**TINY, "dataset": name, "batch_sizes": 900, "victims": 1}) for name in order]
+    audits = [(spec, prepare(spec)) for spec in specs]
+    with pytest.raises(BadInputError, match="larger than the client's 800 rows"):
+        audit_all(audits, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_audits_of_a_sweep_are_kept_under_their_own_keys(tmp_path: Path) -> None:
+    specs = [make_spec(**{**TINY, "dataset": "german", "model": name}) for name in ("nn1", "linear")]
+    first = audit_all([(spec, prepare(spec)) for spec in specs], tmp_path)
+    lines = (tmp_path / "victims.jsonl").read_bytes()
+    again = audit_all([(spec, prepare(spec)) for spec in specs], tmp_path)
+    assert [report.rows for report in again] == [report.rows for report in first]
+    assert (tmp_path / "victims.jsonl").read_bytes() == lines
+
+
+def test_a_target_of_one_value_is_refused() -> None:
+    frame = house_prices().assign(sold="yes")
+    with pytest.raises(BadInputError, match="nothing to learn"):
+        audit(frame, target="sold", **TINY)
+    schema = infer_schema(house_prices(), "price")
+    assert isinstance(schema.target, Continuous)
+    with pytest.raises(BadInputError, match=r"'price' is \d+\.\d+ in all 60 rows"):
+        audit(house_prices().assign(price=schema.target.low), "nn3", schema=schema, labels="true", **TINY)
