@@ -92,7 +92,7 @@ def audit(
     Example:
         >>> report = audit("german", batch_sizes=2, attacks="inverting_gradients", victims=3, iterations=20)
         >>> report.frame().query("metric == 'accuracy' and column.isna()")["attack"].tolist()
-        ['likeliest', 'mode', 'random', 'inverting_gradients']
+        ['inverting_gradients', 'likeliest', 'mode', 'random']
     """
     if isinstance(dataset, pd.DataFrame):
         dataset, settings = _own(dataset, schema, settings)
