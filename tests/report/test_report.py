@@ -85,3 +85,14 @@ def test_a_target_of_one_value_is_refused() -> None:
     assert isinstance(schema.target, Continuous)
     with pytest.raises(BadInputError, match=r"'price' is \d+\.\d+ in all 60 rows"):
         audit(house_prices().assign(price=schema.target.low), "nn3", schema=schema, labels="true", **TINY)
+
+
+def test_options_of_a_loader_are_refused_with_rows_that_were_passed() -> None:
+    with pytest.raises(BadInputError, match="rows were passed"):
+        audit(house_prices(), target="town", dataset_options={"missing": "drop"}, **TINY)
+
+
+def test_without_baselines_the_summary_says_that_nothing_was_compared() -> None:
+    text = audit("german", baselines=(), **TINY).summary()
+    assert "Leakage: inconclusive. No baseline was run" in text
+    assert "more than the best guess" not in text
