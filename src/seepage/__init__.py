@@ -4,7 +4,7 @@ Example:
     >>> import seepage
     >>> report = seepage.audit("adult", batch_sizes=1, attacks="tableak", victims=2, restarts=2, iterations=50)
     >>> sorted(report.frame()["attack"].unique())
-    ['mode', 'random', 'tableak']
+    ['likeliest', 'mode', 'random', 'tableak']
 """
 
 from seepage.audit.versions import installed
