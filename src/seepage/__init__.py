@@ -7,6 +7,9 @@ Example:
     ['likeliest', 'mode', 'random', 'tableak']
 """
 
+from seepage import waiting as waiting
+
+# isort: split
 from seepage.audit.versions import installed
 from seepage.errors import BadInputError
 from seepage.report import Report, audit
