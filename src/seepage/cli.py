@@ -20,6 +20,7 @@ from seepage import __version__, datasets, registry
 from seepage import reproduce as published
 from seepage.audit import make_spec, prepare, write_whole
 from seepage.audit.memory import keep_freed_memory
+from seepage.audit.store import FILE as VICTIMS
 from seepage.errors import BadInputError, unknown_name
 from seepage.report import Bar, audit_all, make_console
 from seepage.report.text import clean
@@ -265,11 +266,11 @@ def _interruptible(work: Callable[[], Any], folder: Path) -> Any:
     try:
         return work()
     except KeyboardInterrupt:
-        print(
-            f"seepage: interrupted. The victims measured so far are kept in {str(folder)!r}; "
-            f"run the same command with --out {folder} to go on.",
-            file=sys.stderr,
-        )
+        if (folder / VICTIMS).exists():
+            kept = f"The victims measured so far are kept; run the same command with --out {str(folder)!r} to go on."
+        else:
+            kept = "Nothing was measured yet."
+        print(f"seepage: interrupted. {kept}", file=sys.stderr)
         raise typer.Exit(130) from None
 
 
@@ -357,7 +358,8 @@ def schema(
     if out is None:
         print(found.to_yaml(), end="")
     else:
-        write_whole(out, found.to_yaml())
+        # A schema holds cells of the table: every category, and the extremes of every number.
+        write_whole(out, found.to_yaml(), private=True)
         print(f"{len(found.columns)} columns and the target {target!r} written to {out}")
 
 

@@ -117,7 +117,7 @@ def test_the_summary_says_what_was_read_and_what_guessing_gives() -> None:
     assert "At batch size 8 the server reads 70.0% of all cells" in text
     assert "20.0 points more than the best guess (random, 50.0%)" in text
     assert "25.0% of the records come back whole. Leakage: moderate." in text
-    assert "Most is gained over guessing in age (90%, guess 30%)." in text
+    assert "Clearly above guessing, most of all: age (90%, guess 30%)." in text
     assert "Sensitive columns by leakage: total: age." in text or "high: age" in text
     assert "restored the labels" in text
 

@@ -121,7 +121,7 @@ class AuditSpec(BaseModel):
     victims: int = Field(default=10, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**63)
     device: str = "auto"
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=1024)
 
     @field_validator("protocol")
     @classmethod

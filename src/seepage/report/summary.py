@@ -69,7 +69,7 @@ def _of_columns(subject: Subject, own: Sequence[Row]) -> list[str]:
     ranked = sorted(columns, key=lambda row: row["lift"], reverse=True)
     sentences = []
     if exposed := [_column(row) for row in ranked if (row["lift_low"] or 0) > 0][:_COLUMNS]:
-        sentences.append(f"Most is gained over guessing in {listed(exposed)}.")
+        sentences.append(f"Clearly above guessing, most of all: {listed(exposed)}.")
     marked = {column.name for column in subject.dataset.schema.columns if column.sensitive}
     tiers: dict[str, list[str]] = {}
     for row in ranked:
