@@ -1,0 +1,9 @@
+"""The command line: one command, one file."""
+
+# Each registers its command on import; the order is that of --help.
+from seepage.cli import audit as audit  # isort: skip
+from seepage.cli import schema as schema  # isort: skip
+from seepage.cli import lists as lists  # isort: skip
+from seepage.cli import reproduce as reproduce  # isort: skip
+from seepage.cli.app import app as app
+from seepage.cli.app import main as main

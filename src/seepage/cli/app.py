@@ -1,0 +1,68 @@
+"""The program that commands are added to, and what they share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seepage import __version__
+from seepage.audit.memory import keep_freed_memory
+from seepage.audit.store import FILE as VICTIMS
+from seepage.errors import BadInputError
+from seepage.report.text import clean
+
+app = typer.Typer(
+    name="seepage",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help=(
+        "Measures what collaborative learning on tables gives away.\n\n"
+        "Start with [bold]seepage audit[/bold]: it attacks gradients of real census records and says how much of them "
+        "can be read. Then audit a table of your own: [bold]seepage audit --data FILE --target COLUMN[/bold]."
+    ),
+)
+
+
+def main() -> None:
+    """Run the program; a mistake in the input is one paragraph on stderr and exit status 2."""
+    keep_freed_memory()
+    try:
+        app(prog_name="seepage")
+    except BadInputError as error:
+        print(f"seepage: {clean(error, 4000)}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _version(wanted: bool) -> bool:
+    if wanted:
+        print(f"seepage {__version__ or '(not installed)'}")
+        raise typer.Exit
+    return wanted
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def interruptible(work: Callable[[], Any], folder: Path) -> Any:
+    """Return ``work()``; when interrupted, say what is kept in the run folder and how to go on."""
+    try:
+        return work()
+    except KeyboardInterrupt:
+        if (folder / VICTIMS).exists():
+            kept = f"The victims measured so far are kept; run the same command with --out {str(folder)!r} to go on."
+        else:
+            kept = "Nothing was measured yet."
+        print(f"seepage: interrupted. {kept}", file=sys.stderr)
+        raise typer.Exit(130) from None

@@ -1,0 +1,215 @@
+"""``seepage audit``."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.text import Text
+
+from seepage.audit import make_spec, prepare
+from seepage.cli.app import app, interruptible
+from seepage.errors import BadInputError
+from seepage.report import Bar, audit_all, make_console
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "quick": {"batch_sizes": (8,), "victims": 4, "restarts": 5, "iterations": 500},
+    # The published random baseline repeats one draw of each continuous column: shown beside those that guess well.
+    "faithful": {
+        "profile": "faithful",
+        "labels": "true",
+        "replacement": True,
+        "baselines": (
+            *("likeliest", "mode", "random"),
+            {"name": "random", "options": {"one_draw_per_column": True}, "label": "random_one_draw"},
+        ),
+    },
+}
+
+# Repeatable options that make an audit of their own each.
+_SWEPT = ("dataset", "model", "protocol")
+
+
+class Preset(StrEnum):
+    """Names of ``PRESETS``, for the help text."""
+
+    default = "default"
+    quick = "quick"
+    faithful = "faithful"
+
+
+@app.command()
+def audit(
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(help="Dataset by name; [bold]seepage datasets[/bold] lists them. Repeatable. Default: adult."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A table of your own (.csv, .csv.gz, .parquet) instead of a dataset.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="The column of your table that the model learns.")] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(help="YAML schema of your table; [bold]seepage schema[/bold] drafts one. Inferred if left out."),
+    ] = None,
+    sensitive: Annotated[
+        list[str] | None, typer.Option(help="Column of your table that the report singles out. Repeatable.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Column of your table to leave out. Repeatable.")] = None,
+    separator: Annotated[
+        str | None, typer.Option(help="Between the cells of your CSV file. Default: a comma.", show_default=False)
+    ] = None,
+    dataset_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Argument of the dataset's loader, such as missing=category of adult. Repeatable.",
+        ),
+    ] = None,
+    protocol: Annotated[list[str] | None, typer.Option(help="How the parties train. Default: fedsgd.")] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Network; [bold]seepage models[/bold] lists them. Repeatable. Default: nn3."),
+    ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(help="softmax, sigmoid or regression. Default: what the target asks for.", show_default=False),
+    ] = None,
+    model_seed: Annotated[int | None, typer.Option(help="Of the network's initialisation. Default: --seed.")] = None,
+    batch_size: Annotated[
+        list[int] | None, typer.Option(help="Records behind one gradient. Repeatable. Default: 8 and 32.")
+    ] = None,
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Attack; [bold]seepage attacks[/bold] lists them. Repeatable. Default: tableak, inverting_gradients."
+        ),
+    ] = None,
+    victims: Annotated[int | None, typer.Option(help="Batches attacked in each setting. Default: 10.")] = None,
+    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Run folder. One that holds the same audit is continued. Default: a new one in runs/."),
+    ] = None,
+    preset: Annotated[
+        Preset,
+        typer.Option(
+            help="quick: a glimpse in seconds; default: the strongest attacks; faithful: as the papers ran them. "
+            "Options override it."
+        ),
+    ] = Preset.default,
+    labels: Annotated[
+        str | None,
+        typer.Option(help="restored: the attacker works the labels out; true: it is told. Default: restored."),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(help="default: the strongest attacks we know; faithful: the official implementations' details."),
+    ] = None,
+    replacement: Annotated[
+        bool | None,
+        typer.Option(
+            "--replacement/--no-replacement",
+            help="Whether a batch may hold a row twice. Default: no.",
+            show_default=False,
+        ),
+    ] = None,
+    restarts: Annotated[int | None, typer.Option(help="Random starts of attacks that use several (30).")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Descent steps of an attack (1500).")] = None,
+    baseline: Annotated[list[str] | None, typer.Option(help="Guess to compare with. Repeatable. Default: all.")] = None,
+    data_folder: Annotated[
+        Path | None, typer.Option(help="Where files of datasets are looked for; else the SEEPAGE_DATA folder.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads. Default: PyTorch's choice.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of tables.")] = False,
+) -> None:
+    """Attack gradients and report what was read out of them, beside what guessing would have got.
+
+    Each victim is one batch of a client's records. Attacks see its gradient as the server does; their
+    guesses are then matched to the true records. The run folder gets results.json and results.csv (one row
+    a figure, with interval, baseline and lift), victims.jsonl (one line a victim, from which a run that was
+    stopped continues) and provenance.json.
+
+    [bold]Examples[/bold]
+
+    The default audit of census records, under two minutes:
+
+        seepage audit
+
+    One setting, into a folder of your choice:
+
+        seepage audit --dataset german --batch-size 8 --attack tableak --victims 4 --out german-8
+
+    Your own table, with a look at the columns that matter:
+
+        seepage audit --data patients.csv --target readmitted --sensitive hiv --sensitive age
+    """
+    given = {
+        "data": data,
+        "target": target,
+        "schema_file": schema,
+        "sensitive": sensitive,
+        "drop": drop,
+        "separator": separator,
+        "dataset_options": dict(map(_dataset_option, dataset_option)) if dataset_option else None,
+        "head": head,
+        "model_seed": model_seed,
+        "batch_sizes": batch_size,
+        "attacks": attack,
+        "victims": victims,
+        "labels": labels,
+        "profile": profile,
+        "replacement": replacement,
+        "restarts": restarts,
+        "iterations": iterations,
+        "baselines": baseline,
+        "data_folder": data_folder,
+        "threads": threads,
+    }
+    common = {**PRESETS[preset.value], "seed": seed, "device": device}
+    common |= {name: value for name, value in given.items() if value is not None}
+    if data is not None and dataset:
+        raise BadInputError(
+            f"either a dataset or a table of your own: give --dataset {dataset[0]} or --data {data}, not both."
+        )
+    swept = itertools.product(_once(dataset), _once(model), _once(protocol))
+    specs = [
+        make_spec(**common, **{name: value for name, value in zip(_SWEPT, chosen, strict=True) if value})
+        for chosen in swept
+    ]
+    audits = [(spec, prepare(spec)) for spec in specs]
+    folder = out or Path("runs") / f"{audits[0][1].dataset.name}-{datetime.now():%Y%m%d-%H%M%S}"
+    messages = make_console(stderr=True)
+    with Bar(messages) as bar:
+        reports = interruptible(lambda: audit_all(audits, folder, bar), folder)
+    if as_json:
+        print(json.dumps([row for report in reports for row in report.rows], indent=1, ensure_ascii=False))
+        return
+    console = make_console()
+    for report in reports:
+        report.show(console)
+    console.print(Text(f"Results: {folder / 'results.json'} and results.csv"))
+
+
+def _dataset_option(text: str) -> tuple[str, Any]:
+    name, equals, said = text.partition("=")
+    if not name or not equals:
+        raise BadInputError(f"--dataset-option takes NAME=VALUE, such as missing=category, got {text!r}.")
+    try:
+        value = yaml.safe_load(said)
+    except yaml.YAMLError:
+        value = said
+    # Bare words and numbers are what YAML makes of them; anything richer is taken as it is written.
+    return name, value if isinstance(value, bool | int | float | str) else said
+
+
+def _once(values: list[str] | None) -> list[str | None]:
+    return list(dict.fromkeys(values)) if values else [None]

@@ -1,0 +1,60 @@
+"""``seepage datasets``, ``attacks`` and ``models``: what can be named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table as Grid
+from rich.text import Text
+
+from seepage import datasets, registry
+from seepage.cli.app import app
+from seepage.report import make_console
+
+
+@app.command("datasets")
+def datasets_(
+    data_folder: Annotated[
+        Path | None, typer.Option(help="Where files of datasets are looked for; else the SEEPAGE_DATA folder.")
+    ] = None,
+) -> None:
+    """List the datasets, and where each would come from.
+
+    Nothing is loaded. What is [bold]bundled[/bold] needs no network; of the rest, put the files into one folder and
+    name it with SEEPAGE_DATA or --data-folder, or have them downloaded where that is possible.
+    """
+    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    for name in ("name", "rows", "columns", "encoded"):
+        grid.add_column(name, justify="left" if name == "name" else "right", no_wrap=True)
+    for name in ("from", "what"):
+        grid.add_column(name)
+    for listing in datasets.catalogue(data_folder):
+        size = [f"{n:,}" if n is not None else "–" for n in (listing.rows, listing.columns, listing.width)]
+        origin = listing.availability + (f": {listing.where}" if listing.where not in ("", "seepage") else "")
+        grid.add_row(listing.name, *size, Text(origin), Text(listing.summary))
+    make_console().print(grid)
+
+
+@app.command()
+def attacks() -> None:
+    """List the attacks and the guesses that they are compared with."""
+    _list([("attack", registry.attacks), ("baseline", registry.baselines)])
+
+
+@app.command()
+def models() -> None:
+    """List the networks. Any torch.nn.Module can be audited from Python."""
+    _list([("model", registry.models)])
+
+
+def _list(kinds: list[tuple[str, registry.Registry[Any]]]) -> None:
+    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    grid.add_column("name", no_wrap=True)
+    grid.add_column("kind")
+    grid.add_column("what")
+    for kind, entries in kinds:
+        for entry in entries.entries():
+            grid.add_row(entry.name, kind, Text(entry.summary))
+    make_console().print(grid)

@@ -1,0 +1,77 @@
+"""``seepage reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table as Grid
+from rich.text import Text
+
+from seepage import reproduce as published
+from seepage.cli.app import app, interruptible
+from seepage.report import Bar, make_console
+
+
+@app.command()
+def reproduce(
+    table: Annotated[str | None, typer.Argument(help="Name of the table; --list lists them.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the tables.")] = False,
+    victims: Annotated[int, typer.Option(help="Batches attacked in each cell.")] = 20,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; what is there is not run again. Default: runs/TABLE.")
+    ] = None,
+    batch_size: Annotated[list[int] | None, typer.Option(help="Only these batch sizes. Repeatable.")] = None,
+    attack: Annotated[list[str] | None, typer.Option(help="Only these attacks. Repeatable.")] = None,
+    part: Annotated[
+        list[str] | None, typer.Option(help="Only these runs of the table: faithful, default. Repeatable.")
+    ] = None,
+    labels: Annotated[list[str] | None, typer.Option(help="Only these labels: true, restored. Repeatable.")] = None,
+    compare_only: Annotated[bool, typer.Option("--compare-only", help="Run nothing; compare what is there.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    threads: Annotated[int | None, typer.Option(help="CPU threads. Default: PyTorch's choice.")] = None,
+) -> None:
+    """Run a published table and lay our figures beside the printed ones.
+
+    A table is run as the paper ran it (part faithful) and with the strongest settings (part default), on the same
+    victims. What has been measured is kept in the run folder; a stopped run continues, and parts can be run one after
+    the other.
+
+    [bold]Examples[/bold]
+
+        seepage reproduce --list
+
+        seepage reproduce tableak/table17 --victims 20 --out table17
+
+        seepage reproduce tableak/table18 --batch-size 32 --attack tableak --victims 4
+    """
+    if list_ or table is None:
+        grid = Grid(box=None, pad_edge=False, header_style="bold")
+        grid.add_column("name", no_wrap=True)
+        grid.add_column("what")
+        grid.add_column("printed in")
+        for known in published.tables().values():
+            grid.add_row(known.name, Text(known.title), Text(known.source))
+        make_console().print(grid)
+        return
+    chosen = published.load_table(table)
+    folder = out or Path("runs") / table.replace("/", "-")
+    selection = published.Selection(batch_size or (), attack or (), part or (), labels or ())
+    with Bar(make_console(stderr=True)) as bar:
+        comparison = interruptible(
+            lambda: published.reproduce(
+                chosen,
+                folder,
+                victims,
+                selection,
+                bar,
+                run_missing=not compare_only,
+                device=device,
+                threads=threads,
+            ),
+            folder,
+        )
+    console = make_console()
+    published.show_comparison(console, comparison)
+    console.print(Text(f"Comparison: {folder / 'comparison.csv'}"))
