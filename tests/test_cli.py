@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 
 from seepage import cli, registry
+from seepage.cli.audit import PRESETS
 from seepage.tabular.schema import Schema
 
 TINY = ["--restarts", "2", "--iterations", "3"]
@@ -235,7 +236,7 @@ def test_the_attack_of_the_contributors_guide_runs_with_every_preset(
     others = {name: entry for name, entry in registry.attacks._entries.items() if name != "first_layer"}
     monkeypatch.setattr(registry.attacks, "_entries", others)
     exec(example, {"__name__": "contributed"})
-    for preset in cli.PRESETS:
+    for preset in PRESETS:
         settings = ["--preset", preset, "--attack", "first_layer", "--batch-size", 1, "--victims", 3]
         assert seepage("audit", *settings, "--out", preset).status == 0
         [score] = [
