@@ -103,6 +103,7 @@ class Registry(Generic[T]):
 datasets: Registry[Any] = Registry("dataset")
 models: Registry[Any] = Registry("model")
 protocols: Registry[Any] = Registry("protocol")
+defenses: Registry[Any] = Registry("defense")
 attacks: Registry[Any] = Registry("attack")
 baselines: Registry[Any] = Registry("baseline")
 metrics: Registry[Any] = Registry("metric")

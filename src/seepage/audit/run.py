@@ -119,8 +119,7 @@ def check_audit(spec: AuditSpec, subject: Subject, store: Store) -> None:
         BadInputError: a setting cannot be run (the batch is larger than the data, an option is unknown,
             labels cannot be restored, ...).
     """
-    if spec.threads is not None:
-        torch.set_num_threads(spec.threads)
+    torch.set_num_threads(spec.threads)
     for job in _jobs(spec, subject):
         if any(_chunks(spec, job, store)):
             _try(spec, subject, job)
@@ -144,8 +143,7 @@ def run_audit(
     """
     if not checked:
         check_audit(spec, subject, store)
-    if spec.threads is not None:
-        torch.set_num_threads(spec.threads)
+    torch.set_num_threads(spec.threads)
     listener = listener or Listener()
     jobs = _jobs(spec, subject)
     chunks = {job.index: list(_chunks(spec, job, store)) for job in jobs}

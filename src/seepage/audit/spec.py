@@ -18,7 +18,7 @@ Labels = Literal["restored", "true"]
 
 
 class Part(BaseModel):
-    """An attack or a baseline by its registered name, with arguments.
+    """An attack, a defense or a baseline by its registered name, with arguments.
 
     Attributes:
         name: registered name.
@@ -72,11 +72,13 @@ class AuditSpec(BaseModel):
         data_folder: where datasets look for local files, see ``datasets.load``.
         protocol: registered name.
         replacement: whether a batch may hold a row twice.
-        model, head: registered name, and the head where it is not the target's usual one.
+        model, model_options: registered name, and arguments of its factory beside schema, seed and head.
+        head: of the model, where it is not the target's usual one.
         model_seed: of the network's initialisation; the audit's seed if None.
         batch_sizes: swept.
         attacks, baselines: swept; names, or ``Part`` for one with arguments. All registered baselines
             if none are given.
+        defenses: swept; what clients do to their updates before they send them.
         labels: whether the attacker restores labels from the gradient or is granted the true ones.
         profile: ``default``, the strongest we know, or ``faithful`` to the official implementations.
         restarts: random starts of the attacks that use several; each attack's own if None.
@@ -84,7 +86,11 @@ class AuditSpec(BaseModel):
         victims: batches attacked in each setting.
         seed: every random number of the audit follows from it.
         device: ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:1``.
-        threads: CPU threads; PyTorch's own choice if None.
+        workers: processes that compute at the same time; as many as there are cores if None. Figures do not
+            depend on it.
+        threads: CPU threads of each worker.
+        keep_records: whether true and reconstructed records of a table of one's own are stored.
+        control: whether a positive control (batch size 1, a wide network) shows that the attack works here.
 
     Raises:
         pydantic.ValidationError: a value is of the wrong kind or out of range; ``make_spec`` raises
@@ -109,10 +115,12 @@ class AuditSpec(BaseModel):
     protocol: str = "fedsgd"
     replacement: bool = False
     model: str = "nn3"
+    model_options: dict[str, Any] = Field(default_factory=dict)
     head: Head | None = None
     model_seed: int | None = Field(default=None, ge=0, lt=2**63)
     batch_sizes: BatchSizes = (8, 32)
     attacks: Parts = (Part(name="tableak"), Part(name="inverting_gradients"))
+    defenses: Parts = (Part(name="none"),)
     labels: Labels = "restored"
     profile: Profile = "default"
     restarts: int | None = Field(default=None, ge=1)
@@ -121,7 +129,10 @@ class AuditSpec(BaseModel):
     victims: int = Field(default=10, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**63)
     device: str = "auto"
-    threads: int | None = Field(default=None, ge=1, le=1024)
+    workers: int | None = Field(default=None, ge=1, le=1024)
+    threads: int = Field(default=1, ge=1, le=1024)
+    keep_records: bool = False
+    control: bool = True
 
     @field_validator("protocol")
     @classmethod
@@ -136,6 +147,15 @@ class AuditSpec(BaseModel):
             raise unknown_name(f"choice of {info.field_name}:", value, known)
         return value
 
+    @field_validator("model_options")
+    @classmethod
+    def _not_what_the_audit_gives(cls, options: dict[str, Any]) -> dict[str, Any]:
+        for name in ("schema", "seed", "head"):
+            if name in options:
+                said = {"schema": "comes from the table", "seed": "is model_seed", "head": "is a setting of its own"}
+                raise BadInputError(f"model option {name!r} {said[name]}; leave it out of the model's options.")
+        return options
+
     @field_validator("attacks")
     @classmethod
     def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
@@ -149,6 +169,15 @@ class AuditSpec(BaseModel):
         for part in parts:
             registry.baselines[part.name]
         return _distinct("baseline", parts)
+
+    @field_validator("defenses")
+    @classmethod
+    def _known_defenses(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        for part in parts:
+            registry.defenses[part.name]
+        if not parts:
+            raise BadInputError("an audit needs at least one defense; give 'none' for updates sent as they are.")
+        return _distinct("defense", parts)
 
     @field_validator("batch_sizes")
     @classmethod

@@ -109,7 +109,9 @@ def prepare(spec: AuditSpec, dataset: Dataset | None = None, model: Model | nn.M
     _check_target(dataset)
     if model is None:
         seed = spec.seed if spec.model_seed is None else spec.model_seed
-        model = registry.models.create(spec.model, schema=dataset.schema, seed=seed, head=spec.head)
+        model = registry.models.create(
+            spec.model, **spec.model_options, schema=dataset.schema, seed=seed, head=spec.head
+        )
         assert isinstance(model, Model)
     elif isinstance(model, nn.Module):
         usual = "softmax" if isinstance(dataset.schema.target, Discrete) else "regression"

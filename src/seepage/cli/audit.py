@@ -128,7 +128,7 @@ def audit(
     data_folder: Annotated[
         Path | None, typer.Option(help="Where files of datasets are looked for; else the SEEPAGE_DATA folder.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads. Default: PyTorch's choice.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads. Default: 1.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of tables.")] = False,
 ) -> None:
     """Attack gradients and report what was read out of them, beside what guessing would have got.

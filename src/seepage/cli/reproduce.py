@@ -30,7 +30,7 @@ def reproduce(
     labels: Annotated[list[str] | None, typer.Option(help="Only these labels: true, restored. Repeatable.")] = None,
     compare_only: Annotated[bool, typer.Option("--compare-only", help="Run nothing; compare what is there.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
-    threads: Annotated[int | None, typer.Option(help="CPU threads. Default: PyTorch's choice.")] = None,
+    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
 ) -> None:
     """Run a published table and lay our figures beside the printed ones.
 
