@@ -326,15 +326,18 @@ def test_a_killed_audit_continues_to_the_figures_of_an_undisturbed_one(seepage: 
     assert timeless[0] == timeless[1]
 
 
-@pytest.mark.parametrize("command", ["datasets", "attacks", "models", "reproduce"])
+@pytest.mark.parametrize("command", ["datasets", "attacks", "defenses", "models", "reproduce"])
 def test_lists_name_what_can_be_named(seepage: Any, command: str) -> None:
     ran = seepage(command)
     assert ran.status == 0
-    known = {"datasets": "adult", "attacks": "tableak", "models": "nn3", "reproduce": "tableak/table17"}
+    known = {
+        **{"datasets": "adult", "attacks": "tableak", "defenses": "gaussian_noise", "models": "nn3"},
+        "reproduce": "tableak/table17",
+    }
     assert known[command] in ran.out
 
 
-@pytest.mark.parametrize("command", ["audit", "datasets", "attacks", "models", "schema", "reproduce"])
+@pytest.mark.parametrize("command", ["audit", "datasets", "attacks", "defenses", "models", "schema", "reproduce"])
 def test_every_command_explains_itself(seepage: Any, command: str) -> None:
     ran = seepage(command, "--help")
     assert ran.status == 0

@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from jaxtyping import Float
 from torch import Tensor
 
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
+
+
+@dataclass(frozen=True)
+class KnownDefense:
+    """What an adaptive attacker knows of the defense in front of it: its mechanism, not its random numbers.
+
+    The last four say what the messages went through, so that an attack need know no defense by name.
+
+    Attributes:
+        name: registered name, ``none`` for updates sent as they are.
+        arguments: of the defense.
+        noise: standard deviation of independent normal noise on every entry.
+        norm: bound that longer updates were scaled down to; None without one.
+        kept: share of the entries that were sent, the largest ones; the others are zero.
+        signs: whether entries lost their magnitude.
+
+    Example:
+        >>> KnownDefense("clipping", {"norm": 1.0}, norm=1.0).describe()
+        {'name': 'clipping', 'norm': 1.0}
+    """
+
+    name: str = "none"
+    arguments: Mapping[str, float | bool | str] = field(default_factory=dict)
+    noise: float = 0.0
+    norm: float | None = None
+    kept: float = 1.0
+    signs: bool = False
+
+    def describe(self) -> dict[str, object]:
+        """Return name and arguments as plain values."""
+        return {"name": self.name, **self.arguments}
 
 
 @dataclass(frozen=True)
@@ -20,12 +52,14 @@ class Knowledge:
         statistics: marginals and moments (TabLeak grants those of train and test together).
         batch_size: number of records behind each victim's update.
         labels: each victim's labels (victim, record) in no particular order, or None: restore them.
+        defense: what the updates went through before they were sent, as far as the attacker knows.
     """
 
     schema: Schema
     statistics: Statistics
     batch_size: int
     labels: Float[Tensor, "victim record"] | None = None
+    defense: KnownDefense = field(default_factory=KnownDefense)
 
     def describe(self) -> dict[str, object]:
         """Return what is granted, as plain values for a result or report."""
@@ -34,4 +68,5 @@ class Knowledge:
             "statistics": "marginals, means and standard deviations of every column",
             "batch_size": self.batch_size,
             "labels": "true" if self.labels is not None else "restored",
+            "defense": self.defense.describe(),
         }

@@ -83,7 +83,8 @@ class Registry(Generic[T]):
         """Make the part ``name``.
 
         Raises:
-            BadInputError: the name is unknown, or an argument is not one its factory takes.
+            BadInputError: the name is unknown, an argument is not one its factory takes, or one that it
+                needs is missing.
         """
         entry = self[name]
         accepted = inspect.signature(entry.factory).parameters
@@ -91,6 +92,10 @@ class Registry(Generic[T]):
         for argument in arguments:
             if argument not in accepted and not takes_any:
                 raise unknown_name(f"argument of {self.kind} {name!r}:", argument, accepted)
+        named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        missing = [a for a, p in accepted.items() if p.kind in named and p.default is p.empty and a not in arguments]
+        if missing:
+            raise BadInputError(f"{self.kind} {name!r} needs {' and '.join(missing)}, which has no default; give it.")
         return entry.factory(**arguments)
 
     def _load_plugins(self) -> None:

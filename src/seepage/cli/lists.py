@@ -1,4 +1,4 @@
-"""``seepage datasets``, ``attacks`` and ``models``: what can be named."""
+"""``seepage datasets``, ``attacks``, ``defenses`` and ``models``: what can be named."""
 
 from __future__ import annotations
 
@@ -41,6 +41,12 @@ def datasets_(
 def attacks() -> None:
     """List the attacks and the guesses that they are compared with."""
     _list([("attack", registry.attacks), ("baseline", registry.baselines)])
+
+
+@app.command()
+def defenses() -> None:
+    """List the defenses: what clients can do to their updates before they send them."""
+    _list([("defense", registry.defenses)])
 
 
 @app.command()

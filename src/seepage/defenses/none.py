@@ -7,19 +7,36 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from seepage.defenses.defense import check_seeds
+from seepage.knowledge import KnownDefense
 from seepage.registry import defenses
 
 
 @defenses.register("none")
 @dataclass(frozen=True)
 class Undefended:
-    """No defense: the update is sent as it is."""
+    """No defense: the update is sent as it is.
+
+    Example:
+        >>> import torch
+        >>> update = {"weight": torch.ones(2, 3)}
+        >>> Undefended()(update, seeds=[0, 1]) is update
+        True
+    """
 
     def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
-        """Return the update unchanged, whatever the seeds.
+        """Return the update itself, whatever the seeds.
 
         Args:
-            update: a tensor a parameter, victims leading.
+            update: a tensor a parameter, shape (victim, *parameter).
             seeds: one a victim; not used.
+
+        Raises:
+            BadInputError: not one seed a victim.
         """
+        check_seeds(update, seeds)
         return update
+
+    def describe(self) -> KnownDefense:
+        """Return that there is none."""
+        return KnownDefense()

@@ -1,0 +1,119 @@
+"""What a defense is: a client's update in, the message that is sent out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.errors import BadInputError
+from seepage.knowledge import KnownDefense
+
+
+@runtime_checkable
+class Defense(Protocol):
+    """What a client does to its update before it is sent.
+
+    A victim's message depends on its own update and seed alone, not on the victims it is run with.
+    """
+
+    def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
+        """Return the messages.
+
+        Args:
+            update: a tensor a parameter, shape (victim, *parameter); left unchanged.
+            seeds: one a victim, of what the defense draws at random.
+
+        Raises:
+            BadInputError: not one seed a victim.
+        """
+        ...
+
+    def describe(self) -> KnownDefense:
+        """Return what an attacker who knows the defense knows."""
+        ...
+
+
+def flat(update: dict[str, Tensor]) -> Float[Tensor, "victim entry"]:
+    """Return each victim's whole update as one row, parameters in order.
+
+    Example:
+        >>> flat({"weight": torch.zeros(2, 3, 4), "bias": torch.zeros(2, 3)}).shape
+        torch.Size([2, 15])
+    """
+    return torch.cat([tensor.flatten(1) for tensor in update.values()], dim=1)
+
+
+def unflat(entries: Float[Tensor, "victim entry"], like: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Undo ``flat``: return rows as the parameters of ``like``.
+
+    Example:
+        >>> update = {"weight": torch.ones(2, 3, 4), "bias": torch.zeros(2, 3)}
+        >>> {name: tuple(tensor.shape) for name, tensor in unflat(flat(update), update).items()}
+        {'weight': (2, 3, 4), 'bias': (2, 3)}
+    """
+    parts = entries.split([tensor[0].numel() for tensor in like.values()], dim=1)
+    return {name: part.view_as(like[name]) for name, part in zip(like, parts, strict=True)}
+
+
+def norms(update: dict[str, Tensor]) -> Float[Tensor, " victim"]:
+    """Return the Euclidean norm of each victim's whole update.
+
+    Example:
+        >>> norms({"weight": torch.tensor([[3.0]]), "bias": torch.tensor([[4.0]])}).tolist()
+        [5.0]
+    """
+    return torch.linalg.vector_norm(flat(update), dim=1)
+
+
+def check_seeds(update: dict[str, Tensor], seeds: Sequence[int]) -> None:
+    """Refuse anything but one seed a victim.
+
+    Raises:
+        BadInputError: says how many came.
+    """
+    victims = len(next(iter(update.values())))
+    if len(seeds) != victims:
+        raise BadInputError(f"a defense needs one seed for each of {victims} victims, got {len(seeds)}.")
+
+
+def positive(name: str, value: object, most: float = math.inf) -> float:
+    """Return a defense's argument as a float.
+
+    Raises:
+        BadInputError: it is not a finite number above 0 and at most ``most``.
+
+    Example:
+        >>> positive("share", 2, most=1.0)
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: share is a number above 0 and at most 1, got share=2.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 < value <= most:
+        return float(value)
+    bound = "" if most == math.inf else f" and at most {most:g}"
+    # YAML reads 1e-3, without a point, as text.
+    meant = _number(value)
+    hint = "" if meant is None else f"; write it without quotes and with a point, as in {meant!r}"
+    raise BadInputError(f"{name} is a number above 0{bound}, got {name}={value!r}{hint}.")
+
+
+def check_switch(name: str, value: object) -> None:
+    """Refuse an argument that is neither true nor false.
+
+    Raises:
+        BadInputError: says what came.
+    """
+    if not isinstance(value, bool):
+        raise BadInputError(f"{name} is true or false, got {name}={value!r}.")
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(value) if isinstance(value, str) else None
+    except ValueError:
+        return None

@@ -1,0 +1,60 @@
+"""Normal noise on every entry (TabLeak section 5.4: scales 0.001, 0.01 and 0.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from seepage.defenses.defense import check_seeds, flat, positive, unflat
+from seepage.knowledge import KnownDefense
+from seepage.registry import defenses
+
+
+@defenses.register("gaussian_noise")
+@dataclass(frozen=True)
+class GaussianNoise:
+    """Independent normal noise on every entry of the update.
+
+    The update is not clipped first, so this alone gives no differential privacy: what the noise hides
+    depends on how large the update happens to be.
+
+    Attributes:
+        scale: standard deviation of the noise, in units of the update's entries.
+
+    Raises:
+        BadInputError: the scale is not a positive number.
+
+    Example:
+        >>> sent = GaussianNoise(scale=0.1)({"bias": torch.zeros(2, 10_000)}, seeds=[1, 2])
+        >>> [round(float(one.std()), 2) for one in sent["bias"]]
+        [0.1, 0.1]
+    """
+
+    scale: float | int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", positive("scale", self.scale))
+
+    def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
+        """Return the updates with noise; the noise is a victim's seed's, whatever the device.
+
+        Args:
+            update: a tensor a parameter, shape (victim, *parameter).
+            seeds: one a victim.
+
+        Raises:
+            BadInputError: not one seed a victim.
+        """
+        check_seeds(update, seeds)
+        entries = flat(update)
+        noise = torch.empty(entries.shape, dtype=entries.dtype)
+        for row, seed in zip(noise, seeds, strict=True):
+            row.normal_(generator=torch.Generator().manual_seed(seed))
+        return unflat(torch.add(entries, noise.to(entries.device), alpha=self.scale), update)
+
+    def describe(self) -> KnownDefense:
+        """Return the mechanism and its scale."""
+        return KnownDefense("gaussian_noise", {"scale": self.scale}, noise=self.scale)

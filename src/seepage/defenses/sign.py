@@ -1,0 +1,58 @@
+"""Signs only (signSGD: Bernstein, Wang, Azizzadenesheli and Anandkumar, ICML 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from seepage.defenses.defense import check_seeds, check_switch, flat, unflat
+from seepage.knowledge import KnownDefense
+from seepage.registry import defenses
+
+
+@defenses.register("sign")
+@dataclass(frozen=True)
+class Sign:
+    """Each entry of the update is replaced by its sign, times one number a client.
+
+    The number is the mean magnitude of the update's entries, as in error-feedback signSGD (Karimireddy,
+    Rebjock, Stich and Jaggi, ICML 2019) though without its error feedback, so that the server's learning
+    rate keeps its meaning; or 1, as in signSGD itself. An entry of zero stays zero.
+
+    Attributes:
+        scaled: whether the mean magnitude is sent along.
+
+    Raises:
+        BadInputError: ``scaled`` is neither true nor false.
+
+    Example:
+        >>> import torch
+        >>> Sign()({"bias": torch.tensor([[1.0, -3.0, 0.0, 2.0]])}, seeds=[0])["bias"].tolist()
+        [[1.5, -1.5, 0.0, 1.5]]
+    """
+
+    scaled: bool = True
+
+    def __post_init__(self) -> None:
+        check_switch("scaled", self.scaled)
+
+    def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
+        """Return the updates' signs, scaled.
+
+        Args:
+            update: a tensor a parameter, shape (victim, *parameter).
+            seeds: one a victim; nothing is random here.
+
+        Raises:
+            BadInputError: not one seed a victim.
+        """
+        check_seeds(update, seeds)
+        entries = flat(update)
+        signs = entries.sign()
+        return unflat(signs * entries.abs().mean(1, keepdim=True) if self.scaled else signs, update)
+
+    def describe(self) -> KnownDefense:
+        """Return the mechanism."""
+        return KnownDefense("sign", {"scaled": self.scaled}, signs=True)

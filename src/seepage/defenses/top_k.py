@@ -1,0 +1,64 @@
+"""The largest entries only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from seepage.defenses.defense import check_seeds, flat, positive, unflat
+from seepage.knowledge import KnownDefense
+from seepage.registry import defenses
+
+
+@defenses.register("top_k")
+@dataclass(frozen=True)
+class TopK:
+    """A share of the update's entries, the largest in magnitude, is sent; the others are zero.
+
+    The entries of all parameters compete. Of n entries, ``max(1, round(share * n))`` are sent; of
+    entries of the same magnitude those that come first. Nothing that is left out is made up for in a
+    later round (no error feedback), which costs more accuracy than a system that does.
+
+    Attributes:
+        share: of the entries, above 0 and at most 1.
+
+    Raises:
+        BadInputError: the share is out of range.
+
+    Example:
+        >>> import torch
+        >>> TopK(share=0.5)({"bias": torch.tensor([[1.0, -3.0, 0.0, 2.0]])}, seeds=[0])["bias"].tolist()
+        [[0.0, -3.0, 0.0, 2.0]]
+    """
+
+    share: float | int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "share", positive("share", self.share, most=1.0))
+
+    def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
+        """Return the updates, all but the largest entries zero.
+
+        Args:
+            update: a tensor a parameter, shape (victim, *parameter).
+            seeds: one a victim; nothing is random here.
+
+        Raises:
+            BadInputError: not one seed a victim.
+        """
+        check_seeds(update, seeds)
+        entries = flat(update)
+        size = entries.abs()
+        sent = max(1, round(self.share * entries.shape[1]))
+        least = size.topk(sent, dim=1, sorted=False).values.amin(1, keepdim=True)
+        # Ties are settled by position: which of them topk returns is left open and may depend on the device.
+        above, level = size > least, size == least
+        room = sent - above.sum(1, keepdim=True)
+        kept = above | (level & (level.cumsum(1) <= room))
+        return unflat(entries.where(kept, 0), update)
+
+    def describe(self) -> KnownDefense:
+        """Return the mechanism and its share."""
+        return KnownDefense("top_k", {"share": self.share}, kept=self.share)
