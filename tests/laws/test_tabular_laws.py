@@ -16,7 +16,8 @@ from torch import Tensor
 
 from seepage.errors import BadInputError
 from seepage.tabular.encoder import Encoder
-from seepage.tabular.infer import infer_schema, read_frame
+from seepage.tabular.infer import infer_schema
+from seepage.tabular.reading import read_frame
 from seepage.tabular.schema import LARGEST_BOUND, Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of

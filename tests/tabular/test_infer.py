@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import datetime
 import gzip
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +10,8 @@ import pandas as pd
 import pytest
 
 from seepage.errors import BadInputError
-from seepage.tabular.infer import infer_schema, read_frame
+from seepage.tabular.infer import infer_schema
+from seepage.tabular.reading import read_frame
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.tabular.table import Table
 
@@ -50,8 +50,6 @@ def test_thresholds_are_arguments() -> None:
     wide = infer_schema(FRAME, "ill", tolerance_factor=1.0).column("age")
     assert isinstance(wide, Continuous)
     assert wide.tolerance == pytest.approx(np.std(AGES, ddof=1))
-    with pytest.raises(BadInputError, match=r"'job' has 3 different texts in 12 rows, .* more than 2 are refused"):
-        infer_schema(FRAME, "ill", most_categories=2)
 
 
 def test_overrides_replace_what_they_name_and_nothing_else() -> None:
@@ -107,48 +105,45 @@ LONG = pd.DataFrame({"x": np.arange(60) % 7, "ill": np.arange(60) % 2})
     ("frame", "target", "message"),
     [
         (FRAME, "il", "unknown column 'il'; did you mean 'ill'"),
-        (FRAME.assign(ill="no"), "ill", "target 'ill' is 'no' in all 12 rows, so there is nothing to learn"),
-        (FRAME.assign(ill=0, job="cook"), "ill", "the target 'ill' is 0 in all 12 rows"),
-        (FRAME.assign(ill=[None, "no", "yes"] * 4), "ill", r"missing cells: 4 in 'ill' \(first in row 0\); drop those"),
+        (FRAME.assign(ill="no"), "ill", "target 'ill' is the same in all 12 rows, so there is nothing to learn"),
         (
-            FRAME.assign(age=[np.nan, *AGES[1:]], job=["a", None] * 6),
+            FRAME.assign(ill=0, job="cook"),
             "ill",
-            r"missing cells: 6 in 'job' \(first in row 1\), 1 in 'age' \(first in row 0\)",
+            r"^2 things keep .* \(1\) the target 'ill' is the same in all 12 rows.*; \(2\) 1 column",
+        ),
+        (FRAME.assign(ill=[None, "no", "yes"] * 4), "ill", r"missing cells: 4 in 'ill' \(first in data row 1\); leave"),
+        (
+            FRAME.assign(age=[np.nan, *AGES[1:]], job=["a", None, "b"] * 4),
+            "ill",
+            r"missing cells: 4 in 'job' \(first in data row 2\), 1 in 'age' \(first in data row 1\)",
         ),
         (
             FRAME.assign(job="cook", age=3.5),
             "ill",
-            r"2 column\(s\) hold one value only \('job': 'cook', 'age': 3.5\), .*drop them, or override",
+            r"2 column\(s\) hold one value only \('job', 'age'\), .*\(--drop job --drop age\), or override",
         ),
-        (FRAME.assign(age=[np.inf, *AGES[1:]]), "ill", "'age' is continuous but row 0 holds inf"),
+        (FRAME.assign(age=[np.inf, *AGES[1:]]), "ill", "'age' is continuous but data row 1 is infinite"),
         (FRAME.iloc[:1], "ill", "inferred from at least two rows, this table has 1"),
         (FRAME.iloc[:0], "ill", "inferred from at least two rows, this table has 0"),
         (FRAME[["ill"]], "ill", "no column besides its target 'ill'"),
         (pd.concat([FRAME, FRAME[["age", "job"]]], axis=1), "ill", "these repeat: age, job; rename or drop some"),
         (FRAME.rename(columns={"age": 3}), "ill", r"column names must be text, got 3; .*columns.map\(str\)"),
         (
-            FRAME.assign(day=pd.date_range("2005-01-01", periods=12)),
-            "ill",
-            "'day' holds datetime64 cells such as",
-        ),
-        (FRAME.assign(day=[datetime.date(2005, 1, d) for d in range(1, 13)]), "ill", "'day' holds date cells such as"),
-        (
             FRAME.assign(age=pd.cut(FRAME["age"], 3)),
             "ill",
-            r"column 'age' cannot be used: .*0: Interval.* of type",
+            "column 'age' holds Interval objects; .*--drop age",
         ),
-        (FRAME.assign(x=pd.Series([[i] for i in range(12)])), "ill", r"'x' holds list objects such as \[0\]"),
+        (FRAME.assign(x=pd.Series([[i] for i in range(12)])), "ill", "'x' holds list objects; a cell must be"),
         (FRAME.assign(x=[1j * i for i in range(12)]), "ill", "'x' holds complex cells"),
         (
-            LONG.assign(name=[f"person {i}" for i in range(60)]),
+            LONG.assign(ill=[f"person {i}" for i in range(60)]),
             "ill",
-            "'name' has 60 different texts in 60 rows, such as 'person 0'; it looks like an identifier or free text",
+            "'ill' is the target, but 60 different values in 60 rows: an identifier or free text, so",
         ),
-        (LONG.assign(row=np.arange(60) + 5), "ill", "'row' numbers the rows from 5 to 64 without gaps or repeats"),
         (
             LONG.assign(income=["?"] + [str(i) for i in range(59)]),
             "ill",
-            r"'income' holds numbers stored as text, except for '\?'; turn it into numbers with pandas.to_numeric",
+            r"'income' holds numbers, but 1 of its cells \(1 .*\) are none; .*--override income=discrete",
         ),
     ],
 )
@@ -197,7 +192,7 @@ def test_an_override_keeps_what_would_be_refused() -> None:
             r"column 'age' cannot be used: .* low 100.0 is above high 80.0; swap them\.$",
         ),
         ({"overrides": {"age": {"low": "young"}}}, "cannot be used: low: Input should be a valid number"),
-        ({"overrides": {"job": {"kind": "continuous"}}}, "'job' is continuous but row 0 holds 'cook'"),
+        ({"overrides": {"job": {"kind": "continuous"}}}, "'job' is continuous but data row 1 is no number"),
         ({"overrides": {"job": {"categories": []}}}, "cannot be used: .*must list at least one value"),
     ],
 )
@@ -253,11 +248,11 @@ def test_a_named_parquet_index_becomes_a_column(tmp_path: Path) -> None:
         ("people.csv", b"", "is empty; its first line must name the columns"),
         ("people.csv.gz", gzip.compress(b""), "is empty; its first line must name the columns"),
         ("people.csv", b"a,b\n", "has no rows; give a file with a header and at least one row"),
-        ("people.csv", b"a,b\n1,2\n\xff\xfe,3\n", "is not UTF-8 text .*read_csv has an encoding argument"),
-        ("people.csv", b"a,b\n1,2\n1,2,3\n", "cannot be read: .*Expected 2 fields in line 3, saw 3"),
-        ("people.csv", b"a,b\n1,2,3\n4,5,6\n", r"have more cells than its header has names \(2\)"),
+        ("people.csv", b"a,b\n1,2\n\xff\xfe,3\n", "is not UTF-8 text, line 3 .*read_csv has an encoding argument"),
+        ("people.csv", b"a,b\n1,2\n1,2,3\n", "names 2 columns, but line 3 has 3"),
+        ("people.csv", b"a,b\n1,2,3\n4,5,6\n", r"line 2 has 3 cell\(s\) \(2 such row"),
         ("people.csv", b"a;b\n1;2\n", "has one column when split at ',', its header reads 'a;b'; pass separator=';'"),
-        ("people.csv", b"a,b,a\n1,2,3\n", "these repeat in .*: a; rename"),
+        ("people.csv", b"a,b,a\n1,2,3\n", "these repeat: a; rename"),
         ("people.csv", b",b\n0,2\n", r"column 1 of the table .* has no name, it may be an index that pandas saved"),
         ("people.csv", b"a,\n0,2\n", r"column 2 of the table .* has no name; name it"),
         ("people.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 9999)[:-30], "cannot be read: .*truncated or damaged"),

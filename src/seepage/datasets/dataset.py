@@ -58,7 +58,7 @@ class Dataset:
         """The training rows followed by the test rows."""
         if self.test is None:
             return self.train
-        return Table(self.schema, pd.concat([self.train.frame, self.test.frame], ignore_index=True))
+        return self.train.followed_by(self.test)
 
     @cached_property
     def statistics(self) -> Statistics:

@@ -69,7 +69,7 @@ class FedSGD:
                 f"use a batch size of at most {len(rows)} or draw with replacement."
             )
         chosen = torch.stack([self._draw(len(rows), seed) for seed in seeds])
-        cells, labels = rows.cells[chosen], rows.labels[chosen]
+        cells, labels = rows.at(chosen)
         encoded = encoder.encode(cells.to(encoder.mean.device))
         # One client at a time: the bits of a gradient must not depend on how many clients are simulated at once.
         gradients = [gradient(model, x, y) for x, y in zip(encoded, labels.to(encoded.device), strict=True)]

@@ -1,7 +1,8 @@
 """Tables: what their columns may hold, what they hold, and the vectors a network sees."""
 
 from seepage.tabular.encoder import Encoder
-from seepage.tabular.infer import infer_schema, read_frame
+from seepage.tabular.infer import Inferred, Policy, infer, infer_schema
+from seepage.tabular.reading import open_table, read_frame
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.statistics import Marginal, Statistics
 from seepage.tabular.table import Table, frame_of
@@ -10,11 +11,15 @@ __all__ = [
     "Continuous",
     "Discrete",
     "Encoder",
+    "Inferred",
     "Marginal",
+    "Policy",
     "Schema",
     "Statistics",
     "Table",
     "frame_of",
+    "infer",
     "infer_schema",
+    "open_table",
     "read_frame",
 ]

@@ -2,86 +2,210 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import re
-import zlib
+import datetime
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pydantic import ValidationError
 
-from seepage.errors import BadInputError, unknown_name
+from seepage.errors import BadInputError, check_choice, check_count, unknown_name
+from seepage.tabular.reading import Source, open_table, typed
 from seepage.tabular.schema import LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
+from seepage.tabular.texts import DAYS, Texts, days, is_date, number
 
-# What a CSV cell may hold to say "missing". pandas' own list also takes "None", which is a category in many tables.
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+Missing = Literal["refuse", "drop", "category"]
+MISSING_CHOICES: tuple[str, ...] = get_args(Missing)
 
-_SUFFIXES = (".csv", ".csv.gz", ".parquet")
-# 01 is a code, not a number.
-_LEADING_ZERO = re.compile(r"\s*[+-]?0[0-9]")
+OTHER, NOTHING = "(other)", "(missing)"
 # Below this many distinct texts (or rows), distinctness says nothing about being an identifier.
 _FEW_TEXTS, _FEW_ROWS = 20, 50
+_LISTED = 20
 
 
-def read_frame(path: str | Path, separator: str = ",", as_text: bool = False) -> pd.DataFrame:
-    r"""Read a table from a ``.csv``, ``.csv.gz`` or ``.parquet`` file.
+@dataclass(frozen=True)
+class Policy:
+    """How a schema is inferred where a table leaves a choice.
 
-    CSV files are UTF-8 with a header line; spaces after a separator are skipped; a cell that is empty
-    or one of ``MISSING`` becomes NaN; a column is boolean (true, false), whole, numeric or text, the
-    first that all its other cells are; with a leading zero (01) it is text.
-
-    Args:
-        path: the file.
-        separator: between the cells of a CSV file.
-        as_text: leave the cells of a CSV file as they are written (Parquet cells have their own types).
-
-    Returns:
-        The file's columns; a named index kept in a Parquet file becomes columns.
+    Attributes:
+        overrides: by column, what to say instead of the guess: any fields of ``Discrete`` or
+            ``Continuous`` but the name; what is left out is still guessed. An overridden column is
+            kept even if it has one value or looks like an identifier.
+        sensitive: columns that a report singles out.
+        drop: columns to leave out.
+        missing: ``refuse`` missing cells; ``drop`` the rows that have one; or take them as a
+            ``category`` of their own, in columns of numbers as the median. Rows without a target are
+            dropped by the last as well.
+        most_categories: of a discrete column, beyond which the least frequent are taken together as ``(other)``.
+        most_encoded: encoded columns of the table, beyond which ``most_categories`` is lowered, to 20 at least.
+        tolerance_factor: tolerance of a continuous column in standard deviations.
+        discrete_at_most: whole numbers with at most so many values are taken as categories.
 
     Raises:
-        BadInputError: no such file, another kind of file, broken or not UTF-8, no columns or no rows,
-            nameless or repeated columns, more cells in a row than columns.
+        BadInputError: a choice that is none, or a limit that is too low.
+    """
+
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sensitive: Iterable[str] = ()
+    drop: Iterable[str] = ()
+    missing: Missing = "refuse"
+    most_categories: int = 100
+    most_encoded: int = 1000
+    tolerance_factor: float = 0.319
+    discrete_at_most: int = 10
+
+    def __post_init__(self) -> None:
+        check_choice("policy for missing cells:", self.missing, Missing)
+        check_count("most_encoded", self.most_encoded)
+        if self.most_categories < 2:
+            raise BadInputError(
+                f"most_categories is a whole number from 2 up (one for the rest), got {self.most_categories!r}."
+            )
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one column of a table was taken for.
+
+    Attributes:
+        name: of the column.
+        taken: as what; ``left out`` where it is not part of the schema.
+        why: in a few words.
+    """
+
+    name: str
+    taken: Literal["discrete", "continuous", "left out"]
+    why: str
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """A schema and how it came about.
+
+    Attributes:
+        schema: of the columns that were kept.
+        found: one for each column of the table, in its order.
+        notes: what a reader of results must know: which columns were left out, and the width.
+    """
+
+    schema: Schema
+    found: tuple[Found, ...]
+    notes: tuple[str, ...]
+
+
+def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Policy | None = None) -> Inferred:
+    """Guess the schema of a table, and say why.
+
+    Text, booleans and pandas categories are discrete (in sorted, or in declared order). Numbers are
+    continuous, with the smallest and largest value as bounds, integer-valued if all are whole, and
+    a tolerance of ``tolerance_factor`` unbiased standard deviations (TabLeak section 5.1); whole
+    numbers with at most ``discrete_at_most`` different values are discrete instead. The bounds are
+    those of the table at hand: override them where the column can hold more. Dates and times are continuous,
+    in days since 1970-01-01, texts that are all dates or numbers with thousands separators likewise.
+
+    Identifiers are left out: texts with more than 20 values of which there is one for fewer than two rows,
+    and whole numbers without gaps or repeats over 50 rows or more. Of a discrete column with very many
+    values the most frequent are kept, see ``Policy``.
+
+    Columns are read one after the other; beside one of them, only what is known about each is held.
+
+    Args:
+        source: a DataFrame, a file for ``open_table``, or what that returned.
+        target: the column to be learnt; all others are inputs.
+        policy: what to do where there is a choice.
+
+    Raises:
+        BadInputError: all that is wrong with the table in one message: fewer than two rows or one input column; a
+            column named in an argument that does not exist; missing cells, unless the policy has a place for
+            them; infinite numbers; a constant target or column (drop it, or override it to keep it); numbers mixed
+            with texts; what cannot be a category; a target or sensitive column that would be left out; an override
+            that makes no valid column.
 
     Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder) / "people.csv"
-        ...     _ = file.write_text("age,job\n30,None\n41,nurse\n")
-        ...     read_frame(file)["job"].tolist()
-        ['None', 'nurse']
+        >>> frame = pd.DataFrame({"age": [30.5, 41, 65], "job": ["cook", "nurse", "cook"], "ill": [True, False, True]})
+        >>> for found in infer(frame, "ill").found:
+        ...     print(found.name, found.taken, found.why, sep=", ")
+        age, continuous, numbers from 30.5 to 65
+        job, discrete, 2 different texts
+        ill, discrete, true or false
     """
-    path = Path(path)
-    name = path.name.lower()
-    if not name.endswith(_SUFFIXES):
+    policy = policy or Policy()
+    table = open_table(source) if isinstance(source, pd.DataFrame | str | Path) else source
+    sensitive, drop = frozenset(policy.sensitive), frozenset(policy.drop)
+    for name in (target, *policy.overrides, *sensitive, *drop):
+        if name not in table.names:
+            raise unknown_name("column", name, table.names)
+    if target in drop:
+        raise BadInputError(f"the target {target!r} is among the columns to drop; take it out of one of the two.")
+    names = [name for name in table.names if name not in drop]
+    if len(names) < 2:
+        raise BadInputError(f"the table has no column besides its target {target!r}; an audit needs at least one.")
+
+    kept = _complete_rows(table, names, policy) if policy.missing == "drop" else None
+    guesses: dict[str, _Guess] = {}
+    wrong: list[str] = []
+    for name, raw in table.columns(names):
+        try:
+            guesses[name] = _Guess(name, raw, policy, kept)
+        except BadInputError as error:
+            wrong.append(str(error))
+    if guesses and next(iter(guesses.values())).rows < 2:
+        rows = next(iter(guesses.values())).rows
         raise BadInputError(
-            f"{str(path)!r} is none of the files that can be read ({', '.join(_SUFFIXES)}); "
-            "save the table as one of them, or read it with pandas and pass the DataFrame."
+            f"a schema is inferred from at least two rows, this table has {rows}"
+            + (" without missing cells; take those as a category instead." if kept is not None else ".")
         )
-    if not path.is_file():
-        there = "is not a file" if path.exists() else "does not exist"
-        raise BadInputError(f"the table {str(path)!r} {there}; give the path of a {', '.join(_SUFFIXES)} file.")
-    try:
-        frame = _read_parquet(path) if name.endswith(".parquet") else _read_csv(path, separator, as_text)
-    except BadInputError:
-        raise
-    except UnicodeDecodeError as error:
+    wrong += _constant(guesses, policy, target)
+    left_out = {
+        name: reason
+        for name, guess in guesses.items()
+        if name not in policy.overrides and (reason := guess.identifier) is not None
+    }
+    for name in list(left_out):
+        if name == target or name in sensitive:
+            role = "the target" if name == target else "sensitive"
+            wrong.append(
+                f"column {name!r} is {role}, but {left_out.pop(name)}, so it would be left out; choose another column, "
+                "or override its kind (--override) to keep it"
+            )
+    wrong += _missing(guesses, left_out, policy)
+    limit = _limit(guesses, left_out, policy, target)
+    columns: dict[str, Column] = {}
+    for name, guess in guesses.items():
+        if name in left_out or guess.useless:
+            continue
+        if name == target and guess.kind == "discrete" and guess.listed > policy.most_categories:
+            wrong.append(
+                f"the target {name!r} has {guess.listed} different values; a model learns to tell at most "
+                f"{policy.most_categories} apart here (--most-categories): choose another target or group its values"
+            )
+            continue
+        try:
+            columns[name] = guess.column(name in sensitive, limit)
+        except BadInputError as error:
+            wrong.append(str(error))
+    raise_all(wrong)
+    inputs = tuple(column for name, column in columns.items() if name != target)
+    if not inputs:
         raise BadInputError(
-            f"the table {str(path)!r} is not UTF-8 text ({error}); save it again with that encoding, "
-            "or read it with pandas (read_csv has an encoding argument) and pass the DataFrame."
-        ) from error
-    except (OSError, EOFError, zlib.error, csv.Error, pd.errors.ParserError, pa.ArrowException) as error:
-        raise BadInputError(
-            f"the table {str(path)!r} cannot be read: {' '.join(str(error).split())}; it may be truncated or damaged "
-            "(compare its size or checksum with the original), or not be what its name says."
-        ) from error
-    if frame.empty:
-        raise BadInputError(f"the table {str(path)!r} has no rows; give a file with a header and at least one row.")
-    return frame
+            f"no column besides the target {target!r} is left: "
+            + "; ".join(f"{name!r} {reason}" for name, reason in list(left_out.items())[:_LISTED])
+            + "; override the kind of one (--override) to keep it."
+        )
+    schema = Schema(columns=inputs, target=columns[target])
+    found = [
+        Found(name, "left out", "as asked for")
+        if name in drop
+        else Found(name, "left out", left_out[name])
+        if name in left_out
+        else Found(name, columns[name].kind, guesses[name].why(columns[name]))
+        for name in table.names
+    ]
+    return Inferred(schema, tuple(found), _notes(schema, left_out, policy))
 
 
 def infer_schema(
@@ -93,37 +217,22 @@ def infer_schema(
     drop: Iterable[str] = (),
     tolerance_factor: float = 0.319,
     discrete_at_most: int = 10,
-    most_categories: int = 500,
+    most_categories: int = 100,
+    most_encoded: int = 1000,
+    missing: Missing = "refuse",
     separator: str = ",",
 ) -> Schema:
-    """Guess the schema of a table.
-
-    Text, booleans and pandas categories are discrete (in sorted, or in declared order). Numbers are
-    continuous, with the smallest and largest value as bounds, integer-valued if all are whole, and
-    a tolerance of ``tolerance_factor`` unbiased standard deviations (TabLeak section 5.1); whole
-    numbers with at most ``discrete_at_most`` different values are discrete instead. The bounds are
-    those of the table at hand: override them where the column can hold more.
+    """Return the schema that ``infer`` guesses; the arguments are those of ``Policy``.
 
     Args:
-        source: a DataFrame, or a file for ``read_frame``.
-        target: the column to be learnt; all others are inputs.
-        overrides: by column, what to say instead of the guess: any fields of ``Discrete`` or
-            ``Continuous`` but the name; what is left out is still guessed. An overridden column is
-            taken even if it has one value or looks like an identifier.
-        sensitive: columns that a report singles out.
-        drop: columns to leave out.
-        tolerance_factor: tolerance of a continuous column in standard deviations.
-        discrete_at_most: whole numbers with at most so many values are taken as categories.
-        most_categories: a text column with more values is refused (each takes an encoded column).
+        source: a DataFrame, or a file.
+        target: the column to be learnt.
+        overrides, sensitive, drop, tolerance_factor, discrete_at_most, most_categories, most_encoded, missing: see
+            ``Policy``.
         separator: between the cells of a CSV file.
 
     Raises:
-        BadInputError: fewer than two rows or one input column; a column named in an argument that does not
-            exist; names that repeat or are not text; missing or infinite cells; a constant target or
-            column (drop it, or override it to keep it); a column of dates, or of what cannot be a
-            category; a column that looks like an identifier: text with more than 20 values of which there
-            is one for fewer than two rows, or whole numbers without gaps or repeats over 50 rows or more;
-            an override that makes no valid column.
+        BadInputError: see ``infer``.
 
     Example:
         >>> frame = pd.DataFrame({"age": [30.5, 41, 65], "job": ["cook", "nurse", "cook"], "ill": [True, False, True]})
@@ -131,211 +240,423 @@ def infer_schema(
         >>> schema.columns[0].low, schema.columns[0].high, schema.columns[1].categories
         (0.0, 65.0, ('cook', 'nurse'))
     """
-    frame = source if isinstance(source, pd.DataFrame) else read_frame(source, separator)
-    sensitive, drop = frozenset(sensitive), frozenset(drop)
-    said = {name: dict(fields) for name, fields in (overrides or {}).items()}
-    check_columns(frame)
-    for name in (target, *said, *sensitive, *drop):
-        if name not in frame.columns:
-            raise unknown_name("column", name, frame.columns)
-    if target in drop:
-        raise BadInputError(f"the target {target!r} is among the columns to drop; take it out of one of the two.")
-    frame = frame.drop(columns=list(drop))
-    if frame.shape[1] < 2:
-        raise BadInputError(f"the table has no column besides its target {target!r}; an audit needs at least one.")
-    if len(frame) < 2:
-        raise BadInputError(f"a schema is inferred from at least two rows, this table has {len(frame)}.")
-    refuse_missing(frame)
+    policy = Policy(
+        overrides=overrides or {},
+        sensitive=tuple(sensitive),
+        drop=tuple(drop),
+        missing=missing,
+        most_categories=most_categories,
+        most_encoded=most_encoded,
+        tolerance_factor=tolerance_factor,
+        discrete_at_most=discrete_at_most,
+    )
+    return infer(open_table(source, separator), target, policy).schema
 
-    columns, constant = {}, []
-    for name, series in frame.items():
-        guess = _Guess(str(name), series, tolerance_factor, discrete_at_most, most_categories)
-        if guess.constant and name not in said:
-            constant.append(guess)
+
+def raise_all(wrong: list[str]) -> None:
+    """Raise one ``BadInputError`` of several findings; nothing where there are none.
+
+    Example:
+        >>> raise_all(["'age' is empty", "'job' is empty"])
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: 2 things keep the table from being used: (1) 'age' is empty; (2) 'job' is empty.
+    """
+    found = [one.rstrip(".") for one in dict.fromkeys(wrong)]
+    if len(found) == 1:
+        raise BadInputError(f"{found[0]}.")
+    if found:
+        told = "; ".join(f"({i}) {one}" for i, one in enumerate(found[:_LISTED], start=1))
+        more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        raise BadInputError(f"{len(found)} things keep the table from being used: {told}{more}.")
+
+
+def missing_cells(counts: Mapping[str, tuple[int, int]]) -> str:
+    """Say which columns have missing cells: how many, and the position of the first.
+
+    Example:
+        >>> missing_cells({"age": (2, 0)})
+        "the table has missing cells: 2 in 'age' (first in data row 1); ..."
+    """
+    told = [f"{count} in {name!r} (first in data row {first + 1})" for name, (count, first) in counts.items()]
+    more = f" and {len(told) - _LISTED} more columns" if len(told) > _LISTED else ""
+    return (
+        f"the table has missing cells: {', '.join(told[:_LISTED])}{more}; leave out the rows that have one (--missing "
+        "drop), take them as a category of their own and as the median of numbers (--missing category), or fill them "
+        "yourself. Data row 1 is the first under the header"
+    )
+
+
+def _complete_rows(table: Source, names: list[str], policy: Policy) -> np.ndarray:
+    """Return which rows have no missing cell in the columns that will be part of the schema."""
+    kept: np.ndarray | None = None
+    for name, raw in table.columns(names):
+        series = typed(raw)
+        here = series.notna().to_numpy()
+        kept = np.ones(len(here), dtype=bool) if kept is None else kept
+        if here.all() or not here.any():
             continue
-        columns[name] = guess.column(said.get(str(name), {}), sensitive=name in sensitive)
-    if any(guess.name == target for guess in constant):
-        raise BadInputError(
-            f"the target {target!r} is {_unwrap(frame[target].iloc[0])!r} in all {len(frame)} rows, so there is "
-            "nothing to learn; choose another target or add rows where it differs."
-        )
-    if constant:
-        raise BadInputError(
-            f"{len(constant)} column(s) hold one value only ("
-            + ", ".join(f"{guess.name!r}: {guess.values[0]!r}" for guess in constant)
-            + "), which says nothing about anyone; drop them, "
-            "or override them with the categories or bounds that other rows may have."
-        )
-    inputs = tuple(column for name, column in columns.items() if name != target)
-    return Schema(columns=inputs, target=columns[target])
+        try:
+            left_out = name not in policy.overrides and _Guess(name, raw, policy, None).identifier is not None
+        except BadInputError:
+            left_out = True
+        if not left_out:
+            kept &= here
+    assert kept is not None
+    return kept
 
 
-def check_columns(frame: pd.DataFrame) -> None:
-    """Raise ``BadInputError`` unless all column names are text and differ."""
-    odd = [name for name in frame.columns if not isinstance(name, str)]
-    if odd:
-        raise BadInputError(
-            f"column names must be text, got {', '.join(map(repr, odd[:5]))}; rename them, "
-            "for example frame.columns = frame.columns.map(str)."
+def _constant(guesses: dict[str, _Guess], policy: Policy, target: str) -> list[str]:
+    found = [name for name, guess in guesses.items() if guess.useless and name not in policy.overrides]
+    wrong = []
+    if target in found:
+        guess = guesses[target]
+        held = "is empty" if guess.missing == guess.rows else "is the same"
+        wrong.append(
+            f"the target {target!r} {held} in all {guess.rows} rows, so there is nothing to learn; choose another "
+            "target or add rows where it differs"
         )
-    if not frame.columns.is_unique:
-        repeated = frame.columns[frame.columns.duplicated()].unique()
-        raise BadInputError(f"column names must differ, these repeat: {', '.join(repeated)}; rename or drop some.")
+        found.remove(target)
+    if found:
+        wrong.append(
+            f"{len(found)} column(s) hold one value only ({', '.join(map(repr, found))}), which says nothing about "
+            f"anyone; drop them ({' '.join(f'--drop {name}' for name in found[:_LISTED])}), or override them with the "
+            "categories or bounds that other rows may have"
+        )
+    return wrong
 
 
-def refuse_missing(frame: pd.DataFrame) -> None:
-    """Raise ``BadInputError`` that names every column with missing cells, and how many."""
-    missing = frame.isna()
-    counts = missing.sum()
-    counts = counts[counts > 0]
-    if len(counts):
-        found = [
-            f"{count} in {name!r} (first in row {missing[name].to_numpy().argmax()})" for name, count in counts.items()
-        ]
-        raise BadInputError(
-            f"the table has missing cells: {', '.join(found)}; drop those rows, fill them, "
-            "or give missing values a category of their own such as '?'."
+def _missing(guesses: dict[str, _Guess], left_out: Mapping[str, str], policy: Policy) -> list[str]:
+    if policy.missing != "refuse":
+        return []
+    counts = {
+        name: (guess.missing, guess.first_missing)
+        for name, guess in guesses.items()
+        if guess.missing and not guess.useless and name not in left_out and "missing" not in guess.said
+    }
+    return [missing_cells(counts)] if counts else []
+
+
+def _limit(guesses: dict[str, _Guess], left_out: Mapping[str, str], policy: Policy, target: str) -> int:
+    """Return how many categories a column may keep, so that the table does not get too wide."""
+    widths = [
+        1 if guess.kind == "continuous" else guess.listed
+        for name, guess in guesses.items()
+        if name not in left_out and name != target
+    ]
+    limit = policy.most_categories
+    while limit > _FEW_TEXTS and sum(min(width, limit) for width in widths) > policy.most_encoded:
+        limit -= 1
+    return limit
+
+
+def _notes(schema: Schema, left_out: Mapping[str, str], policy: Policy) -> tuple[str, ...]:
+    notes = []
+    if left_out:
+        told = [f"{name!r} ({reason})" for name, reason in left_out.items()]
+        more = f" and {len(told) - _LISTED} more" if len(told) > _LISTED else ""
+        notes.append(f"columns left out: {', '.join(told[:_LISTED])}{more}")
+    if schema.width > policy.most_encoded:
+        notes.append(
+            f"{schema.width:,} encoded columns, more than the {policy.most_encoded:,} aimed at (most_encoded): attacks "
+            "take longer; drop columns or group their values"
         )
+    return tuple(notes)
 
 
 class _Guess:
-    """What one column without missing cells seems to hold."""
+    """What one column seems to hold; the column itself is not kept."""
 
-    def __init__(
-        self, name: str, series: pd.Series, tolerance_factor: float, discrete_at_most: int, most_categories: int
-    ) -> None:
-        self.name = name
-        self.series = series.infer_objects()
-        if pd.api.types.infer_dtype(self.series, skipna=False) in ("decimal", "mixed-integer-float"):
-            self.series = self.series.astype(np.float64)
-        self.tolerance_factor = tolerance_factor
-        self.discrete_at_most = discrete_at_most
-        self.most_categories = most_categories
-        try:
-            self.values = list(dict.fromkeys(_unwrap(v) for v in self.series.drop_duplicates()))
-        except TypeError as error:
-            raise BadInputError(
-                f"column {name!r} holds {type(series.iloc[0]).__name__} objects such as {series.iloc[0]!r}; "
-                "a cell must be a text, a number or a boolean: spread them over columns or drop the column."
-            ) from error
-        self.constant = len(self.values) == 1
+    def __init__(self, name: str, raw: pd.Series | Texts, policy: Policy, kept: np.ndarray | None) -> None:
+        self.name, self.policy = name, policy
+        self.said = dict(policy.overrides.get(name, {}))
+        series = typed(raw)
+        series = series if kept is None else series[kept].reset_index(drop=True)
+        missing = series.isna().to_numpy()
+        self.rows, self.missing = len(series), int(missing.sum())
+        self.first_missing = int(missing.argmax()) if self.missing else 0
+        series = (series[~missing] if self.missing else series).infer_objects()
+        if series.dtype == object and pd.api.types.infer_dtype(series) in ("decimal", "mixed-integer-float"):
+            series = series.astype(np.float64)
+        self.unit: str | None = None
+        self.numbers: dict[str, Any] | None = None
+        self.counts: dict[Any, int] = {}
+        self.identifier: str | None = None
+        self.holds = ""
+        self.kind: str = "continuous"
+        self.distinct = _distinct(name, series)
+        self.useless = self.distinct < 2 and name not in policy.overrides
+        if self.useless:
+            return
+        seen = self._seen(series)
+        self.kind = str(self.said.get("kind") or self._kind_said() or seen)
+        if self.kind == "discrete" and "categories" not in self.said:
+            self.counts = _counted(series)
+            odd = next((value for value in self.counts if not isinstance(value, str | bool | int | float)), None)
+            if odd is not None:
+                raise BadInputError(
+                    f"column {name!r} holds {type(odd).__name__} objects; a category must be a text, a number or a "
+                    f"boolean: turn them into text or drop the column (--drop {name})"
+                )
+        elif self.kind == "continuous":
+            self.numbers = self._measured(series)
+        if seen == "discrete" and self.kind == "discrete":
+            self._name_identifier(series)
 
-    def column(self, said: dict[str, Any], sensitive: bool) -> Column:
-        kind = said.get("kind") or self._kind_said(said) or self._kind_seen(check=not said)
-        if kind not in ("discrete", "continuous"):
-            raise unknown_name(f"kind of column {self.name!r}:", str(kind), ("discrete", "continuous"))
-        made = Discrete if kind == "discrete" else Continuous
+    @property
+    def listed(self) -> int:
+        """How many categories there are to list."""
+        return len(self.said.get("categories", self.counts))
+
+    def column(self, sensitive: bool, limit: int) -> Column:
+        if self.kind not in ("discrete", "continuous"):
+            raise unknown_name(f"kind of column {self.name!r}:", self.kind, ("discrete", "continuous"))
+        made = Discrete if self.kind == "discrete" else Continuous
         known = [field for field in made.model_fields if field != "name"]
-        for field in said:
-            if field not in known:
-                raise unknown_name(f"field of the {kind} column {self.name!r}:", str(field), known)
-        fields = self._categories(said) if kind == "discrete" else self._numbers(said)
+        for given in self.said:
+            if given not in known:
+                raise unknown_name(f"field of the {self.kind} column {self.name!r}:", str(given), known)
+        fields = self._categories(limit) if self.kind == "discrete" else self.numbers or {}
         try:
-            return made(**{"name": self.name, "sensitive": sensitive, **fields, **said})
+            return made(**{"name": self.name, "sensitive": sensitive, **self.said, **fields})
         except ValidationError as error:
             raise unusable_schema(error, f"column {self.name!r}") from error
 
-    def _kind_said(self, said: dict[str, Any]) -> str | None:
-        if "categories" in said:
-            return "discrete"
-        return "continuous" if {"low", "high", "tolerance", "integer"} & set(said) else None
+    def why(self, column: Column) -> str:
+        """Say in a few words what the column holds and what became of it."""
+        told = [self.holds]
+        if isinstance(column, Continuous):
+            told.append(f"from {column.low:.6g} to {column.high:.6g}")
+            text = " ".join(told)
+        else:
+            text = self.holds
+        if isinstance(column, Discrete) and column.other is not None and "other" not in self.said:
+            text += f", the {self.listed - (column.width - 1 - (column.missing is not None))} rarest as {column.other}"
+        if self.missing:
+            share = f"{self.missing:,} missing"
+            fill = column.missing
+            shown = "" if fill is None else f" as {fill}" if isinstance(column, Discrete) else " as the median"
+            text += f", {share}{shown}"
+        return text + (", overridden" if self.said else "")
 
-    def _kind_seen(self, check: bool) -> Literal["discrete", "continuous"]:
-        series, types = self.series, pd.api.types
-        if isinstance(series.dtype, pd.CategoricalDtype) or types.is_bool_dtype(series):
+    def _kind_said(self) -> str | None:
+        if "categories" in self.said:
+            return "discrete"
+        return "continuous" if {"low", "high", "tolerance", "integer"} & set(self.said) else None
+
+    def _seen(self, series: pd.Series) -> str:
+        """Return the kind the cells suggest, and describe them."""
+        types = pd.api.types
+        if isinstance(series.dtype, pd.CategoricalDtype):
+            self.holds = f"{len(series.cat.categories):,} declared categories"
+            return "discrete"
+        if types.is_bool_dtype(series):
+            self.holds = "true or false"
             return "discrete"
         if types.is_numeric_dtype(series) and not types.is_complex_dtype(series):
-            values = self._as_numbers()
-            whole = bool((values == np.round(values)).all())
-            if whole and len(self.values) <= self.discrete_at_most:
-                return "discrete"
-            gapless = whole and len(self.values) == len(values) == values.max() - values.min() + 1
-            if check and gapless and len(values) >= _FEW_ROWS:
-                raise BadInputError(
-                    f"column {self.name!r} numbers the rows from {values.min():.0f} to {values.max():.0f} without "
-                    "gaps or repeats, so it looks like an identifier; drop it, "
-                    "or override its kind with continuous to keep it."
-                )
+            return self._seen_numbers(series)
+        if types.is_datetime64_any_dtype(series) or types.is_timedelta64_dtype(series):
+            self.holds = "days" if types.is_timedelta64_dtype(series) else "dates, in days since 1970,"
+            self.unit = "days" if types.is_timedelta64_dtype(series) else DAYS
             return "continuous"
-        seen = types.infer_dtype(series, skipna=False)
-        if seen not in ("string", "boolean", "mixed", "mixed-integer"):
+        found = types.infer_dtype(series, skipna=False)
+        if found in ("decimal", "mixed-integer-float", "floating", "integer"):
+            self.holds = "numbers"
+            return "continuous" if self.distinct > self.policy.discrete_at_most else "discrete"
+        if found in ("date", "datetime"):
+            self.holds, self.unit = "dates, in days since 1970,", DAYS
+            return "continuous"
+        self.holds = f"{self.distinct:,} different {'texts' if found == 'string' else 'values'}"
+        if found not in ("string", "boolean", "mixed", "mixed-integer"):
+            if self.said.get("kind") or self._kind_said():
+                return "discrete"
             raise BadInputError(
-                f"column {self.name!r} holds {seen} cells such as {series.iloc[0]!r}; turn them into numbers "
-                "(days since a date, for example) or text, or drop the column."
+                f"column {self.name!r} holds {found} cells; turn them into numbers or text, or drop the column "
+                f"(--drop {self.name})"
             )
-        if check:
-            self._refuse_identifier()
+        return self._seen_texts(series) if found == "string" else "discrete"
+
+    def _seen_numbers(self, series: pd.Series) -> str:
+        values = series.to_numpy(dtype=np.float64)
+        finite = bool(np.isfinite(values).all())
+        whole = finite and bool((values == np.round(values)).all())
+        self.holds = "whole numbers" if whole else "numbers"
+        if whole and self.distinct <= self.policy.discrete_at_most:
+            self.holds = f"{self.distinct} different whole numbers"
+            return "discrete"
+        if whole and len(values) >= _FEW_ROWS and self.distinct == len(values) == np.ptp(values) + 1:
+            self.identifier = "it numbers the rows, without gaps or repeats"
+        return "continuous"
+
+    def _seen_texts(self, series: pd.Series) -> str:
+        """Tell numbers and dates that are written as text, and names, from categories."""
+        texts = [str(text) for text in pd.unique(series)]
+        dates = _all(texts, is_date)
+        if dates and not any(np.isnan(number(text)) for text in texts):
+            self.holds, self.unit = "dates, in days since 1970,", DAYS
+            return "continuous"
+        if self.distinct <= _FEW_TEXTS and not any("," in text for text in texts):
+            return "discrete"
+        # Reading a million different texts takes seconds; where none of a thousand is a number, few are.
+        if all(np.isnan(number(text)) for text in texts[:: max(1, len(texts) // 1000)]):
+            return "discrete"
+        readable = sum(1 for text in texts if not np.isnan(number(text)))
+        coded = any(text[:1] == "0" and text[1:2].isdigit() for text in texts)
+        if readable == len(texts) and not coded:
+            self.holds = "numbers written as text"
+            return "continuous"
+        if 2 * readable > len(texts) and not coded and self.distinct > _FEW_TEXTS and not self.said:
+            odd = series.map(lambda text: np.isnan(number(str(text)))).to_numpy(dtype=bool)
+            raise BadInputError(
+                f"column {self.name!r} holds numbers, but {int(odd.sum())} of its cells ({len(texts) - readable} "
+                "different text(s)) are none; leave them empty where they mean missing, write decimals with a point, "
+                f"or have all its values taken as categories (--override {self.name}=discrete)"
+            )
         return "discrete"
 
-    def _refuse_identifier(self) -> None:
-        distinct, rows = len(self.values), len(self.series)
-        named = distinct > _FEW_TEXTS and 2 * distinct > rows
-        if not named and distinct <= self.most_categories:
-            return
-        numeric = pd.to_numeric(pd.Series(self.values, dtype=object), errors="coerce").notna()
-        if 2 * int(numeric.sum()) > distinct:
-            rest = [value for value, is_number in zip(self.values, numeric, strict=True) if not is_number]
-            raise BadInputError(
-                f"column {self.name!r} holds numbers stored as text"
-                + (f", except for {', '.join(map(repr, rest[:5]))}" if rest else "")
-                + "; turn it into numbers with pandas.to_numeric (and fill or drop what is none)."
-            )
-        raise BadInputError(
-            f"column {self.name!r} has {distinct} different texts in {rows} rows, such as {self.values[0]!r}; "
-            + ("it looks like an identifier or free text" if named else f"more than {self.most_categories} are refused")
-            + "; drop it, group its values into fewer, or override its kind with discrete to keep it."
-        )
+    def _name_identifier(self, series: pd.Series) -> None:
+        declared = isinstance(series.dtype, pd.CategoricalDtype)
+        if not declared and self.distinct > _FEW_TEXTS and 2 * self.distinct > len(series):
+            self.identifier = f"{self.distinct:,} different values in {len(series):,} rows: an identifier or free text"
 
-    def _categories(self, said: dict[str, Any]) -> dict[str, Any]:
-        if "categories" in said:
+    def _categories(self, limit: int) -> dict[str, Any]:
+        categories: list[Any] = list(self.said.get("categories", self.counts))
+        fields: dict[str, Any] = {}
+        if "categories" not in self.said and "other" not in self.said and len(categories) > limit:
+            rank = {value: i for i, value in enumerate(categories)}
+            frequent = sorted(categories, key=lambda value: (-self.counts[value], rank[value]))[: limit - 1]
+            categories = sorted(frequent, key=rank.__getitem__)
+            fields["other"] = _unlike(categories, OTHER)
+            categories.append(fields["other"])
+        if self.missing and self.policy.missing == "category" and "missing" not in self.said:
+            fields["missing"] = _unlike(categories, NOTHING)
+            categories.append(fields["missing"])
+        return {**fields, "categories": tuple(categories)}
+
+    def _measured(self, series: pd.Series) -> dict[str, Any]:
+        if not len(series):
             return {}
-        if isinstance(self.series.dtype, pd.CategoricalDtype):
-            return {"categories": tuple(_unwrap(value) for value in self.series.cat.categories)}
-        values = [int(v) if isinstance(v, float) and v.is_integer() else v for v in self.values]
-        return {"categories": tuple(sorted(values, key=_sort_key))}
-
-    def _numbers(self, said: dict[str, Any]) -> dict[str, Any]:
-        values = self._as_numbers()
+        values = as_numbers(self.name, series)
         low, high = float(values.min()), float(values.max())
         # A constant column's mean may be off by a rounding, its spread is still none; scaled, squares cannot overflow.
         scale = np.abs(values).max() if high > low else 0.0
         std = float((values / scale).std(ddof=1) * scale) if scale else 0.0
         whole = bool((values == np.round(values)).all()) and max(-low, high) <= LARGEST_INTEGER
-        return {"low": low, "high": high, "tolerance": self.tolerance_factor * std, "integer": whole}
-
-    def _as_numbers(self) -> np.ndarray:
-        return as_numbers(self.name, self.series)
+        # The lower of two middle values, which is whole where all are.
+        middle = (len(values) - 1) // 2
+        fields = {"low": low, "high": high, "tolerance": self.policy.tolerance_factor * std, "integer": whole}
+        if self.missing and self.policy.missing == "category":
+            fields["missing"] = float(np.partition(values, middle)[middle])
+        return {name: value for name, value in {**fields, "unit": self.unit}.items() if name not in self.said}
 
 
 def as_numbers(name: str, series: pd.Series) -> np.ndarray:
-    """Return a column's cells as finite float64 numbers; numbers written as text are read.
+    """Return cells, none of them missing, as finite float64 numbers.
+
+    Numbers written as text are read, with commas between thousands too; dates and times are given in days
+    since 1970-01-01, durations in days.
 
     Raises:
-        BadInputError: cells are dates, complex, not numbers or infinite; the message names the first.
+        BadInputError: cells are complex, not numbers or infinite; the message counts them and names the first row.
+    """
+    values = numbers_of(name, series)
+    refuse_odd(name, values, np.ones(len(values), dtype=bool))
+    return values
+
+
+def refuse_odd(name: str, values: np.ndarray, there: np.ndarray) -> None:
+    """Raise ``BadInputError`` if a cell that is there is infinite or, being NaN, was no number."""
+    wrong = np.flatnonzero(~np.isfinite(values) & there)
+    if len(wrong):
+        what = "is infinite" if np.isinf(values[wrong[0]]) else "is no number"
+        raise BadInputError(
+            f"column {name!r} is continuous but data row {wrong[0] + 1} {what} ({len(wrong)} such cell(s) in all); "
+            f"give finite numbers, drop those rows, or make the column discrete (--override {name}=discrete)"
+        )
+
+
+def numbers_of(name: str, series: pd.Series) -> np.ndarray:
+    """Return cells as float64 numbers, NaN where a cell is missing or no number.
+
+    Raises:
+        BadInputError: the column is of a kind that cannot be turned into numbers.
     """
     if isinstance(series.dtype, pd.CategoricalDtype):
         series = series.astype(object).infer_objects()
     types = pd.api.types
+    if types.is_datetime64_any_dtype(series):
+        since = series - pd.Timestamp(0, tz=series.dt.tz)
+        return since.dt.total_seconds().to_numpy(dtype=np.float64, na_value=np.nan) / 86_400
+    if types.is_timedelta64_dtype(series):
+        return series.dt.total_seconds().to_numpy(dtype=np.float64, na_value=np.nan) / 86_400
+    if types.is_numeric_dtype(series) and not types.is_complex_dtype(series):
+        return series.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
     seen = types.infer_dtype(series, skipna=True)
-    if types.is_datetime64_any_dtype(series) or seen.startswith(("date", "time", "period", "interval", "complex")):
+    if seen in ("date", "datetime"):
+        return series.map(days, na_action="ignore").to_numpy(dtype=np.float64, na_value=np.nan)
+    if seen.startswith(("time", "period", "interval", "complex")):
         raise BadInputError(
-            f"column {name!r} is continuous but holds {seen} cells such as {series.iloc[0]!r}; "
-            "turn them into numbers (days since a date, for example) or drop the column."
+            f"column {name!r} is continuous but holds {seen} cells; turn them into numbers "
+            "(days since a date, for example) or drop the column"
         )
+    if seen == "string":
+        gone = series.isna().to_numpy()
+        texts = pa.array(series.astype(object).where(~gone, ""), type=pa.string())
+        return Texts.of(texts).numbers()
     try:
-        values = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+        values = series.map(_as_number, na_action="ignore")
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
     except OverflowError as error:
         raise BadInputError(
             f"column {name!r} is continuous but holds a whole number too large for float64 (beyond 1.8e308); "
-            "measure it in a larger unit or make the column discrete."
+            "measure it in a larger unit or make the column discrete"
         ) from error
-    wrong = np.flatnonzero(~np.isfinite(values))
-    if len(wrong):
+
+
+def _as_number(value: Any) -> float:
+    if isinstance(value, str):
+        return number(value)
+    if isinstance(value, datetime.date):
+        return days(value)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
+
+
+def _all(texts: list[str], test: Any) -> bool:
+    return bool(texts) and all(test(text) for text in texts)
+
+
+def _distinct(name: str, series: pd.Series) -> int:
+    try:
+        return int(series.nunique())
+    except TypeError as error:
         raise BadInputError(
-            f"column {name!r} is continuous but row {wrong[0]} holds {_unwrap(series.iloc[wrong[0]])!r} "
-            f"({len(wrong)} such cell(s) in all); give finite numbers, drop those rows, or make the column discrete."
-        )
-    return values
+            f"column {name!r} holds {type(series.iloc[0]).__name__} objects; a cell must be a text, a number or a "
+            f"boolean: spread them over columns or drop the column (--drop {name})"
+        ) from error
+
+
+def _counted(series: pd.Series) -> dict[Any, int]:
+    """Return how often each value occurs, in sorted (declared) order, as plain values."""
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        counts = series.value_counts(sort=False).reindex(series.cat.categories)
+        return {_unwrap(value): int(count) for value, count in counts.items()}
+    position, found = pd.factorize(series)
+    counted: dict[Any, int] = {}
+    for value, count in zip(found, np.bincount(position, minlength=len(found)).tolist(), strict=True):
+        plain = _unwrap(value)
+        plain = int(plain) if isinstance(plain, float) and plain.is_integer() else plain
+        counted[plain] = counted.get(plain, 0) + count
+    return {value: counted[value] for value in sorted(counted, key=_sort_key)}
+
+
+def _unlike(categories: list[Any], name: str) -> str:
+    """Return ``name``, in more brackets if it is a category already."""
+    while name in categories:
+        name = f"({name})"
+    return name
 
 
 def _unwrap(value: Hashable) -> Any:
@@ -346,79 +667,3 @@ def _sort_key(value: Any) -> tuple[int, Any]:
     if isinstance(value, bool | int | float):
         return (0, value)
     return (1, value) if isinstance(value, str) else (2, repr(value))
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    frame = pd.read_parquet(path)
-    named = [level for level in frame.index.names if level is not None]
-    frame = frame.reset_index(level=named) if named else frame
-    return frame.reset_index(drop=True)
-
-
-def _read_csv(path: Path, separator: str, as_text: bool) -> pd.DataFrame:
-    if len(separator) != 1:
-        raise BadInputError(f"a separator is one character, got {separator!r}; give ';', for example.")
-    # pandas renames repeated and nameless columns without a word, so the header is looked at first.
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
-    with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-        header = next(csv.reader(file, delimiter=separator, skipinitialspace=True), [])
-    if not any(header):
-        raise BadInputError(f"the table {str(path)!r} is empty; its first line must name the columns.")
-    likely = [sign for sign in ";\t|," if len(header) == 1 and sign != separator and sign in header[0]]
-    if likely:
-        raise BadInputError(
-            f"the table {str(path)!r} has one column when split at {separator!r}, its header reads {header[0][:60]!r}; "
-            f"pass separator={likely[0]!r}, on the command line --separator {likely[0]!r}."
-        )
-    if "" in header:
-        position = header.index("")
-        raise BadInputError(
-            f"column {position + 1} of the table {str(path)!r} has no name"
-            + (", it may be an index that pandas saved (to_csv(index=False) leaves it out)" if position == 0 else "")
-            + "; name it or take it out of the file."
-        )
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if repeated:
-        raise BadInputError(
-            f"column names must differ, these repeat in {str(path)!r}: {', '.join(repeated)}; rename or drop some."
-        )
-    # Cells are read as text: pandas' own guesses differ between its versions, to the last digit of a float.
-    frame = pd.read_csv(
-        path,
-        sep=separator,
-        encoding="utf-8-sig",
-        skipinitialspace=True,
-        keep_default_na=False,
-        dtype=str,
-    )
-    if not isinstance(frame.index, pd.RangeIndex):
-        raise BadInputError(
-            f"the rows of the table {str(path)!r} have more cells than its header has names ({len(header)}); "
-            "name every column, or quote cells that contain the separator."
-        )
-    return frame if as_text else frame.apply(_typed)
-
-
-def _typed(series: pd.Series) -> pd.Series:
-    """Return a column of texts as booleans, whole numbers, numbers or texts: the first that all cells are."""
-    position, texts = pd.factorize(series.mask(series.isin(MISSING)))
-    texts = [str(text) for text in texts]
-    values: list[Any] = texts
-    if {text.lower() for text in texts} <= {"true", "false"}:
-        values = [text.lower() == "true" for text in texts]
-    elif not any("_" in text or _LEADING_ZERO.match(text) for text in texts):
-        for read in (_whole, float):
-            try:
-                values = [read(text) for text in texts]
-                break
-            except ValueError:
-                pass
-    # Position -1 (missing) takes the last entry.
-    return pd.Series([*values, None], dtype=object).iloc[position].reset_index(drop=True).infer_objects()
-
-
-def _whole(text: str) -> int:
-    value = int(text)
-    if abs(value) >= 2**63:
-        raise ValueError("no 64-bit integer")
-    return value

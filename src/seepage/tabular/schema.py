@@ -48,12 +48,14 @@ class Discrete(_Column):
     Attributes:
         name: the column's name in the table.
         categories: every value that may occur, in a fixed order; a cell's code is its position.
+        other: the category that takes every cell which is none of them; None where such cells are refused.
+        missing: the category that takes missing cells; None where they are refused.
         sensitive: whether a report singles the column out.
         unit: unit of measurement, for display only.
 
     Raises:
-        pydantic.ValidationError: no categories, one that is not finite, or two that are equal
-            (``1``, ``1.0`` and ``True`` are).
+        pydantic.ValidationError: no categories, one that is not finite, two that are equal
+            (``1``, ``1.0`` and ``True`` are), or ``other`` or ``missing`` that is none of them.
 
     Example:
         >>> Discrete(name="sex", categories=("Female", "Male")).width
@@ -62,6 +64,8 @@ class Discrete(_Column):
 
     kind: Literal["discrete"] = "discrete"
     categories: tuple[Category, ...]
+    other: Category | None = None
+    missing: Category | None = None
 
     @property
     def width(self) -> int:
@@ -84,6 +88,10 @@ class Discrete(_Column):
                     f"column {self.name!r}: categories {seen[category]!r} and {category!r} are equal; list each once"
                 )
             seen[category] = category
+        for role in ("other", "missing"):
+            chosen = getattr(self, role)
+            if chosen is not None and chosen not in seen:
+                raise ValueError(f"column {self.name!r}: {role} must be one of its categories, got {chosen!r}")
         return self
 
 
@@ -96,12 +104,14 @@ class Continuous(_Column):
         tolerance: a guess within this distance of the truth counts as right (TabLeak Eq. 6;
             0.319 standard deviations there).
         integer: whether only whole numbers occur.
+        missing: the number that missing cells are filled with; None where they are refused.
         sensitive: whether a report singles the column out.
         unit: unit of measurement, for display only.
 
     Raises:
         pydantic.ValidationError: bounds or tolerance not finite or beyond 1e300, bounds in the wrong
-            order, or bounds of an integer column that are not whole or exceed 2**48 in size.
+            order, bounds of an integer column that are not whole or exceed 2**48 in size, or ``missing``
+            that is no cell of the column.
 
     Example:
         >>> Continuous(name="age", low=17, high=90, tolerance=4.2, integer=True, unit="years").width
@@ -113,6 +123,7 @@ class Continuous(_Column):
     high: float
     tolerance: float = Field(ge=0)
     integer: bool = False
+    missing: float | None = None
 
     @property
     def width(self) -> int:
@@ -136,6 +147,12 @@ class Continuous(_Column):
                         f"column {self.name!r}: bounds of an integer column must be whole numbers "
                         f"of at most 2**48 in size, got {bound!r}; set integer: false or mend the bound"
                     )
+        fill = self.missing
+        if fill is not None and not (self.low <= fill <= self.high and (not self.integer or fill == round(fill))):
+            raise ValueError(
+                f"column {self.name!r}: missing must be a {'whole ' if self.integer else ''}number from {self.low} to "
+                f"{self.high}, got {fill!r}; mend it or widen the bounds"
+            )
         return self
 
 
@@ -223,6 +240,10 @@ class Schema(BaseModel):
     def to_yaml(self) -> str:
         """Return the schema as YAML text; ``from_yaml`` reads it back unchanged."""
         content = self.model_dump(mode="json")
+        for column in (*content["columns"], content["target"]):
+            for role in ("other", "missing"):
+                if column.get(role, False) is None:
+                    del column[role]
         text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
         # PyYAML leaves this one control character unescaped and reads it back as a line break.
         return text if "\x85" not in text else yaml.safe_dump(content, sort_keys=False)

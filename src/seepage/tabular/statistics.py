@@ -76,7 +76,7 @@ class Statistics:
             )
         means, stds, marginals = [], [], []
         for i, column in enumerate(table.schema.columns):
-            marginal = _marginal(column, table.cells[:, i], bins)
+            marginal = _marginal(column, table.column(i), bins)
             marginals.append(marginal)
             if isinstance(column, Discrete):
                 p, n = marginal.probabilities, len(table)

@@ -4,34 +4,52 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.errors import BadInputError
-from seepage.tabular.infer import MISSING, as_numbers, check_columns, read_frame, refuse_missing
+from seepage.errors import BadInputError, check_choice
+from seepage.tabular.infer import Missing, missing_cells, numbers_of, raise_all, refuse_odd
+from seepage.tabular.reading import Source, open_table
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
+from seepage.tabular.texts import MISSING, Texts
+
+# What can hold a column exactly, smallest first.
+_COMPACT = (np.uint8, np.int16, np.int32, np.float32)
 
 
 class Table:
     """Rows that fit a schema, checked once when made.
 
-    Two forms are at hand: ``frame``, the mixed-type DataFrame that people hold, and ``cells`` with
-    ``labels``, float64 tensors in which a discrete cell is the position of its category and a
-    continuous cell its value. Attacks and metrics work on the second.
+    Columns are held apart, each in the smallest type that holds it exactly: a table of a million rows
+    and some hundred columns takes what its contents need. ``cells`` and ``labels`` are made of them on
+    first use: float64 tensors in which a discrete cell is the position of its category and a continuous
+    cell its value. ``at`` and ``column`` give parts of them without making the whole. ``frame`` is
+    the mixed-type DataFrame that people hold.
 
     Args:
         schema: what the columns may hold.
-        frame: at least the schema's columns and target; further columns are dropped.
+        source: at least the schema's columns and target, in a DataFrame or what ``open_table``
+            returned; further columns are dropped. What the cell of a CSV file stands for follows from the
+            schema, not from how it looks: ``01`` is the text "01" where that is a category and the number 1
+            where 1 is one, and ``NA`` is missing only where it is not a category.
+        missing: what becomes of rows with missing cells that the schema has no place for (a column's own ``missing``):
+            ``refuse`` them, ``drop`` them, or (``category``) drop those without a target and refuse the others.
+
+    Attributes:
+        schema: the schema.
+        notes: what became of missing and rare cells, for readers of results.
 
     Raises:
-        BadInputError: a column is missing or repeated, there are no rows, a cell is NaN, not in its
-            column's categories, not a number, not whole or out of bounds.
+        BadInputError: all that is wrong in one message: a column is missing or repeated, there are no rows, a
+            cell is missing, not in its column's categories, not a number, not whole or out of bounds.
+            Rows are counted from 1, cells are not shown.
 
     Example:
         >>> schema = Schema(
@@ -43,45 +61,63 @@ class Table:
         ([[30.0], [41.0]], [0.0, 1.0])
     """
 
-    def __init__(self, schema: Schema, frame: pd.DataFrame) -> None:
-        check_columns(frame)
-        wanted = [*schema.names, schema.target.name]
-        missing = [name for name in wanted if name not in frame.columns]
-        if missing:
-            raise BadInputError(
-                f"the table lacks the column(s) {', '.join(map(repr, missing))} of its schema; "
-                f"it has {', '.join(map(repr, frame.columns))}."
-            )
-        if not len(frame):
-            raise BadInputError("the table has no rows; give at least one.")
+    def __init__(self, schema: Schema, source: pd.DataFrame | Source, missing: Missing = "refuse") -> None:
+        check_choice("policy for missing cells:", missing, Missing)
         self.schema = schema
-        self.frame = frame[wanted].reset_index(drop=True)
-        refuse_missing(self.frame)
-        columns = [_to_codes(column, self.frame[column.name]) for column in schema.columns]
-        self.cells: Float[Tensor, "record column"] = torch.from_numpy(np.stack(columns, axis=1))
-        self.labels: Float[Tensor, " record"] = torch.from_numpy(
-            _to_codes(schema.target, self.frame[schema.target.name])
-        )
+        columns, self.notes = _read(schema, open_table(source) if isinstance(source, pd.DataFrame) else source, missing)
+        self._columns = tuple(torch.from_numpy(columns[column.name]) for column in schema.columns)
+        self._target = torch.from_numpy(columns[schema.target.name])
 
     @classmethod
-    def read(cls, path: str | Path, schema: Schema, separator: str = ",") -> Table:
+    def read(cls, path: str | Path, schema: Schema, separator: str = ",", missing: Missing = "refuse") -> Table:
         """Read the table of a ``.csv``, ``.csv.gz`` or ``.parquet`` file.
-
-        What a CSV cell stands for follows from the schema, not from how it looks: ``01`` is the text
-        "01" where that is a category and the number 1 where 1 is one, and ``NA`` is missing only
-        where it is not a category.
 
         Raises:
             BadInputError: the file cannot be read, or its rows do not fit the schema.
         """
-        if Path(path).name.lower().endswith(".parquet"):
-            return cls(schema, read_frame(path))
-        frame = read_frame(path, separator, as_text=True)
-        known = [column for column in (*schema.columns, schema.target) if column.name in frame.columns]
-        return cls(schema, frame.assign(**{column.name: _from_text(column, frame[column.name]) for column in known}))
+        return cls(schema, open_table(path, separator), missing)
+
+    @classmethod
+    def _of(cls, schema: Schema, columns: Sequence[Tensor], target: Tensor, notes: tuple[str, ...] = ()) -> Table:
+        made = cls.__new__(cls)
+        made.schema, made._columns, made._target, made.notes = schema, tuple(columns), target, notes
+        return made
 
     def __len__(self) -> int:
-        return len(self.frame)
+        return len(self._target)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is made on first use need not be sent to another process.
+        return {name: value for name, value in self.__dict__.items() if name not in ("cells", "labels", "frame")}
+
+    @cached_property
+    def cells(self) -> Float[Tensor, "record column"]:
+        """All cells; eight bytes each."""
+        cells = torch.empty(len(self), len(self._columns), dtype=torch.float64)
+        for i, column in enumerate(self._columns):
+            cells[:, i] = column
+        return cells
+
+    @cached_property
+    def labels(self) -> Float[Tensor, " record"]:
+        """The target's cells."""
+        return self._target.clone().double()
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The rows as a DataFrame, the target last."""
+        columns = [*zip(self.schema.columns, self._columns, strict=True), (self.schema.target, self._target)]
+        return pd.DataFrame({column.name: _from_codes(column, cells.double().numpy()) for column, cells in columns})
+
+    def column(self, position: int) -> Float[Tensor, " record"]:
+        """Return the cells of one column."""
+        return self._columns[position].clone().double()
+
+    def at(self, index: Int[Tensor, "*some"]) -> tuple[Float[Tensor, "*some column"], Float[Tensor, "*some"]]:
+        """Return cells and labels of the rows at some positions, of any shape."""
+        index = index.cpu().long()
+        cells = torch.stack([column[index].double() for column in self._columns], dim=-1)
+        return cells, self._target[index].double()
 
     def rows(self, index: Tensor | np.ndarray | Sequence[int]) -> Table:
         """Return the table of the given rows (positions, repeats allowed, in the order given).
@@ -98,12 +134,22 @@ class Table:
         outside = positions[(positions < 0) | (positions >= len(self))]
         if len(outside):
             raise BadInputError(f"row {int(outside[0])} was asked of a table whose rows are 0 to {len(self) - 1}.")
-        chosen = Table.__new__(Table)
-        chosen.schema = self.schema
-        chosen.frame = self.frame.iloc[positions.numpy()].reset_index(drop=True)
-        chosen.cells = self.cells[positions.long()]
-        chosen.labels = self.labels[positions.long()]
-        return chosen
+        positions = positions.long()
+        return Table._of(
+            self.schema, [column[positions] for column in self._columns], self._target[positions], self.notes
+        )
+
+    def followed_by(self, other: Table) -> Table:
+        """Return the rows of this table and then those of another of the same schema.
+
+        Raises:
+            BadInputError: the schemas differ.
+        """
+        if other.schema != self.schema:
+            raise BadInputError("tables of different schemas cannot be joined; give both the same one.")
+        both = [torch.cat([one, more]) for one, more in zip(self._columns, other._columns, strict=True)]
+        notes = tuple(dict.fromkeys((*self.notes, *other.notes)))
+        return Table._of(self.schema, both, torch.cat([self._target, other._target]), notes)
 
 
 def frame_of(schema: Schema, cells: Float[Tensor, "record column"]) -> pd.DataFrame:
@@ -121,51 +167,129 @@ def frame_of(schema: Schema, cells: Float[Tensor, "record column"]) -> pd.DataFr
     return pd.DataFrame({column.name: _from_codes(column, values[:, i]) for i, column in enumerate(schema.columns)})
 
 
-def _to_codes(column: Column, series: pd.Series) -> np.ndarray:
-    return _discrete(column, series) if isinstance(column, Discrete) else _continuous(column, series)
-
-
-def _discrete(column: Discrete, series: pd.Series) -> np.ndarray:
-    codes = {category: code for code, category in enumerate(column.categories)}
-    try:
-        position, found = pd.factorize(series)
-        code = np.array([codes.get(value, -1) for value in found], dtype=np.float64)[position]
-    except TypeError as error:
+def _read(schema: Schema, source: Source, missing: Missing) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+    """Return each column's cells in the smallest type that holds them, and notes about what became of some."""
+    wanted = {column.name: column for column in (*schema.columns, schema.target)}
+    lacking = [name for name in wanted if name not in source.names]
+    if lacking:
         raise BadInputError(
-            f"column {column.name!r} holds cells that cannot be categories, such as {series.iloc[0]!r}; "
-            "a category is a text, a number or a boolean."
-        ) from error
-    unseen = np.flatnonzero(code < 0)
-    if len(unseen):
-        cell = found[position[unseen[0]]]
-        cell = cell.item() if isinstance(cell, np.generic) else cell
-        raise BadInputError(
-            f"column {column.name!r} holds {cell!r} in row {unseen[0]}, which is none of its {column.width} "
-            f"categories ({', '.join(map(repr, column.categories[:8]))}{', ...' if column.width > 8 else ''}; "
-            f"{len(unseen)} such cell(s) in all); {_advice(column, cell)}"
+            f"the table lacks the column(s) {', '.join(map(repr, lacking))} of its schema; "
+            f"it has {', '.join(map(repr, source.names))}."
         )
-    return code
+    further = len(source.names) - len(wanted)
+    held: dict[str, np.ndarray] = {}
+    wrong: list[str] = []
+    notes: list[str] = []
+    gaps: dict[str, tuple[int, int]] = {}
+    kept: np.ndarray | None = None
+    for name, raw in source.columns(list(wanted)):
+        if not len(raw):
+            raise BadInputError("the table has no rows; give at least one.")
+        column = wanted[name]
+        try:
+            values, there, merged = _discrete(column, raw) if isinstance(column, Discrete) else _continuous(column, raw)
+        except BadInputError as error:
+            wrong.append(str(error))
+            continue
+        rows = len(values)
+        if merged:
+            notes.append(
+                f"{name!r}: {merged:,} of {rows:,} cells are rare values taken together as one category, which an "
+                "attack that guesses that category gets right"
+            )
+        count = rows - int(there.sum())
+        if count and column.missing is not None:
+            # A category's position, or the number itself.
+            fill = column.categories.index(column.missing) if isinstance(column, Discrete) else column.missing
+            values[~there] = fill
+            how = "a category of their own" if isinstance(column, Discrete) else f"{column.missing:g}"
+            notes.append(f"{name!r}: {count:,} of {rows:,} cells are missing and taken as {how}")
+        elif count and (missing == "drop" or (missing == "category" and name == schema.target.name)):
+            kept = there if kept is None else kept & there
+            values[~there] = 0.0
+        elif count:
+            gaps[name] = (count, int(there.argmin()))
+        held[name] = _compact(values)
+    if gaps:
+        wrong.append(missing_cells(gaps))
+    raise_all(wrong)
+    if kept is not None:
+        if not kept.any():
+            raise BadInputError(
+                "every row of the table has a missing cell, so dropping those rows leaves none; take missing cells as "
+                "a category (--missing category), or drop the columns that are mostly empty."
+            )
+        held = {name: values[kept] for name, values in held.items()}
+        notes.append(f"{int((~kept).sum()):,} of {len(kept):,} rows have missing cells and were dropped")
+    if further > 0:
+        notes.append(f"{further} column(s) of the table are not in the schema and were left out")
+    return held, tuple(notes)
+
+
+def _compact(values: np.ndarray) -> np.ndarray:
+    for kind in _COMPACT:
+        for part in (values[:1000], values):
+            with np.errstate(over="ignore", invalid="ignore"):
+                same = np.array_equal(part.astype(kind).astype(np.float64), part)
+            if not same:
+                break
+        else:
+            return values.astype(kind)
+    return values
+
+
+def _discrete(column: Discrete, raw: pd.Series | Texts) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return codes, which of the cells are there, and how many were merged."""
+    codes = {category: float(code) for code, category in enumerate(column.categories)}
+    if isinstance(raw, Texts):
+        position, found = raw.position, _meanings(column, raw.distinct.to_pylist())
+        known = [np.nan if value is None else codes.get(value, -1.0) for value in found]
+    else:
+        try:
+            position, index = pd.factorize(raw)
+            found = [value.item() if isinstance(value, np.generic) else value for value in index]
+            known = [codes.get(value, -1.0) for value in found]
+        except TypeError as error:
+            raise BadInputError(
+                f"column {column.name!r} holds {type(raw.iloc[0]).__name__} objects, which cannot be categories; "
+                "a category is a text, a number or a boolean"
+            ) from error
+    # Position -1 (a missing cell) takes the last entry.
+    code = np.array([*known, np.nan])[position]
+    there = ~np.isnan(code)
+    unseen = np.flatnonzero(code < 0)
+    if len(unseen) and column.other is None:
+        advice = _advice(column, found[position[unseen[0]]])
+        raise BadInputError(
+            f"column {column.name!r} holds {len(unseen)} cell(s) that are none of its {column.width} categories, the "
+            f"first in data row {unseen[0] + 1}; {advice}"
+        )
+    if column.other is not None:
+        other = codes[column.other]
+        code[unseen] = other
+        return code, there, int((code == other).sum())
+    return code, there, 0
 
 
 def _advice(column: Discrete, cell: Any) -> str:
-    """Say what most likely happened to a cell that is no category."""
+    """Say what most likely happened to a cell that is no category, without showing it."""
     for category in column.categories:
         if isinstance(cell, str) and isinstance(category, str) and cell.strip().lower() == category.strip().lower():
-            return f"it differs from {category!r} in spaces or capitals only: make them the same."
+            return "it differs from a category in spaces or capitals only: make them the same"
         if isinstance(cell, str) != isinstance(category, str) and _same_written(cell, category):
             return (
-                f"the schema has the {_kind(category)} {category!r} and the table the {_kind(cell)} {cell!r}: "
-                f"turn the column into {_kind(category)}s or list {cell!r} in the schema instead."
+                f"the schema has a {_kind(category)} where the table has a {_kind(cell)}: "
+                f"turn the column into {_kind(category)}s or list {_kind(cell)}s in the schema instead"
             )
         if isinstance(cell, float) and isinstance(category, float | int) and math.isclose(cell, category, rel_tol=1e-6):
-            return f"it differs from {category!r} by a rounding: round the column or give it as float64."
+            return "it differs from a category by a rounding: round the column or give it as float64"
         if (
             isinstance(category, bool)
             and isinstance(cell, str)
             and cell.lower() in ("yes", "no", "on", "off", "y", "n")
         ):
-            return "YAML takes bare yes, no, on and off for booleans: put them in quotes in the schema."
-    return "add it to the schema or drop those rows."
+            return "YAML takes bare yes, no, on and off for booleans: put them in quotes in the schema"
+    return "add such values to the schema, name a category that takes them (other), or drop those rows"
 
 
 def _same_written(one: Any, other: Any) -> bool:
@@ -182,22 +306,26 @@ def _kind(value: Any) -> str:
     return "text" if isinstance(value, str) else "boolean" if isinstance(value, bool) else "number"
 
 
-def _continuous(column: Continuous, series: pd.Series) -> np.ndarray:
-    values = as_numbers(column.name, series)
+def _continuous(column: Continuous, raw: pd.Series | Texts) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return numbers, which of the cells are there, and 0: none are merged."""
+    if isinstance(raw, Texts):
+        values, there = raw.numbers(), ~raw.empty()[raw.position]
+    else:
+        values, there = numbers_of(column.name, raw), raw.notna().to_numpy()
+    refuse_odd(column.name, values, there)
     outside = np.flatnonzero((values < column.low) | (values > column.high))
     if len(outside):
         raise BadInputError(
-            f"column {column.name!r} holds {float(values[outside[0]])!r} in row {outside[0]}, outside its bounds "
-            f"[{column.low}, {column.high}] ({len(outside)} such cell(s) in all); widen the bounds in the schema "
-            "or drop those rows."
+            f"column {column.name!r} holds {len(outside)} number(s) outside the bounds of its schema, the first in "
+            f"data row {outside[0] + 1}; widen the bounds or drop those rows"
         )
-    fractional = np.flatnonzero(values != np.round(values))
+    fractional = np.flatnonzero(there & (values != np.round(values)))
     if column.integer and len(fractional):
         raise BadInputError(
-            f"column {column.name!r} is integer-valued but row {fractional[0]} holds {float(values[fractional[0]])!r} "
-            f"({len(fractional)} such cell(s) in all); set integer: false in the schema or round the column."
+            f"column {column.name!r} is integer-valued but holds {len(fractional)} number(s) that are not whole, the "
+            f"first in data row {fractional[0] + 1}; set integer: false in the schema or round the column"
         )
-    return values
+    return values, there, 0
 
 
 def _from_codes(column: Column, values: np.ndarray) -> pd.Series:
@@ -217,32 +345,19 @@ def _alike(column: Discrete) -> bool:
     return len({type(category) for category in column.categories}) == 1
 
 
-def _from_text(column: Column, series: pd.Series) -> pd.Series:
-    """Return what the texts of a CSV column stand for; what stands for nothing stays text, for the check to name."""
-    position, texts = pd.factorize(series, use_na_sentinel=True)
-    meaning = [_meaning(column, text) for text in texts]
-    # Position -1 (a row that ends early) takes the last entry.
-    meant = pd.Series([*meaning, None], dtype=object).iloc[position].reset_index(drop=True)
-    # As floats, two large whole numbers may be equal.
-    return meant if isinstance(column, Discrete) and not _alike(column) else meant.infer_objects()
+def _meanings(column: Discrete, texts: list[str]) -> list[bool | int | float | str | None]:
+    """Return what texts of a CSV file stand for; what stands for no category stays text, None is missing."""
+    words = {category for category in column.categories if isinstance(category, str)}
+    others = [category for category in column.categories if not isinstance(category, str)]
 
+    def meaning(text: str) -> bool | int | float | str | None:
+        if text in words:
+            return text
+        # As it is written first: as floats, two large whole numbers may be equal.
+        for same in (lambda category: text == str(category), lambda category: _same_written(text, category)):
+            for category in others:
+                if same(category):
+                    return category
+        return None if text.strip() in MISSING else text
 
-def _meaning(column: Column, text: str) -> bool | int | float | str | None:
-    categories = column.categories if isinstance(column, Discrete) else ()
-    if text in categories:
-        return text
-    others = [category for category in categories if not isinstance(category, str)]
-    # As it is written first: as floats, two large whole numbers may be equal.
-    for same in (lambda category: text == str(category), lambda category: _same_written(text, category)):
-        for category in others:
-            if same(category):
-                return category
-    if text.strip() in MISSING:
-        return None
-    if isinstance(column, Discrete):
-        return text
-    try:
-        value = float(text)
-    except ValueError:
-        return text
-    return int(value) if column.integer and value.is_integer() else value
+    return [meaning(text) for text in texts]

@@ -1,0 +1,370 @@
+"""Tables as they come: DataFrames, CSV and Parquet files, read a few columns at a time."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import math
+import re
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as parquet
+
+from seepage.errors import BadInputError
+from seepage.tabular.texts import Texts
+
+SUFFIXES = (".csv", ".csv.gz", ".parquet")
+# Bytes of a CSV file, and cells of a Parquet file, that are held at once besides what is made of them.
+_BYTES_AT_ONCE, _CELLS_AT_ONCE = 2**29, 2**24
+_BLOCK = 2**24
+_UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
+_broken: Any = (OSError, EOFError, zlib.error, csv.Error, pa.ArrowException)
+
+
+class Source(ABC):
+    """A table whose columns are read when they are asked for.
+
+    Attributes:
+        names: of its columns, in order.
+    """
+
+    names: tuple[str, ...]
+
+    @abstractmethod
+    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | Texts]]:
+        """Read columns one after the other, in the order asked for."""
+
+
+class FrameSource(Source):
+    """A DataFrame.
+
+    Raises:
+        BadInputError: a column name is repeated or not text.
+    """
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        check_names(list(frame.columns))
+        self._frame = frame
+        self.names = tuple(frame.columns)
+
+    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | Texts]]:
+        """Return columns of the frame."""
+        for name in names:
+            yield name, self._frame[name].reset_index(drop=True)
+
+
+class CsvSource(Source):
+    r"""A CSV file, ``.csv`` or ``.csv.gz``.
+
+    It is UTF-8 with a header line; spaces at the beginning of a cell are skipped. Files of up to half a
+    gigabyte are read once and kept, others anew for every few columns.
+
+    Raises:
+        BadInputError: empty, not UTF-8, NUL bytes, another separator, nameless or repeated columns, rows with
+            more or fewer cells than the header.
+    """
+
+    def __init__(self, path: Path, separator: str = ",") -> None:
+        if len(separator) != 1:
+            raise BadInputError(f"a separator is one character, got {separator!r}; give ';', for example.")
+        self._path, self._separator = path, separator
+        self._size, self._spaced = self._scan()
+        self.names = self._header()
+        self._kept: pa.Table | None = None
+
+    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | Texts]]:
+        """Read columns as texts."""
+        if self._kept is None and self._size <= _BYTES_AT_ONCE:
+            self._kept = self._read(self.names)
+        parts = 1 if self._kept is not None else math.ceil(self._size / _BYTES_AT_ONCE)
+        step = max(1, math.ceil(len(self.names) / parts))
+        for start in range(0, len(names), step):
+            chosen = names[start : start + step]
+            read = self._kept if self._kept is not None else self._read(chosen)
+            for name in chosen:
+                yield name, Texts.of(read.column(name))
+
+    def _open(self) -> Any:
+        opened = gzip.open if self._path.name.lower().endswith(".gz") else open
+        return opened(self._path, "rb")
+
+    def _scan(self) -> tuple[int, bool]:
+        """Return the file's unpacked size and whether quoted cells follow a space."""
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        sign, size, lines, last, spaced = f'{self._separator} "'.encode(), 0, 0, b"", False
+        with self._open() as file:
+            while block := file.read(_BLOCK):
+                if b"\0" in block:
+                    line = lines + block[: block.index(b"\0")].count(b"\n") + 1
+                    raise BadInputError(
+                        f"the table {str(self._path)!r} has NUL bytes, the first in line {line}; it is no text "
+                        "in UTF-8 (UTF-16, or a binary file): save it again as CSV in UTF-8."
+                    )
+                try:
+                    decoder.decode(block)
+                except UnicodeDecodeError as error:
+                    # The decoder may have held back a few bytes of the block before.
+                    line = lines + bytes(error.object[: error.start]).count(b"\n") + 1
+                    raise BadInputError(
+                        f"the table {str(self._path)!r} is not UTF-8 text, line {line} is the first that is not; save "
+                        "it again with that encoding (iconv -f latin1 -t utf-8 does it for Western European files), "
+                        "or read it with pandas (read_csv has an encoding argument) and pass the DataFrame."
+                    ) from error
+                spaced = spaced or sign in last + block
+                size, lines, last = size + len(block), lines + block.count(b"\n"), block[-2:]
+        return size, spaced
+
+    def _header(self) -> tuple[str, ...]:
+        shown = str(self._path)
+        with self._open() as file:
+            lines = codecs.getreader("utf-8-sig")(file)
+            header = next(csv.reader(lines, delimiter=self._separator, skipinitialspace=True), [])
+        if not any(header):
+            raise BadInputError(f"the table {shown!r} is empty; its first line must name the columns.")
+        likely = [sign for sign in ";\t|," if len(header) == 1 and sign != self._separator and sign in header[0]]
+        if likely:
+            raise BadInputError(
+                f"the table {shown!r} has one column when split at {self._separator!r}, its header reads "
+                f"{header[0][:60]!r}; pass separator={likely[0]!r}, on the command line --separator {likely[0]!r}."
+            )
+        if "" in header:
+            position = header.index("")
+            raise BadInputError(
+                f"column {position + 1} of the table {shown!r} has no name"
+                + (", it may be an index that pandas saved (to_csv(index=False) leaves it out)" if not position else "")
+                + "; name it or take it out of the file."
+            )
+        check_names(header)
+        return tuple(header)
+
+    def _read(self, names: Sequence[str]) -> pa.Table:
+        ragged = 0
+
+        def skip(_: Any) -> str:
+            nonlocal ragged
+            ragged += 1
+            return "skip"
+
+        if self._spaced:
+            table = self._read_spaced(names)
+        else:
+            with self._open() as file:
+                try:
+                    table = arrow_csv.read_csv(
+                        file,
+                        read_options=arrow_csv.ReadOptions(
+                            column_names=list(self.names), skip_rows_after_names=1, block_size=_BLOCK
+                        ),
+                        parse_options=arrow_csv.ParseOptions(
+                            delimiter=self._separator, newlines_in_values=True, invalid_row_handler=skip
+                        ),
+                        convert_options=arrow_csv.ConvertOptions(
+                            include_columns=list(names),
+                            column_types=dict.fromkeys(names, pa.string()),
+                            strings_can_be_null=False,
+                        ),
+                    )
+                except pa.ArrowInvalid as error:
+                    # Its message may show a row of the table.
+                    self._refuse_ragged()
+                    raise BadInputError(
+                        f"the table {str(self._path)!r} cannot be split into rows and cells; look for a quotation mark "
+                        "that is never closed, or save it again as CSV."
+                    ) from error
+        if ragged:
+            self._refuse_ragged()
+        if not len(table):
+            raise _no_rows(self._path)
+        return table
+
+    def _read_spaced(self, names: Sequence[str]) -> pa.Table:
+        """Read a file in which a space may stand between a separator and a quotation mark."""
+        try:
+            frame = pd.read_csv(
+                self._path,
+                sep=self._separator,
+                encoding="utf-8-sig",
+                skipinitialspace=True,
+                keep_default_na=False,
+                dtype=str,
+                header=None,
+                skiprows=1,
+                names=list(self.names),
+            )
+        except pd.errors.ParserError:
+            self._refuse_ragged()
+            raise
+        if not isinstance(frame.index, pd.RangeIndex) or bool(frame.isna().any(axis=None)):
+            self._refuse_ragged()
+        return pa.table({name: pa.array(frame[name], type=pa.string()) for name in names})
+
+    def _refuse_ragged(self) -> None:
+        """Raise an error that names the first row with another number of cells than the header, if there is one."""
+        with self._open() as file:
+            rows = csv.reader(
+                codecs.getreader("utf-8-sig")(file), delimiter=self._separator, skipinitialspace=True, strict=False
+            )
+            wrong = [(rows.line_num, len(row)) for row in rows if row and len(row) != len(self.names)]
+        if wrong:
+            line, cells = wrong[0]
+            raise BadInputError(
+                f"the header of the table {str(self._path)!r} names {len(self.names)} columns, but line {line} has "
+                f"{cells} cell(s) ({len(wrong)} such row(s) in all); name every column, quote cells that contain the "
+                "separator, or take those rows out."
+            )
+
+
+class ParquetSource(Source):
+    """A Parquet file.
+
+    A named index that pandas kept in it is a column, a nameless one is left out. Decimal numbers are
+    read as floats.
+
+    Raises:
+        BadInputError: no rows, or repeated column names.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = parquet.ParquetFile(path)
+        names = [name for name in self._file.schema_arrow.names if not _UNNAMED_INDEX.fullmatch(name)]
+        check_names(names)
+        self.names = tuple(names)
+        self._rows = self._file.metadata.num_rows
+        if not self._rows:
+            raise _no_rows(path)
+
+    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | Texts]]:
+        """Read columns with the types they are stored in."""
+        step = max(1, _CELLS_AT_ONCE // self._rows)
+        for start in range(0, len(names), step):
+            chosen = list(names[start : start + step])
+            read = self._file.read(columns=chosen)
+            for name in chosen:
+                yield name, _series(read.column(name))
+
+
+def open_table(source: pd.DataFrame | str | Path, separator: str = ",") -> Source:
+    """Open a DataFrame or a ``.csv``, ``.csv.gz`` or ``.parquet`` file.
+
+    Raises:
+        BadInputError: no such file, another kind of file, unreadable or broken; column names repeated or
+            not text.
+
+    Example:
+        >>> open_table(pd.DataFrame({"age": [30, 41], "ill": ["no", "yes"]})).names
+        ('age', 'ill')
+    """
+    if isinstance(source, pd.DataFrame):
+        return FrameSource(source)
+    path = Path(source)
+    name = path.name.lower()
+    if not name.endswith(SUFFIXES):
+        raise BadInputError(
+            f"{str(path)!r} is none of the files that can be read ({', '.join(SUFFIXES)}); "
+            "save the table as one of them, or read it with pandas and pass the DataFrame."
+        )
+    if not path.is_file():
+        there = "is not a file" if path.exists() else "does not exist"
+        raise BadInputError(f"the table {str(path)!r} {there}; give the path of a {', '.join(SUFFIXES)} file.")
+    return _Guarded(path, separator)
+
+
+class _Guarded(Source):
+    """A file whose failings are told in one paragraph, whenever they show."""
+
+    def __init__(self, path: Path, separator: str) -> None:
+        self._path = path
+        try:
+            self._inner: Source = (
+                ParquetSource(path) if path.name.lower().endswith(".parquet") else CsvSource(path, separator)
+            )
+        except _broken as error:
+            raise _unreadable(path, error) from error
+        self.names = self._inner.names
+
+    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | Texts]]:
+        try:
+            yield from self._inner.columns(names)
+        except (*_broken, pd.errors.ParserError) as error:
+            raise _unreadable(self._path, error) from error
+
+
+def read_frame(path: str | Path, separator: str = ",") -> pd.DataFrame:
+    r"""Read a table from a ``.csv``, ``.csv.gz`` or ``.parquet`` file.
+
+    CSV files are UTF-8 with a header line; spaces at the beginning of a cell are skipped; a cell that is
+    empty or one of ``texts.MISSING`` becomes NaN; a column is boolean (true, false), whole, numeric or text,
+    the first that all its other cells are; with a leading zero (01) it is text.
+
+    Args:
+        path: the file.
+        separator: between the cells of a CSV file.
+
+    Returns:
+        The file's columns; a named index kept in a Parquet file becomes columns.
+
+    Raises:
+        BadInputError: no such file, another kind of file, broken or not UTF-8, no columns or no rows,
+            nameless or repeated columns, rows with more or fewer cells than the header.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "people.csv"
+        ...     _ = file.write_text("age,job\n30,None\n41,nurse\n")
+        ...     read_frame(file)["job"].tolist()
+        ['None', 'nurse']
+    """
+    source = open_table(path, separator)
+    return pd.DataFrame({name: typed(raw) for name, raw in source.columns(source.names)})
+
+
+def typed(raw: pd.Series | Texts) -> pd.Series:
+    """Return a column with the type its cells seem to have."""
+    return raw.typed() if isinstance(raw, Texts) else raw
+
+
+def check_names(names: Sequence[Hashable]) -> None:
+    """Raise ``BadInputError`` unless all column names are text and differ."""
+    odd = [name for name in names if not isinstance(name, str)]
+    if odd:
+        raise BadInputError(
+            f"column names must be text, got {', '.join(map(repr, odd[:5]))}; rename them, "
+            "for example frame.columns = frame.columns.map(str)."
+        )
+    seen: set[Hashable] = set()
+    repeated = list(dict.fromkeys(str(name) for name in names if name in seen or seen.add(name)))
+    if repeated:
+        raise BadInputError(f"column names must differ, these repeat: {', '.join(repeated)}; rename or drop some.")
+
+
+def _series(column: pa.ChunkedArray) -> pd.Series:
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    # Whole numbers with gaps would become floats, and large ones others than they were.
+    nullable = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
+    return column.to_pandas(date_as_object=False, types_mapper=nullable.get if column.null_count else None)
+
+
+def _no_rows(path: Path) -> BadInputError:
+    return BadInputError(f"the table {str(path)!r} has no rows; give a file with a header and at least one row.")
+
+
+def _unreadable(path: Path, error: Exception) -> BadInputError:
+    if isinstance(error, PermissionError):
+        return BadInputError(
+            f"the table {str(path)!r} cannot be read: its permissions forbid it; change them (chmod u+r) or copy it."
+        )
+    return BadInputError(
+        f"the table {str(path)!r} cannot be read: {' '.join(str(error).split())}; it may be truncated or damaged "
+        "(compare its size or checksum with the original), or not be what its name says."
+    )

@@ -1,0 +1,169 @@
+"""What the texts of a table stand for: nothing, truth values, numbers, days."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# What a cell may hold to say "missing". pandas' own list also takes "None", which is a category in many tables.
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+# The unit of dates and times.
+DAYS = "days since 1970-01-01"
+
+# 01 is a code and 1_0 a name, neither a number.
+_NO_NUMBER = r"_|^[+-]?0[0-9]"
+_WHOLE = r"^[+-]?[0-9]+$"
+_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].*)?")
+_compute: Any = pc
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A column of texts, each different one held once.
+
+    Attributes:
+        position: of each row's text in ``distinct``, int32.
+        distinct: the different texts.
+    """
+
+    position: np.ndarray
+    distinct: pa.Array
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray | pa.Array) -> Texts:
+        """Gather a column of texts; spaces at the beginning of a text are skipped.
+
+        Example:
+            >>> Texts.of(pa.array(["a", " b", "a"])).position.tolist()
+            [0, 1, 0]
+        """
+        if _any(_compute.starts_with(column, " ")):
+            column = _compute.utf8_ltrim(column, " ")
+        encoded = column.dictionary_encode()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
+        return cls(encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary)
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def empty(self) -> np.ndarray:
+        """Return which of the distinct texts say "missing"."""
+        trimmed = _compute.utf8_trim_whitespace(self.distinct)
+        return _compute.is_in(trimmed, value_set=pa.array(MISSING)).to_numpy(zero_copy_only=False)
+
+    def typed(self) -> pd.Series:
+        """Return booleans, whole numbers, numbers or texts: the first that all texts are; NaN where missing.
+
+        Example:
+            >>> Texts.of(pa.array(["1", "", "2.5"])).typed().tolist()
+            [1.0, nan, 2.5]
+        """
+        empty = self.empty()
+        said = self.distinct.filter(pa.array(~empty))
+        values = _values(_compute.utf8_trim_whitespace(said))
+        if values is None:
+            values = np.array(said.to_pylist(), dtype=object)
+        if not len(said):
+            return pd.Series(np.full(len(self), np.nan))
+        if empty.any():
+            kind = np.float64 if values.dtype.kind in "if" else object
+            all_values = np.full(len(empty), np.nan if kind is np.float64 else None, dtype=kind)
+            all_values[~empty] = values
+            values = all_values
+        column = pd.Series(values[self.position])
+        return column.infer_objects() if values.dtype == object else column
+
+    def numbers(self) -> np.ndarray:
+        """Return each row's number: NaN where the text is missing or no number; dates and times in days.
+
+        Example:
+            >>> Texts.of(pa.array(["1e3", "1,250", "1970-01-03", "?"])).numbers().tolist()
+            [1000.0, 1250.0, 2.0, nan]
+        """
+        trimmed = _compute.utf8_trim_whitespace(self.distinct)
+        blank = _compute.if_else(pa.array(self.empty()), "nan", trimmed)
+        try:
+            values = blank.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        except pa.ArrowInvalid:
+            values = np.array([number(text) for text in trimmed.to_pylist()], dtype=np.float64)
+        return values[self.position]
+
+
+def number(text: str) -> float:
+    """Return what one text says as a number, NaN where it is none.
+
+    Thousands may be set off by commas; ISO dates and times are days since 1970-01-01 (of no zone: UTC).
+
+    Example:
+        >>> number("12"), number("1,234.5"), number("1970-01-02 12:00"), number("twelve")
+        (12.0, 1234.5, 1.5, nan)
+    """
+    text = text.strip()
+    if text in MISSING:
+        return np.nan
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    if _THOUSANDS.fullmatch(text):
+        return float(text.replace(",", ""))
+    if _DATE.fullmatch(text):
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return np.nan
+        return days(moment)
+    return np.nan
+
+
+def is_date(text: str) -> bool:
+    """Return whether a text looks like an ISO date, with a time or without."""
+    return _DATE.fullmatch(text.strip()) is not None
+
+
+def days(moment: date) -> float:
+    """Return a date or time in days since 1970-01-01; of no zone, it is taken as UTC.
+
+    Example:
+        >>> days(date(1970, 1, 3))
+        2.0
+    """
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() / 86_400
+
+
+def _values(said: Any) -> np.ndarray | None:
+    """Return what trimmed texts say where all are booleans, whole numbers or numbers; None where they are texts."""
+    if not len(said):
+        return None
+    if len(said) <= 6 and {text.lower() for text in said.to_pylist()} <= {"true", "false"}:
+        return np.array([text.lower() == "true" for text in said.to_pylist()])
+    if _any(_compute.match_substring_regex(said, _NO_NUMBER)):
+        return None
+    kinds = (pa.int64(), pa.float64()) if _all(_compute.match_substring_regex(said, _WHOLE)) else (pa.float64(),)
+    unsigned = _compute.replace_substring_regex(said, pattern=r"^\+", replacement="")
+    for kind in kinds:
+        try:
+            return unsigned.cast(kind).to_numpy(zero_copy_only=False)
+        except pa.ArrowInvalid:
+            pass
+    return None
+
+
+def _any(mask: Any) -> bool:
+    return bool(_compute.any(mask).as_py())
+
+
+def _all(mask: Any) -> bool:
+    return bool(_compute.all(mask).as_py())
