@@ -118,6 +118,42 @@ def paired(
     return interval(values.double().cpu() - baseline_values.double().cpu(), level, bounds)
 
 
+def ratio(hits: Float[Tensor, " victim"], counts: Float[Tensor, " victim"], level: float = 0.95) -> Estimate:
+    """Return the pooled rate ``sum(hits) / sum(counts)`` with an interval that resamples victims, not cells.
+
+    The cells of a victim are not independent of each other, so the interval is that of a ratio estimate:
+    Student's t on the residuals ``hits - rate * counts`` (Cochran, "Sampling Techniques", 1977, section 6.4).
+    Victims with a count of zero are left out.
+
+    Args:
+        hits: of each victim, at most its count.
+        counts: cells of each victim.
+        level: confidence level, in (0, 1).
+
+    Raises:
+        BadInputError: ``level`` is not in (0, 1).
+
+    Example:
+        >>> import torch
+        >>> estimate = ratio(torch.tensor([3.0, 1.0]), torch.tensor([4.0, 4.0]))
+        >>> estimate.mean, estimate.n
+        (0.5, 2)
+    """
+    _check_level(level)
+    held = counts > 0
+    hit, count = hits[held].double().cpu(), counts[held].double().cpu()
+    n = len(count)
+    if n == 0:
+        return Estimate(None, None, None, 0)
+    rate = float(hit.sum() / count.sum())
+    if n == 1:
+        return Estimate(rate, None, None, 1)
+    # Scaled by the mean count, residuals are in the unit of the rate.
+    std = math.sqrt(float(((hit - rate * count) / count.mean()).square().sum()) / (n - 1))
+    half = float(stats.t.ppf((1 + level) / 2, n - 1)) * std / math.sqrt(n)
+    return Estimate(rate, max(0.0, rate - half), min(1.0, rate + half), n, std)
+
+
 def tau_b(x: Float[Tensor, " victim"], y: Float[Tensor, " victim"], level: float = 0.95) -> Estimate:
     """Return Kendall's tau-b across victims with an interval by Fisher's z transformation.
 

@@ -134,9 +134,9 @@ def audit(
     """Attack gradients and report what was read out of them, beside what guessing would have got.
 
     Each victim is one batch of a client's records. Attacks see its gradient as the server does; their
-    guesses are then matched to the true records. The run folder gets results.json and results.csv (one row
-    a figure, with interval, baseline and lift), victims.jsonl (one line a victim, from which a run that was
-    stopped continues) and provenance.json.
+    guesses are then matched to the true records. The run folder gets report.html to read in a browser, results.json
+    and results.csv (one row a figure, with interval, baseline and lift), victims.jsonl (one line a victim, from
+    which a run that was stopped continues) and provenance.json.
 
     [bold]Examples[/bold]
 
@@ -196,7 +196,7 @@ def audit(
     console = make_console()
     for report in reports:
         report.show(console)
-    console.print(Text(f"Results: {folder / 'results.json'} and results.csv"))
+    console.print(Text(f"Report: {folder / 'report.html'} (figures: results.json, results.csv)"))
 
 
 def _dataset_option(text: str) -> tuple[str, Any]:

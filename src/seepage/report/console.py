@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seepage.audit import AuditSpec, Cell, Example, Row, Subject
+from seepage.report.assumptions import assumptions
 from seepage.report.summary import summary
 from seepage.report.text import clean, percent, points, span
 from seepage.report.verdict import Tier, pick, strongest, verdict
@@ -65,22 +66,7 @@ def _show_head(console: Console, spec: AuditSpec, subject: Subject, rows: Sequen
             style="not bold",
         )
     )
-    facts = [
-        "the attacker is an honest-but-curious server that sees one client's gradient of one batch and the model",
-    ]
-    granted = next((row["knowledge"] for row in rows if row["seconds_per_victim"] is not None), None)
-    if granted is not None:
-        told = ", ".join(
-            f"{name.replace('_', ' ')} ({clean(value, 80)})"
-            for name, value in granted.items()
-            if name not in ("labels", "batch_size")
-        )
-        labels = "the true labels" if granted["labels"] == "true" else "no labels: it restores them from the gradient"
-        facts.append(f"it is granted: {told}, batch size; {labels}")
-    if spec.profile != "default":
-        facts.append(f"attacks as in the official implementations (profile {spec.profile}), not the strongest known")
-    facts += [clean(note, 200) for note in dataset.notes]
-    for fact in facts:
+    for fact in assumptions(spec, subject, rows):
         console.print(Padding(Text(f"· {fact}"), (0, 0, 0, 2)))
     console.print()
 

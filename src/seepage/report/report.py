@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,10 @@ from seepage.datasets import Dataset, from_frame
 from seepage.errors import BadInputError
 from seepage.models.model import Model
 from seepage.report.console import make_console, show_report
+from seepage.report.frames import Evidence
+from seepage.report.html import FILE as PAGE
+from seepage.report.html import write_html
+from seepage.report.sections import Alarm
 from seepage.report.summary import summary
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Schema
@@ -48,12 +52,18 @@ class Report:
         subject: to which rows and model.
         rows: one result each, see ``seepage.audit.rows``.
         examples: reconstructed records beside the truth, where they were computed or kept.
+        evidence: what was right, cell by cell, by batch size, defense and attack.
+        alarms: what the audit's own checks found; None where they were not run.
+        control: figures of the positive control; None where none was run.
     """
 
     spec: AuditSpec
     subject: Subject
     rows: list[Row]
     examples: list[Example]
+    evidence: Mapping[tuple[int, str, str], Evidence] = field(default_factory=dict)
+    alarms: Sequence[Alarm] | None = None
+    control: list[Row] | None = None
 
     def frame(self) -> pd.DataFrame:
         """Return the results as a DataFrame, one row each."""
@@ -115,8 +125,8 @@ def audit_all(
 ) -> list[Report]:
     """Run audits and keep their results in a folder.
 
-    The folder gets ``victims.jsonl`` as the audit goes on, and ``results.json``, ``results.csv``,
-    ``provenance.json`` and, for public data only, ``examples.json`` when it has ended. The same audits
+    The folder gets ``victims.jsonl`` as the audit goes on, and ``report.html``, ``results.json``,
+    ``results.csv``, ``provenance.json`` and, for public data only, ``examples.json`` when it has ended. The same audits
     into the same folder continue from what is there. Files of one's own data are private (mode 0600).
 
     Args:
@@ -147,7 +157,9 @@ def audit_all(
         public = [example for report in reports if not report.subject.own for example in report.examples]
         if public:
             write_examples(folder, public)
-        write_provenance(folder, provenance(audits), private)
+        origin = provenance(audits)
+        write_provenance(folder, origin, private)
+        write_html(folder / PAGE, reports, origin, private)
         write_results(folder, [row for report in reports for row in report.rows], private)
     return reports
 

@@ -9,7 +9,7 @@ from typing import Literal
 from seepage.audit import Row
 
 Tier = Literal["none", "low", "moderate", "high", "total", "inconclusive"]
-_BOUNDS: tuple[tuple[float, Tier], ...] = ((0.05, "none"), (0.2, "low"), (0.5, "moderate"), (0.9, "high"))
+BOUNDS: tuple[tuple[float, Tier], ...] = ((0.05, "none"), (0.2, "low"), (0.5, "moderate"), (0.9, "high"))
 _HALF = 0.5
 
 
@@ -59,7 +59,7 @@ def verdict(row: Row, exact: Row | None = None) -> Verdict:
 def _tier(upper: float | None) -> Tier:
     if upper is None:
         return "inconclusive"
-    for bound, tier in _BOUNDS:
+    for bound, tier in BOUNDS:
         if upper < bound:
             return tier
     return "total"

@@ -1,0 +1,537 @@
+"""Figures as plain JSON for plotly.js: no part of the Python package of that name is imported.
+
+Colours are names of the page's style variables (``--series-1``), which the page's script looks up, so that figures
+follow dark mode and print. Lines also differ in dash and marker, so that colour is never the only carrier. Labels from
+tables are placed by position and never by name, and ``label`` makes text of what plotly.js would read as markup.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seepage.report.frames import Record
+from seepage.report.text import clean, percent, points
+from seepage.report.verdict import BOUNDS
+
+SERIES = 6
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star")
+_DASHES = ("solid", "dash", "dashdot", "longdash", "longdashdot", "solid")
+MOST_COLUMNS = 40
+_LONGEST = 28
+_BASELINE = "--muted"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of plotly.js.
+
+    Attributes:
+        name: identifies it within a page.
+        title: what it shows, in a few words.
+        description: what is to be seen, for those who do not see it.
+        data, layout: as plotly.js takes them.
+        height: in pixels.
+    """
+
+    name: str
+    title: str
+    description: str
+    data: list[dict[str, Any]]
+    layout: dict[str, Any]
+    height: int = 380
+
+
+def label(value: object, longest: int = _LONGEST) -> str:
+    """Return a text of a table for a label of plotly.js, which reads some tags and entities in them.
+
+    Right-to-left letters are isolated, so that they do not reorder what stands beside them.
+
+    Example:
+        >>> label("<b>age</b> & more")
+        '&lt;b&gt;age&lt;/b&gt; &amp; more'
+    """
+    shown = clean(value, longest)
+    mixed = any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in shown)
+    escaped = shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return f"\u2068{escaped}\u2069" if mixed else escaped
+
+
+def by_batch_size(name: str, records: Sequence[Record], title: str) -> Figure:
+    """Return accuracy against batch size, attacks with their intervals and baselines.
+
+    Args:
+        name: of the figure.
+        records: of one defense, see ``frames.scores``.
+        title: of the figure.
+    """
+    sizes = sorted({one["batch_size"] for one in records})
+    attacks = list(dict.fromkeys(one["attack"] for one in records if one["is_attack"]))
+    baselines = list(dict.fromkeys(one["attack"] for one in records if not one["is_attack"]))
+    data = []
+    many = len(attacks) + len(baselines)
+    for i, called in enumerate([*attacks, *baselines]):
+        own = [one for one in records if one["attack"] == called]
+        attack = called in attacks
+        color = _color(i) if attack else _BASELINE
+        style = i if attack else i - len(attacks)
+        # Side by side, so that intervals do not cover each other.
+        shift = (i - (many - 1) / 2) * 0.05
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": label(called) + ("" if attack else " (guess)"),
+                "x": [sizes.index(one["batch_size"]) + shift for one in own],
+                "y": [100 * one["mean"] for one in own],
+                "error_y": _errors(own),
+                "line": {
+                    "color": color,
+                    "dash": _DASHES[style % SERIES] if attack else "dot",
+                    "width": 2.5 if attack else 1.5,
+                },
+                "marker": {
+                    "color": color,
+                    "size": 9 if attack else 7,
+                    "symbol": _SYMBOLS[style % SERIES] + ("" if attack else "-open"),
+                },
+                "text": [
+                    f"{label(called)}, batch size {one['batch_size']}: {percent(one['mean'])} "
+                    f"{_between(one)}, n = {one['n']}"
+                    for one in own
+                ],
+                "hovertemplate": "%{text}<extra></extra>",
+            }
+        )
+    layout = _layout("Cells read (%)", "Batch size (records behind one gradient)")
+    layout["yaxis"] |= {"range": [0, 103]}
+    layout["xaxis"] |= _ticks(range(len(sizes)), [str(size) for size in sizes]) | {
+        "range": [-0.5, len(sizes) - 0.5],
+        "zeroline": False,
+    }
+    best = max((one for one in records if one["is_attack"]), key=lambda one: one["mean"], default=None)
+    seen = (
+        ""
+        if best is None
+        else (f" The most that an attack reads is {percent(best['mean'])}, at batch size {best['batch_size']}.")
+    )
+    return Figure(name, title, f"Share of cells read by batch size, attacks beside guesses.{seen}", data, layout)
+
+
+def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
+    """Return for each column what guessing gives and what the attack reads, as two marks joined by a line.
+
+    Sensitive columns come first and are marked with a star; beyond 40 columns the rest is left to the table.
+    """
+    shown = list(records[:MOST_COLUMNS])
+    places = list(range(len(shown)))[::-1]
+    names = [label(one["column"]) + (" ★" if one["sensitive"] else "") for one in shown]
+    told = [
+        f"{name}: read {percent(one['mean'])} {_between(one)}, guess {percent(one['baseline'])}, "
+        f"lift {points(one['lift'])} points"
+        for name, one in zip(names, shown, strict=True)
+    ]
+    joined_x: list[float | None] = []
+    joined_y: list[float | None] = []
+    for place, one in zip(places, shown, strict=True):
+        if one["baseline"] is not None:
+            joined_x += [100 * one["baseline"], 100 * one["mean"], None]
+            joined_y += [place, place, None]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": joined_x,
+            "y": joined_y,
+            "line": {"color": "--series-1-soft", "width": 5},
+            "hoverinfo": "skip",
+            "showlegend": False,
+        },
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "best guess",
+            "x": [None if one["baseline"] is None else 100 * one["baseline"] for one in shown],
+            "y": places,
+            "marker": {"color": _BASELINE, "symbol": "diamond-open", "size": 9, "line": {"width": 2}},
+            "text": told,
+            "hovertemplate": "%{text}<extra></extra>",
+        },
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "attack, with 95% interval",
+            "x": [100 * one["mean"] for one in shown],
+            "y": places,
+            "error_x": _errors(shown),
+            "marker": {"color": "--series-1", "symbol": "circle", "size": 10},
+            "text": told,
+            "hovertemplate": "%{text}<extra></extra>",
+        },
+    ]
+    layout = _layout("", "Cells of the column that are right (%)")
+    layout["xaxis"] |= {"range": [-2, 103]}
+    layout["yaxis"] |= _ticks(places, names) | {
+        "range": [-0.7, len(shown) - 0.3],
+        "zeroline": False,
+        "showgrid": False,
+        "fixedrange": True,
+        "automargin": True,
+    }
+    marked = [one for one in shown if one["sensitive"]]
+    gains = [one for one in shown if one["lift"] is not None]
+    top = max(gains, key=lambda one: one["lift"], default=None)
+    seen = f"{len(records)} columns, {len(marked)} of them sensitive."
+    if top is not None:
+        seen += f" The largest lift is {points(top['lift'])} points, of {clean(top['column'])}."
+    return Figure(name, title, seen, data, layout, height=110 + 24 * max(4, len(shown)))
+
+
+def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record | None]], title: str) -> Figure:
+    """Return the lift of every column in every setting, as a grid of shaded and numbered fields.
+
+    Args:
+        name: of the figure.
+        settings: what to call each.
+        columns: of each column, its record in each setting.
+        title: of the figure.
+    """
+    shown = list(columns[:MOST_COLUMNS])
+    places = list(range(len(shown)))[::-1]
+    heads = [next(one for one in column if one is not None) for column in shown]
+    names = [label(head["column"]) + (" ★" if head["sensitive"] else "") for head in heads]
+    lifts = [[None if one is None or one["lift"] is None else 100 * one["lift"] for one in column] for column in shown]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "heatmap",
+            "x": list(range(len(settings))),
+            "y": places,
+            "z": lifts,
+            "zmin": 0,
+            "zmax": 100,
+            "colorscale": [[0, "--heat-0"], [0.5, "--heat-1"], [1, "--heat-2"]],
+            "showscale": False,
+            "xgap": 2,
+            "ygap": 2,
+            "text": [["–" if lift is None else f"{lift:+.0f}" for lift in line] for line in lifts],
+            "texttemplate": "%{text}",
+            "textfont": {"size": 12},
+            "hoverinfo": "skip",
+        }
+    ]
+    layout = _layout("", "")
+    layout["xaxis"] |= _ticks(range(len(settings)), settings) | {"side": "top", "showgrid": False, "fixedrange": True}
+    layout["yaxis"] |= _ticks(places, names) | {
+        "range": [-0.6, len(shown) - 0.4],
+        "showgrid": False,
+        "zeroline": False,
+        "fixedrange": True,
+        "automargin": True,
+    }
+    layout["margin"] |= {"t": 60, "b": 20}
+    seen = f"Lift over the best guess in points, {len(columns)} columns in {len(settings)} settings."
+    return Figure(name, title, seen, data, layout, height=110 + 24 * max(4, len(shown)))
+
+
+def reliability(name: str, records: Sequence[Record], title: str) -> Figure:
+    """Return accuracy against the attacker's own certainty, the area of a mark by its number of cells."""
+    data: list[dict[str, Any]] = [_diagonal()]
+    for i, kind in enumerate(dict.fromkeys(one["kind"] for one in records)):
+        own = [one for one in records if one["kind"] == kind]
+        most = max(one["cells"] for one in own)
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": f"{kind} cells" if kind == "discrete" else "continuous cells (certainty by rank)",
+                "x": [100 * one["certainty"] for one in own],
+                "y": [100 * one["mean"] for one in own],
+                "error_y": _errors(own),
+                "line": {"color": _color(i), "dash": _DASHES[i], "width": 2},
+                "marker": {
+                    "color": _color(i),
+                    "symbol": _SYMBOLS[i],
+                    "size": [6 + 12 * (one["cells"] / most) ** 0.5 for one in own],
+                    "opacity": 1,
+                },
+                "text": [
+                    f"certainty {percent(one['certainty'], 0)}: {percent(one['mean'])} right {_between(one)}, "
+                    f"{one['cells']:,} cells"
+                    for one in own
+                ],
+                "hovertemplate": "%{text}<extra></extra>",
+            }
+        )
+    layout = _layout("Cells that are right (%)", "Certainty by the attacker's own account (%)")
+    layout["xaxis"] |= {"range": [-3, 103]}
+    layout["yaxis"] |= {"range": [-3, 105]}
+    ends = [one for one in records if one["bin"] == max(other["bin"] for other in records)]
+    told = "; ".join(f"of the most certain {one['kind']} cells {percent(one['mean'])} are right" for one in ends)
+    return Figure(name, title, f"Accuracy by the attacker's certainty: {told}.", data, layout)
+
+
+def covered(name: str, records: Sequence[Record], title: str) -> Figure:
+    """Return the accuracy of the most certain share of cells."""
+    data = []
+    for i, kind in enumerate(dict.fromkeys(one["kind"] for one in records)):
+        own = [one for one in records if one["kind"] == kind]
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": f"{kind} cells",
+                "x": [100 * one["share"] for one in own],
+                "y": [100 * one["mean"] for one in own],
+                "line": {"color": _color(i), "dash": _DASHES[i], "width": 2.5},
+                "text": [
+                    f"the {percent(one['share'], 0)} of cells it is most certain of: {percent(one['mean'])} right"
+                    for one in own
+                ],
+                "hovertemplate": "%{text}<extra></extra>",
+            }
+        )
+    layout = _layout("Of these, right (%)", "Share of cells, most certain first (%)")
+    layout["xaxis"] |= {"range": [0, 101]}
+    layout["yaxis"] |= {"range": [0, 103]}
+    last = "; ".join(
+        f"{percent(one['mean'])} of all {one['kind']} cells are right" for one in records if one["share"] == 1
+    )
+    return Figure(name, title, f"Accuracy of the cells that the attacker is most certain of; {last}.", data, layout)
+
+
+def groups(name: str, records: Sequence[Record], overall: float | None, title: str) -> Figure:
+    """Return the accuracy on the records of each category."""
+    shown = list(records[:MOST_COLUMNS])
+    places = list(range(len(shown)))[::-1]
+    names = [f"{label(one['column'], 18)}: {category(one, 18)}" for one in shown]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "records of the group",
+            "x": [100 * one["mean"] for one in shown],
+            "y": places,
+            "marker": {"color": "--series-1", "size": 10, "symbol": "circle"},
+            "text": [
+                f"{name}: {percent(one['mean'])} of {one['cells']:,} cells"
+                for name, one in zip(names, shown, strict=True)
+            ],
+            "hovertemplate": "%{text}<extra></extra>",
+        }
+    ]
+    layout = _layout("", "Cells read (%)")
+    if overall is not None:
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": "all records",
+                "x": [100 * overall] * 2,
+                "y": [-0.7, len(shown) - 0.3],
+                "line": {"color": _BASELINE, "dash": "dash", "width": 2},
+                "hoverinfo": "skip",
+            }
+        )
+    layout["xaxis"] |= {"range": [-2, 103]}
+    layout["yaxis"] |= _ticks(places, names) | {
+        "range": [-0.7, len(shown) - 0.3],
+        "zeroline": False,
+        "showgrid": False,
+        "fixedrange": True,
+        "automargin": True,
+    }
+    ends = sorted(records, key=lambda one: one["mean"])
+    seen = f"{len(records)} groups; accuracy from {percent(ends[0]['mean'])} to {percent(ends[-1]['mean'])}."
+    return Figure(name, title, seen, data, layout, height=110 + 26 * max(4, len(shown)))
+
+
+def category(one: Record, longest: int = _LONGEST) -> str:
+    """Return the label of a group of records."""
+    return f"{one['pooled']} small categories together" if one["pooled"] else label(one["category"], longest)
+
+
+def quarters(name: str, records: Sequence[Record], title: str) -> Figure:
+    """Return the accuracy by quarter of the records' rarity."""
+    words = ("most common", "second", "third", "rarest")
+    data: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "name": "cells read",
+            "x": [one["quarter"] for one in records],
+            "y": [100 * one["mean"] for one in records],
+            "error_y": _errors(records),
+            "width": 0.55,
+            "marker": {"color": "--series-1"},
+            "text": [percent(one["mean"]) for one in records],
+            "textposition": "inside",
+            "insidetextanchor": "start",
+            "textfont": {"color": "--page"},
+            "hovertext": [
+                f"{words[one['quarter'] - 1]} quarter: {percent(one['mean'])} {_between(one)}, {one['records']} records"
+                for one in records
+            ],
+            "hovertemplate": "%{hovertext}<extra></extra>",
+            "showlegend": False,
+        }
+    ]
+    layout = _layout("Cells read (%)", "Quarter of the records, by how rare their cells are")
+    layout["yaxis"] |= {"range": [0, 103]}
+    layout["xaxis"] |= _ticks([one["quarter"] for one in records], [words[one["quarter"] - 1] for one in records])
+    seen = (
+        f"From the most common quarter, {percent(records[0]['mean'])}, to the rarest, {percent(records[-1]['mean'])}."
+    )
+    return Figure(name, title, seen, data, layout, height=340)
+
+
+def frontier(name: str, records: Sequence[Record], title: str) -> Figure:
+    """Return leakage against the accuracy of the trained task, one mark a defense, one line a batch size."""
+    data = []
+    for i, size in enumerate(dict.fromkeys(one["batch_size"] for one in records)):
+        own = sorted((one for one in records if one["batch_size"] == size), key=lambda one: one["task"])
+        own = [one for one in own if one["closed"] is not None]
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers+text",
+                "name": f"batch size {size}",
+                "x": [100 * one["task"] for one in own],
+                "y": [100 * one["closed"] for one in own],
+                "error_x": _errors(own, "task", "task_low", "task_high"),
+                "error_y": _errors(own, "closed", "closed_low", "upper"),
+                "line": {"color": _color(i), "dash": _DASHES[i % SERIES], "width": 1.5},
+                "marker": {"color": _color(i), "symbol": _SYMBOLS[i % SERIES], "size": 10},
+                "text": [label(one["defense"], 24) for one in own],
+                "textposition": "top center",
+                "hovertext": [
+                    f"{label(one['defense'], 60)}, batch size {size}: closed gap {percent(one['closed'])}, "
+                    f"task accuracy {percent(one['task'])}"
+                    for one in own
+                ],
+                "hovertemplate": "%{hovertext}<extra></extra>",
+                "cliponaxis": False,
+            }
+        )
+    layout = _layout("Gap to certainty closed (%)", "Task accuracy of the trained model (%)")
+    layout["shapes"] = _thresholds()
+    seen = "; ".join(
+        f"{clean(one['defense'], 40)} at batch size {one['batch_size']}: closed gap {percent(one['closed'])}, "
+        f"task accuracy {percent(one['task'])}"
+        for one in records[:8]
+    )
+    return Figure(name, title, f"Leakage beside task accuracy: {seen}.", data, layout, height=440)
+
+
+def differences(name: str, records: Sequence[Record], names: tuple[str, str], title: str) -> Figure:
+    """Return the same figures of two runs side by side with their intervals."""
+    shown = list(records[:MOST_COLUMNS])
+    places = list(range(len(shown)))[::-1]
+    data = []
+    for i, (side, called) in enumerate(zip(("a", "b"), names, strict=True)):
+        own = [(place, one[side]) for place, one in zip(places, shown, strict=True)]
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": label(called),
+                "x": [None if one["mean"] is None else 100 * one["mean"] for _, one in own],
+                "y": [place + (0.14 if side == "a" else -0.14) for place, _ in own],
+                "error_x": _errors([one for _, one in own]),
+                "marker": {"color": _color(i), "symbol": _SYMBOLS[i], "size": 9},
+                "text": [f"{percent(one['mean'])} {_between(one)}" for _, one in own],
+                "hovertemplate": "%{text}<extra></extra>",
+            }
+        )
+    layout = _layout("", "Cells read (%)")
+    layout["xaxis"] |= {"range": [-2, 103]}
+    layout["yaxis"] |= _ticks(places, [label(one["called"], 48) for one in shown]) | {
+        "range": [-0.7, len(shown) - 0.3],
+        "zeroline": False,
+        "fixedrange": True,
+        "automargin": True,
+    }
+    seen = f"{len(records)} figures of {clean(names[0])} and {clean(names[1])} side by side."
+    return Figure(name, title, seen, data, layout, height=120 + 34 * max(3, len(shown)))
+
+
+def _color(i: int) -> str:
+    return f"--series-{i % SERIES + 1}"
+
+
+def _between(one: Record) -> str:
+    if one["low"] is None:
+        return "(no interval)"
+    return f"[{100 * one['low']:.1f}, {100 * one['high']:.1f}]"
+
+
+def _errors(records: Sequence[Record], mean: str = "mean", low: str = "low", high: str = "high") -> dict[str, Any]:
+    known = [one[mean] is not None and one[low] is not None and one[high] is not None for one in records]
+    pairs = list(zip(records, known, strict=True))
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [100 * max(0.0, one[high] - one[mean]) if has else None for one, has in pairs],
+        "arrayminus": [100 * max(0.0, one[mean] - one[low]) if has else None for one, has in pairs],
+        "thickness": 1.4,
+        "width": 4,
+    }
+
+
+def _diagonal() -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "certainty equals accuracy",
+        "x": [0, 100],
+        "y": [0, 100],
+        "line": {"color": _BASELINE, "dash": "dot", "width": 1.5},
+        "hoverinfo": "skip",
+    }
+
+
+def _thresholds() -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "line",
+            "xref": "paper",
+            "x0": 0,
+            "x1": 1,
+            "y0": 100 * bound,
+            "y1": 100 * bound,
+            "line": {"color": "--line", "dash": "dot", "width": 1},
+            "layer": "below",
+        }
+        for bound, _ in BOUNDS
+    ]
+
+
+def _ticks(places: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
+    return {"tickmode": "array", "tickvals": list(places), "ticktext": list(names)}
+
+
+def _layout(vertical: str, horizontal: str) -> dict[str, Any]:
+    axis = {
+        "gridcolor": "--line",
+        "linecolor": "--line",
+        "zerolinecolor": "--line",
+        "tickcolor": "--line",
+        "automargin": True,
+        "ticksuffix": " ",
+    }
+    return {
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": "--text"},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "margin": {"l": 60, "r": 20, "t": 36, "b": 54},
+        "xaxis": {**axis, "title": {"text": horizontal, "standoff": 10}},
+        "yaxis": {**axis, "title": {"text": vertical, "standoff": 8}},
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
+        "hoverlabel": {
+            "bgcolor": "--panel",
+            "bordercolor": "--line",
+            "font": {"color": "--text", "size": 13},
+            "align": "left",
+        },
+        "hovermode": "closest",
+    }

@@ -1,0 +1,420 @@
+"""An audit's figures as tidy records, one a line of a table or a point of a plot: what figures and tables are made of.
+
+Records are plain dictionaries of numbers and texts as they come out of the audit; nothing is escaped or
+rounded here. Missing is None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+
+from seepage.assessment.intervals import Estimate, ratio
+from seepage.audit import Row
+from seepage.report.verdict import pick, strongest, verdict
+from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.table import frame_of
+
+Record = dict[str, Any]
+Setting = tuple[int, str]
+BINS = 10
+SURE = 0.95
+TASK_ACCURACY = "task_accuracy"
+
+
+@runtime_checkable
+class Evidence(Protocol):
+    """What one attack or baseline got right, cell by cell, see ``seepage.audit.evidence``."""
+
+    @property
+    def right(self) -> Bool[np.ndarray, "victim record column"]:
+        """Which cells are right."""
+        ...
+
+    @property
+    def uncertainty(self) -> Float[np.ndarray, "victim record column"] | None:
+        """Entropy of each cell by the attacker's own account."""
+        ...
+
+    @property
+    def rarity(self) -> Float[np.ndarray, "victim record"]:
+        """Mean self-information of each record's cells, in nats."""
+        ...
+
+    @property
+    def groups(self) -> Mapping[str, Mapping[Any, tuple[int, int]]]:
+        """Cells and right cells by column and category."""
+        ...
+
+    @property
+    def true(self) -> Float[np.ndarray, "victim record column"] | None:
+        """True cells; None where they are not kept."""
+        ...
+
+    @property
+    def guess(self) -> Float[np.ndarray, "victim record column"] | None:
+        """Guessed cells; None where they are not kept."""
+        ...
+
+
+def settings(rows: Sequence[Row]) -> list[Setting]:
+    """Return the batch sizes and defenses that were attacked, in the order of the rows."""
+    return list(dict.fromkeys((row["batch_size"], row["defense"]) for row in pick(rows, metric="accuracy")))
+
+
+def at(rows: Sequence[Row], setting: Setting) -> list[Row]:
+    """Return the rows of one setting."""
+    return pick(rows, batch_size=setting[0], defense=setting[1])
+
+
+def overview(rows: Sequence[Row]) -> list[Record]:
+    """Return for each setting what its strongest attack reads and the verdict on it.
+
+    Each has batch_size, defense, attack, mean, low, high, n, baseline, baseline_name, lift, lift_low, lift_high,
+    closed, closed_low, upper, tier, exact, discrete, continuous and seconds; attack is None where none ran.
+
+    Example:
+        >>> overview([])
+        []
+    """
+    made = []
+    for setting in settings(rows):
+        here = at(rows, setting)
+        attack = strongest(here, setting[0])
+        own = pick(here, attack=attack, column=None)
+        score = _one(own, "accuracy") if attack else None
+        made.append({"batch_size": setting[0], "defense": setting[1], "attack": attack, **_scored(score, own)})
+    return made
+
+
+_OF_A_ROW = ("mean", "low", "high", "n", "baseline", "baseline_name", "lift", "lift_low", "lift_high")
+
+
+def _scored(score: Row | None, own: Sequence[Row]) -> Record:
+    if score is None:
+        empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds")
+        return {**dict.fromkeys(empty), "tier": "inconclusive"}
+    exact = _one(own, "exact_match")
+    found = verdict(score, exact)
+    gap = None if score["baseline"] is None or score["baseline"] >= 1 else 1 - score["baseline"]
+    parts = {name: _one(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
+    return {
+        **{name: score[name] for name in _OF_A_ROW},
+        "closed": found.closed,
+        "closed_low": None if gap is None or score["lift_low"] is None else score["lift_low"] / gap,
+        "upper": found.upper,
+        "tier": found.tier,
+        "exact": None if exact is None else exact["mean"],
+        **{name: None if part is None else part["mean"] for name, part in parts.items()},
+        "seconds": score["seconds_per_victim"],
+    }
+
+
+def _one(rows: Sequence[Row], metric: str) -> Row | None:
+    return next((row for row in rows if row["metric"] == metric and row["column"] is None), None)
+
+
+def worst(overviews: Sequence[Record]) -> Record | None:
+    """Return the setting in which most leaks: the worst tier, then the largest share of the gap closed.
+
+    Settings without a verdict come last: they do not show that less leaks, but they show no leak either.
+    """
+    order = ("inconclusive", "none", "low", "moderate", "high", "total")
+    known = [one for one in overviews if one["attack"] is not None]
+    return max(
+        known, key=lambda one: (order.index(one["tier"]), one["closed"] or -math.inf, one["mean"] or 0), default=None
+    )
+
+
+def scores(rows: Sequence[Row]) -> list[Record]:
+    """Return the accuracy over all cells of every attack and baseline in every setting."""
+    return [
+        {
+            **{name: row[name] for name in ("batch_size", "defense", "attack", *_OF_A_ROW)},
+            "is_attack": row["seconds_per_victim"] is not None,
+            "tier": verdict(row).tier if row["seconds_per_victim"] is not None else None,
+        }
+        for row in pick(rows, metric="accuracy", column=None)
+        if row["mean"] is not None
+    ]
+
+
+def columns(rows: Sequence[Row], schema: Schema, setting: Setting) -> list[Record]:
+    """Return what the strongest attack of a setting reads of each column: sensitive ones first, then by lift."""
+    here = at(rows, setting)
+    attack = strongest(here, setting[0])
+    if attack is None:
+        return []
+    known = {row["column"]: row for row in pick(here, metric="accuracy", attack=attack)}
+    made = []
+    for position, column in enumerate(schema.columns):
+        row = known.get(column.name)
+        if row is None or row["mean"] is None:
+            continue
+        made.append(
+            {
+                "batch_size": setting[0],
+                "defense": setting[1],
+                "attack": attack,
+                "position": position + 1,
+                "column": column.name,
+                "kind": column.kind,
+                "sensitive": column.sensitive,
+                **_scored(row, []),
+            }
+        )
+    return sorted(made, key=lambda one: (not one["sensitive"], -(-math.inf if one["lift"] is None else one["lift"])))
+
+
+def calibration(evidence: Evidence, schema: Schema) -> list[Record]:
+    """Return the accuracy of cells binned by the attacker's own certainty, by kind of column.
+
+    Discrete cells are binned by certainty, 1 less the normalised entropy, in tenths; continuous ones, whose
+    entropy has no scale, by tenths of their rank (1 the most certain). Each has kind, bin, certainty (mean of
+    the bin's cells), mean, low, high (over victims), cells and n.
+    """
+    made = []
+    for kind, certainty, right in _by_kind(evidence, schema):
+        edges = np.clip(np.floor(certainty * BINS), 0, BINS - 1)
+        for position in range(BINS):
+            within = edges == position
+            cells = within.sum(axis=1)
+            if not cells.any():
+                continue
+            estimate = _share((right & within).sum(axis=1), cells)
+            made.append(
+                {
+                    "kind": kind,
+                    "bin": position,
+                    "from": position / BINS,
+                    "to": (position + 1) / BINS,
+                    "certainty": float(certainty[within].mean()),
+                    **_estimated(estimate),
+                    "cells": int(cells.sum()),
+                }
+            )
+    return made
+
+
+def coverage(evidence: Evidence, schema: Schema, points: int = 40) -> list[Record]:
+    """Return how accurate the most certain share of the cells is, for shares up to all of them.
+
+    Cells of equal certainty count with their mean accuracy, whatever their order. Each has kind, share,
+    mean and cells.
+    """
+    made = []
+    for kind, certainty, right in _by_kind(evidence, schema):
+        ranked = ~np.isnan(certainty)
+        running = _running(certainty[ranked], right[ranked])
+        for count in np.unique(np.ceil(np.linspace(0, 1, points + 1)[1:] * len(running)).astype(int)):
+            made.append(
+                {
+                    "kind": kind,
+                    "share": float(count / len(running)),
+                    "mean": float(running[count - 1] / count),
+                    "cells": int(count),
+                }
+            )
+    return made
+
+
+def sure(evidence: Evidence, schema: Schema, level: float = SURE) -> dict[str, float]:
+    """Return by kind the largest share of cells, from the most certain down, of which ``level`` are right."""
+    found = {}
+    for kind, certainty, right in _by_kind(evidence, schema):
+        ranked = ~np.isnan(certainty)
+        running = _running(certainty[ranked], right[ranked])
+        good = np.flatnonzero(running / np.arange(1, len(running) + 1) >= level)
+        found[kind] = float((good[-1] + 1) / len(running)) if len(good) else 0.0
+    return found
+
+
+def _running(certainty: Float[np.ndarray, " cell"], right: Bool[np.ndarray, " cell"]) -> Float[np.ndarray, " cell"]:
+    """Return the number of right cells among the most certain ones, ties at their mean."""
+    _, inverse, counts = np.unique(-certainty, return_inverse=True, return_counts=True)
+    means = np.bincount(inverse, weights=right) / counts
+    return np.repeat(means, counts).cumsum()
+
+
+def _by_kind(
+    evidence: Evidence, schema: Schema
+) -> list[tuple[str, Float[np.ndarray, "victim cell"], Bool[np.ndarray, "victim cell"]]]:
+    """Return certainty in [0, 1] (NaN: unknown) and rightness of the cells of each kind that has any certainty."""
+    if evidence.uncertainty is None:
+        return []
+    made = []
+    for kind, positions in (("discrete", schema.discrete), ("continuous", schema.continuous)):
+        if not positions:
+            continue
+        entropy = evidence.uncertainty[..., list(positions)].reshape(len(evidence.uncertainty), -1).astype(float)
+        right = evidence.right[..., list(positions)].reshape(entropy.shape)
+        known = ~np.isnan(entropy)
+        if not known.any():
+            continue
+        certainty = np.clip(1 - entropy, 0, 1) if kind == "discrete" else np.full(entropy.shape, np.nan)
+        if kind == "continuous":
+            # Half of the ties count as less certain, so that a constant entropy is certain by a half.
+            values = np.sort(entropy[known])
+            above = len(values) - np.searchsorted(values, entropy[known], side="right")
+            ties = np.searchsorted(values, entropy[known], side="right") - np.searchsorted(values, entropy[known])
+            certainty[known] = (above + ties / 2) / len(values)
+        made.append((kind, certainty, right))
+    return made
+
+
+def exposed(evidence: Evidence, schema: Schema, guessing: Mapping[str, float | None], most: int = 20) -> list[Record]:
+    """Return the cells that are right and of which the attacker is most certain.
+
+    Cells are ranked within their kind; among cells of equal rank those that guessing gets least often come
+    first. Each has victim, record, column (positions from 1 and the name), kind, certainty (discrete),
+    spread in standard deviations (continuous), guessing, and truth and guess where evidence holds them.
+
+    Args:
+        evidence: of one attack in one setting.
+        schema: of the table.
+        guessing: accuracy of the best guess by column.
+        most: how many cells.
+    """
+    if evidence.uncertainty is None:
+        return []
+    entropy = evidence.uncertainty.astype(float)
+    rank = np.full(entropy.shape, np.nan)
+    for positions in (schema.discrete, schema.continuous):
+        part = entropy[..., list(positions)]
+        known = np.sort(part[~np.isnan(part)])
+        if len(known):
+            ranks = np.searchsorted(known, part) / len(known)
+            rank[..., list(positions)] = np.where(np.isnan(part), np.nan, ranks)
+    rates = [guessing.get(name) for name in schema.names]
+    guessed = np.array([1.0 if rate is None else rate for rate in rates])
+    cells = np.argwhere(evidence.right & ~np.isnan(rank))
+    order = np.lexsort((cells[:, 0], guessed[cells[:, 2]], rank[tuple(cells.T)]))[:most]
+    made = []
+    for victim, record, position in cells[order].tolist():
+        column = schema.columns[position]
+        value = float(entropy[victim, record, position])
+        discrete = isinstance(column, Discrete)
+        made.append(
+            {
+                "victim": victim + 1,
+                "record": record + 1,
+                "position": position + 1,
+                "column": column.name,
+                "kind": column.kind,
+                "sensitive": column.sensitive,
+                "certainty": 1 - value if discrete else None,
+                # The entropy of a normal distribution, solved for its standard deviation.
+                "spread": None if discrete else math.exp(value - 0.5) / math.sqrt(2 * math.pi),
+                "guessing": guessing.get(column.name),
+                "truth": _value(schema, evidence.true, victim, record, position),
+                "guess": _value(schema, evidence.guess, victim, record, position),
+            }
+        )
+    return made
+
+
+def _value(
+    schema: Schema, cells: Float[np.ndarray, "victim record column"] | None, victim: int, record: int, position: int
+) -> Any:
+    if cells is None or not np.isfinite(cells[victim, record]).all():
+        return None
+    row = torch.from_numpy(np.array(cells[victim, record : record + 1], dtype=np.float64))
+    return frame_of(schema, row).iloc[:, position].tolist()[0]
+
+
+def subgroups(evidence: Evidence, least: int, width: int) -> list[Record]:
+    """Return the accuracy on records of each category, by column.
+
+    Args:
+        evidence: of one attack in one setting.
+        least: categories with fewer records are pooled, so that a rate never speaks of single people.
+        width: columns of the table, to tell records from cells.
+    """
+    made = []
+    for column, categories in evidence.groups.items():
+        small = [counts for counts in categories.values() if 0 < counts[0] < least * width]
+        kept = {name: counts for name, counts in categories.items() if counts[0] >= least * width}
+        made += [_group(column, name, *counts, width) for name, counts in kept.items()]
+        if small:
+            cells, right = (sum(counts[i] for counts in small) for i in (0, 1))
+            made.append(_group(column, None, cells, right, width, pooled=len(small)))
+    return made
+
+
+def _group(column: str, category: Any, cells: int, right: int, width: int, pooled: int = 0) -> Record:
+    return {
+        "column": column,
+        "category": category,
+        "pooled": pooled,
+        "records": int(cells) // width,
+        "cells": int(cells),
+        "mean": float(right / cells),
+    }
+
+
+def rarity(evidence: Evidence) -> list[Record]:
+    """Return the accuracy by quarter of the records' rarity, the most common records first.
+
+    Each has quarter (1 to 4), from and to (mean self-information of a record's cells, nats), mean, low, high
+    (over victims), n and records. Nothing below eight records or where all are equally rare.
+    """
+    rare = evidence.rarity.astype(float)
+    if rare.size < 8 or np.ptp(rare) == 0:
+        return []
+    edges = np.quantile(rare, [0.25, 0.5, 0.75])
+    quarter = np.searchsorted(edges, rare, side="left")
+    width = evidence.right.shape[-1]
+    made = []
+    for position in range(4):
+        within = quarter == position
+        if not within.any():
+            continue
+        right = (evidence.right & within[..., None]).sum(axis=(1, 2))
+        estimate = _share(right, within.sum(axis=1) * width)
+        made.append(
+            {
+                "quarter": position + 1,
+                "from": float(rare[within].min()),
+                "to": float(rare[within].max()),
+                **_estimated(estimate),
+                "records": int(within.sum()),
+            }
+        )
+    return made
+
+
+def _share(right: np.ndarray, cells: np.ndarray) -> Estimate:
+    return ratio(torch.from_numpy(right.astype(np.float64)), torch.from_numpy(cells.astype(np.float64)))
+
+
+def _estimated(estimate: Estimate) -> Record:
+    return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high, "n": estimate.n}
+
+
+def frontier(rows: Sequence[Row], overviews: Sequence[Record]) -> list[Record]:
+    """Return leakage beside the accuracy of the trained task, one a setting whose task accuracy was measured."""
+    made = []
+    for one in overviews:
+        task = [
+            row
+            for row in pick(rows, metric=TASK_ACCURACY, defense=one["defense"], column=None)
+            if row["batch_size"] in (None, one["batch_size"]) and row["mean"] is not None
+        ]
+        if task:
+            row = task[0]
+            made.append(
+                {
+                    **one,
+                    "task": row["mean"],
+                    "task_low": row["low"],
+                    "task_high": row["high"],
+                    "task_n": row["n"],
+                    "task_baseline": row["baseline"],
+                }
+            )
+    return made

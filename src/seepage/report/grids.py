@@ -1,0 +1,143 @@
+"""HTML tables as data: what a cell shows and by what it sorts. Nothing here is HTML; templates escape all of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seepage.report.frames import Record
+from seepage.report.text import clean, percent, points, span
+
+LONGEST = 80
+NUMBER = "number"
+TEXT = "text"
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """One cell.
+
+    Attributes:
+        text: what it shows.
+        sort: by what its column sorts; None for a missing value, which sorts last either way.
+        kind: a word for its style: a tier, ``wrong`` or ``missing``; None for the usual one.
+    """
+
+    text: str
+    sort: float | str | None
+    kind: str | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes:
+        title: its head.
+        cell: from a record to the cell.
+        align: ``number`` columns stand to the right.
+    """
+
+    title: str
+    cell: Callable[[Record], GridCell]
+    align: str = NUMBER
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table with its caption; the first column names the row."""
+
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[GridCell]]
+    note: str | None = None
+
+
+def grid(caption: str, columns: Sequence[Column], records: Sequence[Record], note: str | None = None) -> Grid:
+    """Return a table of records.
+
+    Example:
+        >>> made = grid("Scores", [text("Attack", "attack"), share("Right", "mean")], [{"attack": "a", "mean": 0.5}])
+        >>> [cell.text for cell in made.rows[0]]
+        ['a', '50.0%']
+    """
+    return Grid(caption, columns, [[column.cell(record) for column in columns] for record in records], note)
+
+
+def filled(caption: str, columns: Sequence[Column], records: Sequence[Record], note: str | None = None) -> Grid:
+    """Return a table of records without the columns that are missing in all of them."""
+    made = grid(caption, columns, records, note)
+    kept = [i for i in range(len(columns)) if i == 0 or any(row[i].sort is not None for row in made.rows)]
+    return Grid(caption, [columns[i] for i in kept], [[row[i] for i in kept] for row in made.rows], note)
+
+
+def text(title: str, key: str, longest: int = LONGEST, mark: str | None = None) -> Column:
+    """Return a column of texts; ``mark`` names a field that puts a word behind the text where it is true."""
+
+    def cell(record: Record) -> GridCell:
+        value = record[key]
+        if value is None or value == "":
+            return GridCell(MISSING, None, "missing")
+        shown = clean(value, longest)
+        return GridCell(f"{shown} ({mark})" if mark is not None and record[mark] else shown, shown)
+
+    return Column(title, cell, TEXT)
+
+
+def count(title: str, key: str) -> Column:
+    """Return a column of whole numbers."""
+    return _numbers(title, key, lambda value: f"{value:,}")
+
+
+def number(title: str, key: str, digits: int = 3) -> Column:
+    """Return a column of numbers with so many significant digits."""
+    return _numbers(title, key, lambda value: f"{value:.{digits}g}")
+
+
+def share(title: str, key: str, digits: int = 1) -> Column:
+    """Return a column of rates, in percent."""
+    return _numbers(title, key, lambda value: percent(value, digits))
+
+
+def gain(title: str, key: str) -> Column:
+    """Return a column of differences of rates, in percentage points."""
+    return _numbers(title, key, points)
+
+
+def _numbers(title: str, key: str, shown: Callable[[Any], str]) -> Column:
+    def cell(record: Record) -> GridCell:
+        value = record[key]
+        if value is None or not math.isfinite(value):
+            return GridCell(MISSING, None, "missing")
+        return GridCell(shown(value), float(value))
+
+    return Column(title, cell)
+
+
+def interval(title: str, low: str = "low", high: str = "high", scale: float = 100.0) -> Column:
+    """Return a column of intervals of rates, in percent (or points), sorted by the lower end."""
+
+    def cell(record: Record) -> GridCell:
+        if record[low] is None or record[high] is None:
+            return GridCell(MISSING, None, "missing")
+        if scale == 100.0:
+            return GridCell(span(record[low], record[high]), float(record[low]))
+        return GridCell(f"[{record[low]:.4g}, {record[high]:.4g}]", float(record[low]))
+
+    return Column(title, cell)
+
+
+def tier(title: str, key: str = "tier") -> Column:
+    """Return a column of verdict tiers, sorted from mild to grave."""
+    order = ("inconclusive", "none", "low", "moderate", "high", "total")
+
+    def cell(record: Record) -> GridCell:
+        value = record[key]
+        if value is None:
+            return GridCell(MISSING, None, "missing")
+        return GridCell(value, float(order.index(value)), f"tier {value}")
+
+    return Column(title, cell, TEXT)
