@@ -23,9 +23,19 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadInputError:
         unknown dataset 'adlut'; did you mean 'adult'? Known: adult, german.
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-    hint = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
-    return BadInputError(f"unknown {kind} {name!r}{hint} Known: {', '.join(names) or 'none'}.")
+    near = nearest(name, names)
+    return BadInputError(f"unknown {kind} {name!r}{f'; {near}' if near else '.'} Known: {', '.join(names) or 'none'}.")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the question which of the ``known`` names was meant; empty where none is near.
+
+    Example:
+        >>> nearest("0.wieght", ["0.weight", "0.bias"]), nearest("x", ["0.bias"])
+        ("did you mean '0.weight' or '0.bias'?", '')
+    """
+    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.4)
+    return f"did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
 
 
 def check_choice(kind: str, value: object, choices: Any) -> None:

@@ -72,7 +72,9 @@ class AuditSpec(BaseModel):
         data_folder: where datasets look for local files, see ``datasets.load``.
         protocol: registered name.
         replacement: whether a batch may hold a row twice.
-        model, model_options: registered name, and arguments of its factory beside schema, seed and head.
+        model, model_options: registered name, or ``package.module:factory`` of one's own, and arguments of its factory
+            beside schema, seed and head.
+        weights: safetensors file that the model's weights are taken from; those of its initialisation if None.
         head: of the model, where it is not the target's usual one.
         model_seed: of the network's initialisation; the audit's seed if None.
         batch_sizes: swept.
@@ -116,6 +118,7 @@ class AuditSpec(BaseModel):
     replacement: bool = False
     model: str = "nn3"
     model_options: dict[str, Any] = Field(default_factory=dict)
+    weights: Path | None = None
     head: Head | None = None
     model_seed: int | None = Field(default=None, ge=0, lt=2**63)
     batch_sizes: BatchSizes = (8, 32)

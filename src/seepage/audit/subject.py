@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seepage import datasets
-from seepage.audit.parts import registry
+from seepage.audit.network import make_model
 from seepage.audit.spec import AuditSpec
 from seepage.datasets import Dataset
 from seepage.errors import BadInputError, unknown_name
@@ -33,12 +33,14 @@ class Subject:
         model: the global model of the round.
         own: whether the rows are the user's own, so that nothing of them is stored and files are private.
         encoder: from rows to the model's inputs.
+        model_source: digest of the source file that made the model; None where seepage or the caller did.
     """
 
     dataset: Dataset
     model: Model
     own: bool
     encoder: Encoder
+    model_source: str | None = None
 
     @cached_property
     def rows_digest(self) -> str:
@@ -54,11 +56,11 @@ class Subject:
 
     @cached_property
     def model_digest(self) -> str:
-        """A digest of the model: structure, head, parameters, buffers and what it makes of fixed rows.
+        """A digest of the model: structure, head, source, parameters, buffers and what it makes of fixed rows.
 
         Two networks of the same layers and parameters may still compute different things.
         """
-        digest = hashlib.sha256(f"{self.model.head} {self.model.module!r}".encode())
+        digest = hashlib.sha256(f"{self.model.head} {self.model.module!r} {self.model_source}".encode())
         for name, tensor in (*self.model.parameters.items(), *self.model.module.named_buffers()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -107,24 +109,19 @@ def prepare(spec: AuditSpec, dataset: Dataset | None = None, model: Model | nn.M
             else datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
         )
     _check_target(dataset)
-    if model is None:
-        seed = spec.seed if spec.model_seed is None else spec.model_seed
-        model = registry.models.create(
-            spec.model, **spec.model_options, schema=dataset.schema, seed=seed, head=spec.head
-        )
-        assert isinstance(model, Model)
-    elif isinstance(model, nn.Module):
-        usual = "softmax" if isinstance(dataset.schema.target, Discrete) else "regression"
-        model = Model(model, spec.head or usual, type(model).__name__)
-    model.check(dataset.schema)
-    dtype = next(iter(model.parameters.values())).dtype
-    if not dtype.is_floating_point or dtype.itemsize < torch.float32.itemsize:
-        raise BadInputError(
-            f"model {model.name!r} has {dtype} parameters; attacks need float32 or float64: convert it with .float()."
-        )
-    placed = Model(copy.deepcopy(model.module).to(spec.where), model.head, model.name)
+    placed, source = make_model(
+        spec.model if model is None else model,
+        dataset.schema,
+        dataset.statistics,
+        seed=spec.seed if spec.model_seed is None else spec.model_seed,
+        head=spec.head,
+        options=spec.model_options,
+        weights=spec.weights,
+        device=spec.where,
+    )
+    dtype = next(iter(placed.parameters.values())).dtype
     encoder = Encoder(dataset.schema, dataset.statistics, dtype=dtype, device=spec.where)
-    return Subject(dataset, placed, own, encoder)
+    return Subject(dataset, placed, own, encoder, source)
 
 
 def _check_target(dataset: Dataset) -> None:

@@ -76,7 +76,14 @@ def audit(
     protocol: Annotated[list[str] | None, typer.Option(help="How the parties train. Default: fedsgd.")] = None,
     model: Annotated[
         list[str] | None,
-        typer.Option(help="Network; [bold]seepage models[/bold] lists them. Repeatable. Default: nn3."),
+        typer.Option(
+            help="Network; [bold]seepage models[/bold] lists them. Of your own: package.module:factory or "
+            "path/to/file.py:factory. Repeatable. Default: nn3."
+        ),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="Weights of the network (.safetensors). Default: those of its initialisation."),
     ] = None,
     head: Annotated[
         str | None,
@@ -160,6 +167,7 @@ def audit(
         "drop": drop,
         "separator": separator,
         "dataset_options": dict(map(_dataset_option, dataset_option)) if dataset_option else None,
+        "weights": weights,
         "head": head,
         "model_seed": model_seed,
         "batch_sizes": batch_size,

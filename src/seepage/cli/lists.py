@@ -51,7 +51,7 @@ def defenses() -> None:
 
 @app.command()
 def models() -> None:
-    """List the networks. Any torch.nn.Module can be audited from Python."""
+    """List the networks. Of your own, name a factory: package.module:factory."""
     _list([("model", registry.models)])
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from seepage.models.model import Head, Model, seeded
+from seepage.models.model import Head, Model, seeded, usual_head
 from seepage.registry import models
-from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.schema import Schema
 
 
 def mlp(schema: Schema, widths: Sequence[int], seed: int, name: str = "mlp", head: Head | None = None) -> Model:
@@ -22,7 +22,7 @@ def mlp(schema: Schema, widths: Sequence[int], seed: int, name: str = "mlp", hea
         head: default ``softmax`` for a discrete target, ``regression`` for a continuous one.
 
     Example:
-        >>> from seepage.tabular.schema import Continuous
+        >>> from seepage.tabular.schema import Continuous, Discrete
         >>> schema = Schema(
         ...     columns=(Continuous(name="age", low=0, high=99, tolerance=5),),
         ...     target=Discrete(name="ill", categories=("no", "yes")),
@@ -30,8 +30,7 @@ def mlp(schema: Schema, widths: Sequence[int], seed: int, name: str = "mlp", hea
         >>> [tuple(p.shape) for p in mlp(schema, [4], seed=0).parameters.values()]
         [(4, 1), (4,), (2, 4), (2,)]
     """
-    if head is None:
-        head = "softmax" if isinstance(schema.target, Discrete) else "regression"
+    head = head or usual_head(schema)
     outputs = schema.target.width if head == "softmax" else 1
 
     def build() -> nn.Module:

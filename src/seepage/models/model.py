@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch.func import vmap
 from seepage.errors import BadInputError, unknown_name
 from seepage.tabular.schema import Discrete, Schema
 
+T = TypeVar("T")
 Head = Literal["softmax", "sigmoid", "regression"]
 
 # Layers under which one record's gradient depends on chance or on the other records of the batch:
@@ -119,7 +120,18 @@ def _paragraph(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+def usual_head(schema: Schema) -> Head:
+    """Return the head that a target asks for: ``softmax`` for a discrete one, ``regression`` for a continuous one.
+
+    Example:
+        >>> ill = Discrete(name="ill", categories=("no", "yes"))
+        >>> usual_head(Schema(columns=(Discrete(name="sex", categories=("f", "m")),), target=ill))
+        'softmax'
+    """
+    return "softmax" if isinstance(schema.target, Discrete) else "regression"
+
+
+def seeded(build: Callable[[], T], seed: int) -> T:
     """Return ``build()`` with PyTorch's own initialisation drawn from ``seed``, global state untouched.
 
     Example:

@@ -1,0 +1,388 @@
+"""Networks that take codes: an adapter through which attacks reach their embedding tables.
+
+Looking a category up in a table is multiplying its one-hot vector with the table. Where the real network picks a row,
+the adapter multiplies, so outputs and gradients are the real ones on valid rows, and differentiable between them.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from seepage.errors import BadInputError
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.schema import Schema
+from seepage.tabular.statistics import Statistics
+
+CODES = ("codes", "categories", "categorical", "x_cat", "x_categ", "cat", "cats")
+NUMBERS = ("numbers", "continuous", "numerical", "x_num", "x_cont", "num", "cont")
+
+_ADVICE = (
+    "let the forward method only select columns of the codes, add constants to them and look them up with "
+    "nn.Embedding (or torch.nn.functional.embedding or one_hot)"
+)
+_RANDOM_ROWS = 32
+_SIGNATURE = inspect.signature(functional.embedding)
+
+
+def takes_codes(module: nn.Module) -> bool:
+    """Return whether a module's forward method takes codes rather than encoded rows, by the names of its arguments.
+
+    Codes are arguments called codes, categories, categorical, x_cat, x_categ, cat or cats.
+
+    Raises:
+        BadInputError: it takes two arguments of which none, or not only the other, is known to be the codes.
+
+    Example:
+        >>> class Mine(nn.Module):
+        ...     def forward(self, codes, numbers): ...
+        >>> takes_codes(Mine()), takes_codes(nn.Linear(2, 2))
+        (True, False)
+    """
+    return _roles(module) is not None
+
+
+class Embedded(nn.Module):
+    """A network of codes and numbers, as one of seepage's encoded rows.
+
+    Args:
+        module: its forward method takes ``codes`` (record, discrete column), int64, positions in the schema's
+            categories, and ``numbers`` (record, continuous column), standardised; or only codes. Both are in the
+            schema's order; the arguments' names tell which is which, see ``takes_codes``. It is copied; parameters
+            keep their names.
+        schema: of the table.
+        statistics: what encoded rows are standardised with.
+
+    The adapter finds out by trial what the module looks up: it is run on rows that differ in one code each, and
+    every call of ``nn.Embedding`` (or ``functional.embedding``, ``functional.one_hot``) is watched. Offsets, shared
+    and stacked tables are followed; so is ``padding_idx``, whose row gets no gradient.
+
+    Raises:
+        BadInputError: the module raises, a table has fewer rows than its column has categories, one index mixes
+            several columns, or the module uses codes otherwise (so that its outputs are not reproduced).
+
+    Example:
+        >>> class Mine(nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.table, self.out = nn.Embedding(2, 3), nn.Linear(3, 2)
+        ...     def forward(self, codes):
+        ...         return self.out(self.table(codes[:, 0]))
+        >>> import pandas as pd
+        >>> from seepage.tabular.schema import Discrete
+        >>> from seepage.tabular.table import Table
+        >>> sex, ill = Discrete(name="sex", categories=("f", "m")), Discrete(name="ill", categories=(0, 1))
+        >>> table = Table(Schema(columns=(sex,), target=ill), pd.DataFrame({"sex": ["f", "m"], "ill": [0, 1]}))
+        >>> module, statistics = Mine(), Statistics.of(table)
+        >>> adapter = Embedded(module, table.schema, statistics)
+        >>> encoded = Encoder(table.schema, statistics, torch.float32).encode(table.cells)
+        >>> torch.allclose(adapter(encoded), module(torch.tensor([[0], [1]])))
+        True
+        >>> [name for name, _ in adapter.named_parameters()]
+        ['table.weight', 'out.weight', 'out.bias']
+    """
+
+    _inner: nn.Module
+    seepage_mean: Tensor
+    seepage_std: Tensor
+
+    def __init__(self, module: nn.Module, schema: Schema, statistics: Statistics) -> None:
+        super().__init__()
+        inner = copy.deepcopy(module)
+        roles = _roles(inner)
+        if roles is None:
+            raise BadInputError(
+                f"the network {type(module).__name__} takes no argument called {', '.join(CODES[:3])} or the like; "
+                "only a network that takes codes needs this adapter."
+            )
+        if schema.continuous and "numbers" not in roles:
+            raise BadInputError(
+                f"the network {type(module).__name__} takes only codes, but the schema has "
+                f"{len(schema.continuous)} continuous column(s); add an argument called numbers to its forward method."
+            )
+        # The very dictionaries of the module, so that parameters keep their names and functional_call reaches them;
+        # the module itself is no child, else it would be counted twice.
+        object.__setattr__(self, "_inner", inner)
+        for part in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+            object.__setattr__(self, part, getattr(inner, part))
+        self.training = inner.training
+        self._roles, self._discrete = roles, [schema.blocks[i] for i in schema.discrete]
+        self._continuous = [schema.blocks[i].start for i in schema.continuous]
+        self._describe = f"{type(module).__name__} of {len(self._discrete)} codes, {len(self._continuous)} numbers"
+        first = next(inner.parameters())
+        for name, values in (("seepage_mean", statistics.mean), ("seepage_std", statistics.std)):
+            if hasattr(inner, name):
+                raise BadInputError(f"the network has an attribute {name!r}, which seepage needs; rename it.")
+            inner.register_buffer(name, values.to(device=first.device, dtype=first.dtype), persistent=False)
+        self._plan = _plan(self._called, schema, self._discrete, len(self._continuous), first)
+        self._verify(schema, statistics, first)
+
+    def forward(self, encoded: Float[Tensor, "*batch record encoded"]) -> Tensor:
+        """Return the module's outputs for encoded rows (*batch, record, output)."""
+        rows = encoded.reshape(-1, encoded.shape[-1])
+        raw = rows * self.seepage_std + self.seepage_mean
+        numbers = rows[:, self._continuous]
+        # Were a code used for anything but a look-up, zeros would show it when the outputs are compared.
+        codes = torch.zeros(len(rows), len(self._discrete), dtype=torch.int64, device=rows.device)
+        with _Multiplying(self._plan, [raw[:, block] for block in self._discrete], rows):
+            outputs = self._called(codes, numbers)
+        return outputs.reshape(*encoded.shape[:-1], *outputs.shape[1:])
+
+    def train(self, mode: bool = True) -> Embedded:
+        """Set the mode of the module and of its parts."""
+        self._inner.train(mode)
+        self.training = mode
+        return self
+
+    def extra_repr(self) -> str:
+        """Return what is adapted."""
+        return self._describe
+
+    def _called(self, codes: Tensor, numbers: Tensor) -> Tensor:
+        given = {"codes": codes, "numbers": numbers}
+        return self._inner(*(given[role] for role in self._roles))
+
+    def _verify(self, schema: Schema, statistics: Statistics, like: Tensor) -> None:
+        generator = torch.Generator().manual_seed(0)
+        codes = torch.zeros(_RANDOM_ROWS, len(self._discrete), dtype=torch.int64, device=like.device)
+        for i, block in enumerate(self._discrete):
+            codes[:, i] = torch.randint(block.stop - block.start, (_RANDOM_ROWS,), generator=generator)
+        numbers = torch.randn(_RANDOM_ROWS, len(self._continuous), generator=generator, dtype=torch.float64)
+        encoder = Encoder(schema, statistics, dtype=like.dtype, device=like.device)
+        raw = torch.zeros(_RANDOM_ROWS, encoder.width, dtype=torch.float64, device=like.device)
+        for i, block in enumerate(self._discrete):
+            raw[:, block] = functional.one_hot(codes[:, i], block.stop - block.start).double()
+        encoded = encoder.standardise(raw).to(like.dtype)
+        encoded[:, self._continuous] = numbers.to(encoded)
+        with torch.no_grad():
+            real = self._called(codes, numbers.to(like))
+            adapted = self(encoded)
+        scale = real.abs().max().clamp_min(1)
+        if real.shape != adapted.shape or not bool(((real - adapted).abs() <= 1e-3 * scale).all()):
+            raise BadInputError(
+                f"the network {self._describe} does more with its codes than look them up, or gives other outputs "
+                f"each time, so an attack cannot reach its tables; {_ADVICE}."
+            )
+
+
+def adapted(module: nn.Module, schema: Schema, statistics: Statistics) -> nn.Module:
+    """Return a module of encoded rows: the module itself, or an adapter where it takes codes.
+
+    Raises:
+        BadInputError: it takes codes in a way that the adapter cannot follow.
+    """
+    if isinstance(module, Embedded) or not takes_codes(module):
+        return module
+    return Embedded(module, schema, statistics)
+
+
+def _roles(module: nn.Module) -> tuple[str, ...] | None:
+    """Return what the forward method's arguments are, in order; None where it takes encoded rows."""
+    try:
+        parameters = list(inspect.signature(module.forward).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    roles = ["codes" if p.name in CODES else "numbers" if p.name in NUMBERS else None for p in positional]
+    required = [p.name for p in positional if p.default is p.empty]
+    if len(required) >= 2 and ("codes" not in roles or len(required) > 2 or set(roles[:2]) != {"codes", "numbers"}):
+        raise BadInputError(
+            f"the forward method of the network {type(module).__name__} takes {', '.join(map(repr, required))}; "
+            "seepage hands it either encoded rows (one argument) or codes of the discrete and numbers of the "
+            "continuous columns. Call the arguments codes and numbers."
+        )
+    if not roles or "codes" not in roles[:2]:
+        return None
+    return tuple(role for role in roles[:2] if role is not None)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One look-up: which column each entry of its index stands for, and which row each category picks.
+
+    Attributes:
+        axis: of the index, along which the records lie.
+        rest: the index's other axes.
+        entries: for each index entry of a record, the discrete column (None: always the same row) and the rows.
+    """
+
+    axis: int
+    rest: tuple[int, ...]
+    entries: tuple[tuple[int | None, Int[Tensor, " _"]], ...]
+
+
+class _Watching(TorchFunctionMode):
+    """Writes down what is looked up while a module runs on real codes."""
+
+    def __init__(self, describe: Callable[[Tensor], str]) -> None:
+        super().__init__()
+        self.calls: list[Tensor] = []
+        self._describe = describe
+
+    def __torch_function__(
+        self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Note the index of a look-up and let it happen."""
+        if func in (functional.embedding, functional.one_hot):
+            index, rows = _index_and_rows(func, args, dict(kwargs or {}))
+            outside = (index < 0) | (index >= rows)
+            if bool(outside.any()):
+                raise BadInputError(
+                    f"the network looks up row {int(index[outside][0])} in a table of {rows} rows"
+                    f"{self._describe(outside)}; give each table as many rows as its column has categories."
+                )
+            self.calls.append(index.detach().clone())
+        return func(*args, **(kwargs or {}))
+
+
+class _Multiplying(TorchFunctionMode):
+    """Has every look-up of a module be the product of one-hot blocks with the table."""
+
+    def __init__(self, plan: list[_Call | None], blocks: list[Tensor], like: Tensor) -> None:
+        super().__init__()
+        self._calls, self._blocks, self._like = iter(plan), blocks, like
+
+    def __torch_function__(
+        self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Replace a look-up, let everything else happen."""
+        if func not in (functional.embedding, functional.one_hot):
+            return func(*args, **(kwargs or {}))
+        try:
+            call = next(self._calls)
+        except StopIteration:
+            raise _changing() from None
+        if call is None:
+            return func(*args, **(kwargs or {}))
+        table = _table(func, args, dict(kwargs or {}), self._like)
+        records = len(self._like)
+        found = []
+        for column, rows in call.entries:
+            # Other devices come in when the adapter has been moved since.
+            picked = table[rows.to(table.device)]
+            found.append(picked.expand(records, -1) if column is None else self._blocks[column] @ picked)
+        none = self._like.new_empty(records, 0, table.shape[-1])
+        stacked = (torch.stack(found, dim=1) if found else none).reshape(records, *call.rest, table.shape[-1])
+        return stacked.movedim(0, call.axis)
+
+
+def _bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    if func is functional.one_hot:
+        return dict(zip(("input", "num_classes"), args, strict=False)) | {
+            ("input" if name in ("input", "tensor", "self") else name): value for name, value in kwargs.items()
+        }
+    return dict(_SIGNATURE.bind(*args, **kwargs).arguments)
+
+
+def _index_and_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, int]:
+    """Return the index of a look-up and the number of rows of its table."""
+    given = _bound(func, args, kwargs)
+    if func is functional.one_hot:
+        if given.get("num_classes", -1) < 1:
+            raise BadInputError(
+                "the network calls one_hot without a number of classes, which then depends on the rows at hand; give "
+                "num_classes."
+            )
+        return given["input"], given["num_classes"]
+    for option, why in (("max_norm", "rescales its table"), ("scale_grad_by_freq", "rescales its gradient")):
+        if given.get(option):
+            raise BadInputError(
+                f"the network has an embedding that {why} while it runs ({option}={given[option]}), which the attacks "
+                "here do not follow; leave that option out."
+            )
+    return given["input"], len(given["weight"])
+
+
+def _table(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], like: Tensor) -> Tensor:
+    given = _bound(func, args, kwargs)
+    if func is functional.one_hot:
+        return torch.eye(given["num_classes"], dtype=like.dtype, device=like.device)
+    weight, padding = given["weight"], given.get("padding_idx")
+    if padding is None:
+        return weight
+    is_padding = (torch.arange(len(weight), device=weight.device) == padding % len(weight))[:, None]
+    return torch.where(is_padding, weight.detach(), weight)
+
+
+def _plan(
+    called: Callable[[Tensor, Tensor], Tensor], schema: Schema, blocks: list[slice], numbers: int, like: Tensor
+) -> list[_Call | None]:
+    """Return what the module looks up, found by changing one code at a time."""
+    widths = [block.stop - block.start for block in blocks]
+    starts = [1 + sum(widths[:i]) for i in range(len(widths))]
+    rows = 1 + sum(widths)
+    probes = torch.zeros(rows, len(blocks), dtype=torch.int64, device=like.device)
+    for i, (start, width) in enumerate(zip(starts, widths, strict=True)):
+        probes[start : start + width, i] = torch.arange(width, device=like.device)
+
+    def describe(outside: Tensor) -> str:
+        """Say which column an index outside its table comes from, where one category after the other tells."""
+        if outside.ndim == 0 or len(outside) != rows:
+            return ""
+        row = int(outside.reshape(rows, -1).any(1).nonzero()[0])
+        i = next((i for i in reversed(range(len(starts))) if row >= starts[i]), None)
+        return "" if i is None else f" for column {schema.names[schema.discrete[i]]!r}, which has {widths[i]}"
+
+    def watched(codes: Tensor) -> list[Tensor]:
+        zeros = torch.zeros(len(codes), numbers, dtype=like.dtype, device=like.device)
+        with torch.no_grad(), _Watching(describe) as watching:
+            try:
+                called(codes, zeros)
+            except BadInputError:
+                raise
+            except Exception as error:  # A module of one's own may raise anything.
+                said = " ".join(str(error).split()) or type(error).__name__
+                raise BadInputError(
+                    f"the network does not take {len(blocks)} codes and {numbers} numbers a record ({said}); "
+                    "build it for the columns of this schema."
+                ) from error
+        return watching.calls
+
+    calls, longer = watched(probes), watched(torch.cat([probes, probes[:1]]))
+    if len(calls) != len(longer):
+        raise _changing()
+    return [_entries(index, other, starts, widths, schema) for index, other in zip(calls, longer, strict=True)]
+
+
+def _entries(index: Tensor, longer: Tensor, starts: list[int], widths: list[int], schema: Schema) -> _Call | None:
+    rows = starts[-1] + widths[-1] if starts else 1
+    grown = [axis for axis in range(index.ndim) if index.shape[axis] != longer.shape[axis]]
+    if index.ndim != longer.ndim or len(grown) > 1 or (grown and index.shape[grown[0]] != rows):
+        raise BadInputError(
+            "the network mixes records and columns into one axis of an index before it looks it up, which cannot be "
+            f"followed; {_ADVICE}."
+        )
+    if not grown:
+        # The same rows whatever the records are, such as those of positions.
+        if not torch.equal(index, longer):
+            raise _changing()
+        return None
+    by_record = index.movedim(grown[0], 0)
+    rest = tuple(by_record.shape[1:])
+    flat = by_record.reshape(rows, -1)
+    entries: list[tuple[int | None, Tensor]] = []
+    for entry in flat.unbind(1):
+        picked = [entry[start : start + width] for start, width in zip(starts, widths, strict=True)]
+        moved = [i for i, p in enumerate(picked) if bool((p != entry[0]).any())]
+        if len(moved) > 1:
+            names = ", ".join(repr(schema.names[schema.discrete[i]]) for i in moved[:3])
+            raise BadInputError(
+                f"the network looks up a row that depends on several columns at once ({names}); {_ADVICE}."
+            )
+        entries.append((moved[0], picked[moved[0]]) if moved else (None, entry[:1]))
+    return _Call(grown[0], rest, tuple(entries))
+
+
+def _changing() -> BadInputError:
+    return BadInputError(
+        f"the network looks up other tables from one call to the next, which cannot be followed; {_ADVICE}."
+    )

@@ -1,0 +1,255 @@
+"""A network of one's own, made by a factory that is named as ``package.module:factory`` or ``path/to/file.py:factory``.
+
+Nothing is unpickled: the factory is code that the caller has and runs, weights come from a safetensors file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import nn
+
+from seepage.errors import BadInputError, unknown_name
+from seepage.models.model import Head, Model, seeded, usual_head
+from seepage.tabular.schema import Discrete, Schema
+
+_FORM = "package.module:factory or path/to/file.py:factory"
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a factory made.
+
+    Attributes:
+        made: its module, or a model where it chose the head itself.
+        digest: of the source file that holds the factory; None where there is none.
+    """
+
+    made: nn.Module | Model
+    digest: str | None
+
+
+def is_own(name: str) -> bool:
+    """Return whether a model's name is that of a factory of one's own.
+
+    Example:
+        >>> is_own("networks:build"), is_own("nn3")
+        (True, False)
+    """
+    return ":" in name
+
+
+def load_own(
+    reference: str,
+    schema: Schema,
+    seed: int = 0,
+    head: Head | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Own:
+    """Make the network that ``reference`` names.
+
+    The factory is any callable, a class derived from ``nn.Module`` included. It is handed what it has parameters for,
+    by name: ``schema``; ``inputs`` or ``width`` (encoded columns); ``outputs`` (classes, or 1); ``cardinalities``
+    (the number of categories of each discrete column) and ``numbers`` (how many columns are continuous), for networks
+    with embeddings; ``seed``; ``head``. A factory without parameters is just called. What PyTorch draws while it runs
+    follows from ``seed``.
+
+    A module is looked for in the current directory first, then where Python looks; a file's own folder is searched
+    for what it imports.
+
+    Args:
+        reference: ``package.module:factory`` or ``path/to/file.py:factory``.
+        schema: of the table.
+        seed: of the initialisation.
+        head: where it is not the target's usual one.
+        options: further arguments of the factory.
+
+    Raises:
+        BadInputError: the reference has another form, its module or factory does not exist or raises, the factory
+            asks for an argument that is not known here, or what it returns is no module.
+
+    Example:
+        >>> from seepage.tabular.schema import Continuous
+        >>> age = Continuous(name="age", low=0, high=99, tolerance=5)
+        >>> schema = Schema(columns=(age,), target=Discrete(name="ill", categories=("no", "yes")))
+        >>> load_own("torch.nn:Linear", schema, options={"in_features": 1, "out_features": 2}).made
+        Linear(in_features=1, out_features=2, bias=True)
+    """
+    place, _, attribute = reference.rpartition(":")
+    if not place or not attribute.strip() or not place.strip():
+        raise BadInputError(f"a network of your own is named as {_FORM}, got {reference!r}.")
+    folder = Path(place).parent.resolve() if _is_file(place) else Path.cwd()
+    with _searched_first(folder):
+        # A module may draw random numbers when it is imported.
+        factory = _factory(seeded(lambda: _imported(place, reference), seed), attribute, reference)
+        arguments = _arguments(factory, reference, schema, seed, head, dict(options or {}))
+        try:
+            made = seeded(lambda: factory(**arguments), seed)
+        except (Exception, SystemExit) as error:
+            raise BadInputError(
+                f"the model factory {reference!r} raised {_said(error)}; it was called with "
+                f"{', '.join(arguments) or 'nothing'}. Mend it so that it returns an nn.Module."
+            ) from error
+    if isinstance(made, nn.Module | Model):
+        return Own(made, source_digest(factory))
+    raise BadInputError(
+        f"the model factory {reference!r} returned an object of type {type(made).__name__} where an nn.Module is "
+        "expected; return the network itself, untrained or trained."
+    )
+
+
+def source_digest(factory: Callable[..., Any]) -> str | None:
+    """Return a digest of the source file that defines ``factory``; None where there is none.
+
+    Example:
+        >>> len(source_digest(source_digest)), source_digest(len) is None
+        (16, True)
+    """
+    file = getattr(sys.modules.get(getattr(factory, "__module__", None) or ""), "__file__", None)
+    if file is None or not Path(file).is_file():
+        return None
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+
+
+def _is_file(place: str) -> bool:
+    return place.endswith(".py")
+
+
+@contextmanager
+def _searched_first(folder: Path) -> Iterator[None]:
+    # Not for good: a file of the user's must not shadow a library that seepage imports later.
+    entry = str(folder)
+    sys.path.insert(0, entry)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        if entry in sys.path:
+            sys.path.remove(entry)
+
+
+def _imported(place: str, reference: str) -> ModuleType:
+    try:
+        if not _is_file(place):
+            return importlib.import_module(place)
+        path = Path(place).resolve()
+        if not path.is_file():
+            raise BadInputError(
+                f"the model {reference!r} names the file {place!r}, which does not exist; give the path from the "
+                "current directory."
+            )
+        name = f"_seepage_own_{path.stem}_{hashlib.sha256(path.read_bytes() + str(path).encode()).hexdigest()[:12]}"
+        if name in sys.modules:
+            return sys.modules[name]
+        found = importlib.util.spec_from_file_location(name, path)
+        assert found is not None
+        assert found.loader is not None
+        module = importlib.util.module_from_spec(found)
+        sys.modules[name] = module
+        try:
+            found.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+        return module
+    except BadInputError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name is not None and (place == error.name or place.startswith(f"{error.name}.")):
+            raise BadInputError(
+                f"the model {reference!r} names the module {place!r}, but there is no module {error.name!r}, neither "
+                "in the current directory nor installed; check its spelling, start seepage where it lies, or give "
+                "path/to/file.py:factory."
+            ) from error
+        raise _broken(reference, place, error) from error
+    except (Exception, SystemExit) as error:
+        raise _broken(reference, place, error) from error
+
+
+def _broken(reference: str, place: str, error: BaseException) -> BadInputError:
+    return BadInputError(
+        f"the module {place!r} of the model {reference!r} cannot be imported: it raised {_said(error)}. Mend it, or "
+        "install what it needs."
+    )
+
+
+def _factory(module: ModuleType, attribute: str, reference: str) -> Callable[..., Any]:
+    found: Any = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            known = [name for name, value in vars(found).items() if callable(value) and not name.startswith("_")]
+            raise unknown_name(f"factory in model {reference!r}:", part, known)
+        found = getattr(found, part)
+    if isinstance(found, nn.Module) or not callable(found):
+        raise BadInputError(
+            f"{attribute!r} in the model {reference!r} is an object of type {type(found).__name__}, not a factory; "
+            "name a function or a class that makes the network when it is called, so that every audit starts from "
+            "a fresh one."
+        )
+    return found
+
+
+def _arguments(
+    factory: Callable[..., Any],
+    reference: str,
+    schema: Schema,
+    seed: int,
+    head: Head | None,
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    head = head or usual_head(schema)
+    offered: dict[str, Any] = {
+        "schema": schema,
+        "inputs": schema.width,
+        "width": schema.width,
+        "outputs": schema.target.width if head == "softmax" else 1,
+        "cardinalities": [column.width for column in schema.columns if isinstance(column, Discrete)],
+        "numbers": len(schema.continuous),
+        "seed": seed,
+        "head": head,
+    }
+    try:
+        parameters = inspect.signature(factory).parameters
+    except ValueError:
+        return options
+    named = {n for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for option in options:
+        if option not in named and not takes_any:
+            raise unknown_name(f"option of model {reference!r}:", option, named)
+    arguments = {name: value for name, value in {**offered, **options}.items() if name in named or name in options}
+    missing = [
+        name
+        for name, p in parameters.items()
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and name not in arguments
+    ]
+    if missing:
+        raise BadInputError(
+            f"the model factory {reference!r} needs {', '.join(map(repr, missing))}, which nobody gives: it is handed, "
+            f"by name, what it takes of {', '.join(offered)}. Give the others defaults, or set them as model options."
+        )
+    return arguments
+
+
+def _said(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    text = text if len(text) <= 400 else text[:399] + "…"
+    place = ""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
+    if isinstance(error, SyntaxError) and error.filename:
+        # Its text names the line already.
+        place = ""
+    elif frames and frames[-1].filename != __file__:
+        place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+    return f"{type(error).__name__}{': ' + text if text else ''}{place}"

@@ -1,0 +1,237 @@
+"""Networks of one's own by name, and weights from a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from seepage.audit import make_spec, prepare
+from seepage.datasets.planted import distinct
+from seepage.errors import BadInputError
+from seepage.models.model import Model
+from seepage.models.own import load_own
+from seepage.models.weights import load_weights
+
+SCHEMA = distinct(rows=4, continuous=1, discrete=2).schema
+
+SOURCE = """
+from torch import nn
+from helper import units
+
+def build(inputs, outputs):
+    return nn.Sequential(nn.Linear(inputs, units), nn.Tanh(), nn.Linear(units, outputs))
+
+class Net(nn.Module):
+    def __init__(self, width, outputs, cardinalities, numbers, seed, schema, head, units=3):
+        super().__init__()
+        assert (width, outputs, cardinalities, numbers, seed) == (9, 2, [4, 4], 1, 5)
+        assert schema.width == 9 and head == "softmax"
+        self.out = nn.Linear(width, units)
+
+def plain():
+    return nn.Linear(9, 2)
+
+def sized(*, size=4, **rest):
+    return nn.Linear(9, size)
+
+def raises(inputs):
+    raise ValueError("the licence server\\nis not there")
+
+def leaves():
+    raise SystemExit(3)
+
+def greedy(inputs, database, table):
+    pass
+
+def nothing():
+    pass
+
+ready = nn.Linear(9, 2)
+number = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    # Names no other test uses: an imported module stays imported.
+    (tmp_path / "ownnetworks.py").write_text(SOURCE.replace("helper", "ownhelper"))
+    (tmp_path / "ownhelper.py").write_text("units = 6")
+    (tmp_path / "broken.py").write_text("import torch\nx = 1 / 0\n")
+    (tmp_path / "half.py").write_text("def f(:\n")
+    (tmp_path / "needs.py").write_text("import no_such_library\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    for name in ("ownnetworks", "ownhelper", "broken", "half", "needs"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("place", ["ownnetworks", "ownnetworks.py"])
+def test_a_factory_is_handed_what_it_takes(folder: Path, place: str) -> None:
+    before = list(sys.path)
+    built = load_own(f"{place}:build", SCHEMA).made
+    assert isinstance(built, nn.Sequential)
+    assert [tuple(p.shape) for p in built.parameters()] == [(6, 9), (6,), (2, 6), (2,)]
+    assert isinstance(load_own(f"{place}:Net", SCHEMA, seed=5, options={"units": 4}).made, nn.Module)
+    assert isinstance(load_own(f"{place}:plain", SCHEMA).made, nn.Linear)
+    assert load_own(f"{place}:sized", SCHEMA, options={"size": 7, "more": 1}).made.out_features == 7  # pyright: ignore
+    assert sys.path == before
+
+
+def test_weights_follow_the_seed_and_leave_global_state_alone(folder: Path) -> None:
+    state = torch.get_rng_state()
+    one, same, other = (load_own("ownnetworks:plain", SCHEMA, seed=seed).made for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert isinstance(one, nn.Linear)
+    assert isinstance(same, nn.Linear)
+    assert isinstance(other, nn.Linear)
+    assert torch.equal(one.weight, same.weight)
+    assert not torch.equal(one.weight, other.weight)
+
+
+def test_the_digest_is_that_of_the_source(folder: Path) -> None:
+    digests = set()
+    for text in (SOURCE, SOURCE + "\n# another\n"):
+        (folder / "ownnetworks.py").write_text(text.replace("helper", "ownhelper"))
+        digests.add(load_own("ownnetworks.py:plain", SCHEMA).digest)
+    assert len(digests) == 2
+    assert None not in digests
+
+
+@pytest.mark.parametrize(
+    ("reference", "options", "message"),
+    [
+        (":build", {}, "package.module:factory"),
+        ("ownnetworks:", {}, "package.module:factory"),
+        ("ownnetworks:biuld", {}, "did you mean 'build'"),
+        ("ownnetwork:build", {}, "no module 'ownnetwork'"),
+        ("no.such.module:build", {}, "no module 'no'"),
+        ("missing.py:build", {}, "'missing.py', which does not exist"),
+        ("broken:f", {}, r"raised ZeroDivisionError: division by zero \(broken.py, line 2\)"),
+        ("broken.py:f", {}, r"raised ZeroDivisionError: division by zero \(broken.py, line 2\)"),
+        ("half:f", {}, "raised SyntaxError"),
+        ("needs:f", {}, "No module named 'no_such_library'"),
+        ("ownnetworks:raises", {}, r"raised ValueError: the licence server is not there \(ownnetworks.py, line"),
+        ("ownnetworks:leaves", {}, "raised SystemExit: 3"),
+        ("ownnetworks:greedy", {}, "needs 'database', 'table', which nobody gives"),
+        ("ownnetworks:nothing", {}, "an object of type NoneType"),
+        ("ownnetworks:ready", {}, "an object of type Linear, not a factory"),
+        ("ownnetworks:number", {}, "an object of type int, not a factory"),
+        ("ownnetworks:build", {"unit": 3}, "unknown option"),
+    ],
+)
+def test_a_bad_reference_gets_one_paragraph(
+    folder: Path, reference: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(BadInputError, match=message) as raised:
+        load_own(reference, SCHEMA, options=options)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_audit_takes_the_factory_and_its_weights(folder: Path) -> None:
+    trained = load_own("torch.nn:Linear", SCHEMA, seed=9, options={"in_features": 63, "out_features": 2}).made
+    assert isinstance(trained, nn.Linear)
+    save_file(trained.state_dict(), folder / "model.safetensors")
+    options = {"in_features": 63, "out_features": 2}
+    spec = make_spec(dataset="german", model="torch.nn:Linear", model_options=options, weights="model.safetensors")
+    subject = prepare(spec)
+    assert torch.equal(subject.model.parameters["weight"], trained.weight)
+    assert subject.model.name == "torch.nn:Linear"
+    untrained = prepare(spec.model_copy(update={"weights": None}))
+    assert untrained.model_digest != subject.model_digest
+    assert subject.model_source is not None
+
+
+@pytest.mark.parametrize("build", [lambda: nn.Linear(9, 5), lambda: nn.Linear(8, 2)])
+def test_a_network_of_another_size_is_refused(build: Any) -> None:
+    with pytest.raises(BadInputError, match=r"first layer|last layer"):
+        Model(build(), "softmax", "own").check(SCHEMA)
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(2, 2)
+        self.other = nn.Linear(2, 2)
+        self.other.weight = self.one.weight
+        self.register_buffer("steps", torch.zeros(3, dtype=torch.int64))
+
+
+def tensors(**changes: Tensor | None) -> dict[str, Tensor]:
+    full = {"one.weight": torch.ones(2, 2), "one.bias": torch.ones(2), "other.bias": torch.ones(2)}
+    changed: dict[str, Tensor | None] = {**full, "steps": torch.tensor([1, 2, 3]), **changes}
+    return {name: tensor for name, tensor in changed.items() if tensor is not None}
+
+
+def test_weights_are_copied_tied_ones_once(tmp_path: Path) -> None:
+    module = Tied()
+    save_file(tensors(**{"one.bias": torch.full((2,), 0.5, dtype=torch.bfloat16)}), tmp_path / "w.safetensors")
+    load_weights(module, tmp_path / "w.safetensors")
+    assert torch.equal(module.other.weight, torch.ones(2, 2))
+    assert module.one.bias.tolist() == [0.5, 0.5]
+    assert module.one.bias.dtype == torch.float32
+    assert module.steps.tolist() == [1, 2, 3]  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"one.weihgt": torch.ones(2, 2)}, "did you mean 'one.weight'"),
+        ({"other.bias": None}, "lacks 'other.bias' of the model's 5"),
+        ({"one.weight": torch.ones(2, 3)}, r"shape \(2, 3\) where the model has \(2, 2\)"),
+        ({"one.bias": torch.ones(2, dtype=torch.float64)}, "type float64, which the model's float32 would round"),
+        ({"one.bias": torch.ones(2, dtype=torch.int8)}, "type int8 where floating-point"),
+        ({"steps": torch.ones(3)}, "type float32, the model's of type int64"),
+        ({"one.bias": torch.tensor([1.0, torch.nan])}, "holds nan .1 of its 2 numbers"),
+        ({"one.bias": torch.tensor([1.0, -torch.inf])}, "holds -inf"),
+    ],
+)
+def test_weights_of_another_network_change_nothing(
+    tmp_path: Path, changes: dict[str, Tensor | None], message: str
+) -> None:
+    module = Tied()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    save_file(tensors(**changes), tmp_path / "w.safetensors")
+    with pytest.raises(BadInputError, match=message) as raised:
+        load_weights(module, tmp_path / "w.safetensors")
+    assert "\n" not in str(raised.value)
+    assert all(torch.equal(before[name], tensor) for name, tensor in module.state_dict().items())
+
+
+def header(**entries: Any) -> bytes:
+    text = json.dumps(entries).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"PK\x03\x04 a pickled zip archive",
+        b"\xff" * 64,
+        (2**62).to_bytes(8, "little") + b"{}",
+        header(**{"one.bias": {"dtype": "F32", "shape": [2**40, 2**20], "data_offsets": [0, 2**62]}}),
+        header(**{"one.bias": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}) + b"\0" * 3,
+        header(**{"one.bias": {"dtype": "F99", "shape": [2], "data_offsets": [0, 8]}}) + b"\0" * 8,
+        header(**{"one.bias": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}}) + b"\0" * 8,
+    ],
+)
+def test_what_is_no_safetensors_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "w.safetensors").write_bytes(content)
+    with pytest.raises(BadInputError, match="no whole safetensors file"):
+        load_weights(Tied(), tmp_path / "w.safetensors")
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="does not exist"):
+        load_weights(Tied(), tmp_path / "w.safetensors")
+    with pytest.raises(BadInputError, match="does not exist"):
+        load_weights(Tied(), tmp_path)
