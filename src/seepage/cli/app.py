@@ -12,6 +12,7 @@ import typer
 from seepage import __version__
 from seepage.audit.memory import keep_freed_memory
 from seepage.audit.store import FILE as VICTIMS
+from seepage.cli.exits import Exit
 from seepage.errors import BadInputError
 from seepage.report.text import clean
 
@@ -26,17 +27,18 @@ app = typer.Typer(
         "Start with [bold]seepage audit[/bold]: it attacks gradients of real census records and says how much of them "
         "can be read. Then audit a table of your own: [bold]seepage audit --data FILE --target COLUMN[/bold]."
     ),
+    epilog="Exit status: 0 done, 1 the gate failed (--fail-above), 2 bad input, 3 some jobs failed.",
 )
 
 
 def main() -> None:
-    """Run the program; a mistake in the input is one paragraph on stderr and exit status 2."""
+    """Run the program; a mistake in the input is one paragraph on stderr and exit status 2, see ``Exit``."""
     keep_freed_memory()
     try:
         app(prog_name="seepage")
     except BadInputError as error:
         print(f"seepage: {clean(error, 4000)}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(Exit.BAD_INPUT)
 
 
 def _version(wanted: bool) -> bool:
@@ -65,4 +67,4 @@ def interruptible(work: Callable[[], Any], folder: Path) -> Any:
         else:
             kept = "Nothing was measured yet."
         print(f"seepage: interrupted. {kept}", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise typer.Exit(Exit.INTERRUPTED) from None

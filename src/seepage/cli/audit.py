@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -13,10 +15,11 @@ import typer
 import yaml
 from rich.text import Text
 
-from seepage.audit import make_spec, prepare
+from seepage.audit import AuditSpec, Subject, make_spec, prepare
 from seepage.cli.app import app, interruptible
+from seepage.cli.exits import Exit
 from seepage.errors import BadInputError
-from seepage.report import Bar, audit_all, make_console
+from seepage.report import Bar, Report, audit_all, check_gate, combined, gate, make_console
 
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -136,6 +139,18 @@ def audit(
         Path | None, typer.Option(help="Where files of datasets are looked for; else the SEEPAGE_DATA folder.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads. Default: 1.")] = None,
+    fail_above: Annotated[
+        float | None,
+        typer.Option(
+            metavar="LIFT",
+            help="Exit with status 1 where the lift over guessing may exceed this (0.2: 20 points), by the upper end "
+            "of its interval, in any setting, or where the audit shows nothing.",
+            show_default=False,
+        ),
+    ] = None,
+    fail_column: Annotated[
+        str | None, typer.Option(help="Column that --fail-above looks at. Default: all cells.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of tables.")] = False,
 ) -> None:
     """Attack gradients and report what was read out of them, beside what guessing would have got.
@@ -158,6 +173,10 @@ def audit(
     Your own table, with a look at the columns that matter:
 
         seepage audit --data patients.csv --target readmitted --sensitive hiv --sensitive age
+
+    A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
+
+        seepage audit --data patients.csv --target readmitted --fail-above 0.2
     """
     given = {
         "data": data,
@@ -194,17 +213,39 @@ def audit(
         for chosen in swept
     ]
     audits = [(spec, prepare(spec)) for spec in specs]
+    pass_on = _gate(fail_above, fail_column, audits)
     folder = out or Path("runs") / f"{audits[0][1].dataset.name}-{datetime.now():%Y%m%d-%H%M%S}"
     messages = make_console(stderr=True)
     with Bar(messages) as bar:
         reports = interruptible(lambda: audit_all(audits, folder, bar), folder)
     if as_json:
         print(json.dumps([row for report in reports for row in report.rows], indent=1, ensure_ascii=False))
-        return
-    console = make_console()
-    for report in reports:
-        report.show(console)
-    console.print(Text(f"Report: {folder / 'report.html'} (figures: results.json, results.csv)"))
+    else:
+        console = make_console()
+        for report in reports:
+            report.show(console)
+        console.print(Text(f"Report: {folder / 'report.html'} (figures: results.json, results.csv)"))
+    pass_on(reports)
+
+
+def _gate(
+    above: float | None, column: str | None, audits: Sequence[tuple[AuditSpec, Subject]]
+) -> Callable[[Sequence[Report]], None]:
+    """Check a gate before anything runs, and return what decides and exits once there are reports."""
+    if above is None:
+        if column is not None:
+            raise BadInputError(f"--fail-column {column} names what a gate looks at; add --fail-above LIFT.")
+        return lambda _: None
+    for _, subject in audits:
+        check_gate(above, column, subject.dataset.schema.names)
+
+    def decide(reports: Sequence[Report]) -> None:
+        decision = combined([gate(report.rows, above, column, report.alarms or ()) for report in reports])
+        print(f"seepage: {decision.line}", file=sys.stderr)
+        if decision.failed:
+            raise typer.Exit(Exit.GATE_FAILED)
+
+    return decide
 
 
 def _dataset_option(text: str) -> tuple[str, Any]:

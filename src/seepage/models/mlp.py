@@ -80,3 +80,9 @@ def nn4(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
 def nn5(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
     """Three hidden layers of 400 ReLU units (TabLeak's large network)."""
     return mlp(schema, (400, 400, 400), seed, "nn5", head)
+
+
+@models.register("wide")
+def wide(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+    """One hidden layer of 400 ReLU units: where a record alone behind a gradient is easily read (positive controls)."""
+    return mlp(schema, (400,), seed, "wide", head)

@@ -1,8 +1,22 @@
 """What an audit found, for people."""
 
 from seepage.report.console import make_console, make_table, show_report
+from seepage.report.gate import Decision, check_gate, combined, gate
 from seepage.report.progress import Bar
 from seepage.report.report import Report, audit, audit_all
 from seepage.report.summary import summary
 
-__all__ = ["Bar", "Report", "audit", "audit_all", "make_console", "make_table", "show_report", "summary"]
+__all__ = [
+    "Bar",
+    "Decision",
+    "Report",
+    "audit",
+    "audit_all",
+    "check_gate",
+    "combined",
+    "gate",
+    "make_console",
+    "make_table",
+    "show_report",
+    "summary",
+]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from seepage.audit.tiers import BOUNDS
 from seepage.report.frames import Record, Setting
 from seepage.report.text import clean
-from seepage.report.verdict import BOUNDS
 
 UNDEFENDED = "none"
 

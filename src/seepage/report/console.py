@@ -11,10 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from seepage.audit import AuditSpec, Cell, Example, Row, Subject
+from seepage.audit.checks import Alarm, Severity
+from seepage.audit.tiers import Tier
 from seepage.report.assumptions import assumptions
 from seepage.report.summary import summary
 from seepage.report.text import clean, percent, points, span
-from seepage.report.verdict import Tier, pick, strongest, verdict
+from seepage.report.verdict import pick, strongest, verdict
 
 _STYLES: dict[Tier, str] = {
     "none": "green",
@@ -24,7 +26,9 @@ _STYLES: dict[Tier, str] = {
     "total": "bold red",
     "inconclusive": "dim",
 }
+_SEVERITIES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _PLAIN_WIDTH = 120
+_LONGEST_MESSAGE = 1200
 
 
 def make_table(title: str) -> Table:
@@ -39,20 +43,26 @@ def make_console(stderr: bool = False) -> Console:
 
 
 def show_report(
-    console: Console, spec: AuditSpec, subject: Subject, rows: Sequence[Row], examples: Sequence[Example]
+    console: Console,
+    spec: AuditSpec,
+    subject: Subject,
+    rows: Sequence[Row],
+    examples: Sequence[Example],
+    alarms: Sequence[Alarm] = (),
 ) -> None:
-    """Print the threat model, the results, the columns, examples and a summary."""
+    """Print the threat model, the audit's doubts, the results, the columns, examples and a summary."""
     _show_head(console, spec, subject, rows)
-    console.print(_results_table(spec, rows))
+    _show_alarms(console, alarms)
+    console.print(_results_table(spec, rows, alarms))
     if any(strongest(rows, size) for size in spec.batch_sizes):
-        console.print(_columns_table(spec, subject, rows))
+        console.print(_columns_table(spec, subject, rows, alarms))
     for size in spec.batch_sizes:
         shown = [e for e in examples if e.batch_size == size and e.attack == strongest(rows, size)]
         if shown:
             _show_examples(console, shown, subject)
             break
     console.print(Text("Summary", style="bold"))
-    console.print(Padding(Text(summary(spec, subject, rows)), (0, 0, 1, 2)))
+    console.print(Padding(Text(summary(spec, subject, rows, alarms)), (0, 0, 1, 2)))
 
 
 def _show_head(console: Console, spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> None:
@@ -71,7 +81,20 @@ def _show_head(console: Console, spec: AuditSpec, subject: Subject, rows: Sequen
     console.print()
 
 
-def _results_table(spec: AuditSpec, rows: Sequence[Row]) -> Table:
+def _show_alarms(console: Console, alarms: Sequence[Alarm]) -> None:
+    if not alarms:
+        return
+    console.print(Text("What to doubt", style="bold"))
+    for alarm in alarms:
+        text = Text(alarm.severity, style=_SEVERITIES[alarm.severity])
+        text.append(f" {alarm.code} ", "not bold default")
+        text.append(f"{alarm.title}. ", "bold default")
+        text.append(clean(alarm.message, _LONGEST_MESSAGE), "not bold default")
+        console.print(Padding(text, (0, 0, 0, 2)))
+    console.print(Text("  Each code is explained in docs/checks.md.\n", "dim"))
+
+
+def _results_table(spec: AuditSpec, rows: Sequence[Row], alarms: Sequence[Alarm]) -> Table:
     table = make_table("Share of cells read and what guessing gives, in percent [95% interval]; lift in points")
     table.add_column("batch", justify="right")
     table.add_column("attack", no_wrap=True)
@@ -83,7 +106,7 @@ def _results_table(spec: AuditSpec, rows: Sequence[Row]) -> Table:
             scores = {row["metric"]: row for row in pick(at_size, attack=attack)}
             score = scores["accuracy"]
             is_attack = score["seconds_per_victim"] is not None
-            found = verdict(score, scores.get("exact_match"))
+            found = verdict(score, scores.get("exact_match"), alarms)
             guess = "" if score["baseline"] is None else f"{_mean(score, 'baseline')} {score['baseline_name']}"
             table.add_row(
                 str(size) if i == 0 else "",
@@ -104,7 +127,7 @@ def _mean(row: Row | None, field: str = "mean") -> str:
     return "–" if row is None else percent(row[field]).removesuffix("%")
 
 
-def _columns_table(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> Table:
+def _columns_table(spec: AuditSpec, subject: Subject, rows: Sequence[Row], alarms: Sequence[Alarm]) -> Table:
     table = make_table("Columns: accuracy of the strongest attack (lift over the best guess, in points); * sensitive")
     table.add_column("column", no_wrap=True)
     table.add_column("kind")
@@ -116,7 +139,7 @@ def _columns_table(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> Ta
         for size, attack in attacks.items():
             found = pick(rows, batch_size=size, attack=attack, metric="accuracy", column=column.name)
             text = f"{percent(found[0]['mean'])} ({points(found[0]['lift'])})" if found else "–"
-            cells.append(Text(text, style=_STYLES[verdict(found[0]).tier] if found else ""))
+            cells.append(Text(text, style=_STYLES[verdict(found[0], alarms=alarms).tier] if found else ""))
         name = Text(clean(column.name, 32) + (" *" if column.sensitive else ""))
         table.add_row(name, column.kind, *cells)
     return table

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seepage.audit.tiers import BOUNDS
 from seepage.report.frames import Record
 from seepage.report.text import clean, percent, points
-from seepage.report.verdict import BOUNDS
 
 SERIES = 6
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star")

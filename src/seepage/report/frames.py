@@ -16,6 +16,8 @@ from jaxtyping import Bool, Float
 
 from seepage.assessment.intervals import Estimate, ratio
 from seepage.audit import Row
+from seepage.audit.checks import Alarm
+from seepage.audit.tiers import closed_gap
 from seepage.report.verdict import pick, strongest, verdict
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import frame_of
@@ -72,7 +74,7 @@ def at(rows: Sequence[Row], setting: Setting) -> list[Row]:
     return pick(rows, batch_size=setting[0], defense=setting[1])
 
 
-def overview(rows: Sequence[Row]) -> list[Record]:
+def overview(rows: Sequence[Row], alarms: Sequence[Alarm] = ()) -> list[Record]:
     """Return for each setting what its strongest attack reads and the verdict on it.
 
     Each has batch_size, defense, attack, mean, low, high, n, baseline, baseline_name, lift, lift_low, lift_high,
@@ -88,25 +90,24 @@ def overview(rows: Sequence[Row]) -> list[Record]:
         attack = strongest(here, setting[0])
         own = pick(here, attack=attack, column=None)
         score = _one(own, "accuracy") if attack else None
-        made.append({"batch_size": setting[0], "defense": setting[1], "attack": attack, **_scored(score, own)})
+        made.append({"batch_size": setting[0], "defense": setting[1], "attack": attack, **_scored(score, own, alarms)})
     return made
 
 
 _OF_A_ROW = ("mean", "low", "high", "n", "baseline", "baseline_name", "lift", "lift_low", "lift_high")
 
 
-def _scored(score: Row | None, own: Sequence[Row]) -> Record:
+def _scored(score: Row | None, own: Sequence[Row], alarms: Sequence[Alarm]) -> Record:
     if score is None:
         empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds")
         return {**dict.fromkeys(empty), "tier": "inconclusive"}
     exact = _one(own, "exact_match")
-    found = verdict(score, exact)
-    gap = None if score["baseline"] is None or score["baseline"] >= 1 else 1 - score["baseline"]
+    found = verdict(score, exact, alarms)
     parts = {name: _one(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
     return {
         **{name: score[name] for name in _OF_A_ROW},
         "closed": found.closed,
-        "closed_low": None if gap is None or score["lift_low"] is None else score["lift_low"] / gap,
+        "closed_low": closed_gap(score, "lift_low"),
         "upper": found.upper,
         "tier": found.tier,
         "exact": None if exact is None else exact["mean"],
@@ -131,20 +132,20 @@ def worst(overviews: Sequence[Record]) -> Record | None:
     )
 
 
-def scores(rows: Sequence[Row]) -> list[Record]:
+def scores(rows: Sequence[Row], alarms: Sequence[Alarm] = ()) -> list[Record]:
     """Return the accuracy over all cells of every attack and baseline in every setting."""
     return [
         {
             **{name: row[name] for name in ("batch_size", "defense", "attack", *_OF_A_ROW)},
             "is_attack": row["seconds_per_victim"] is not None,
-            "tier": verdict(row).tier if row["seconds_per_victim"] is not None else None,
+            "tier": verdict(row, alarms=alarms).tier if row["seconds_per_victim"] is not None else None,
         }
         for row in pick(rows, metric="accuracy", column=None)
         if row["mean"] is not None
     ]
 
 
-def columns(rows: Sequence[Row], schema: Schema, setting: Setting) -> list[Record]:
+def columns(rows: Sequence[Row], schema: Schema, setting: Setting, alarms: Sequence[Alarm] = ()) -> list[Record]:
     """Return what the strongest attack of a setting reads of each column: sensitive ones first, then by lift."""
     here = at(rows, setting)
     attack = strongest(here, setting[0])
@@ -165,7 +166,7 @@ def columns(rows: Sequence[Row], schema: Schema, setting: Setting) -> list[Recor
                 "column": column.name,
                 "kind": column.kind,
                 "sensitive": column.sensitive,
-                **_scored(row, []),
+                **_scored(row, [], alarms),
             }
         )
     return sorted(made, key=lambda one: (not one["sensitive"], -(-math.inf if one["lift"] is None else one["lift"])))

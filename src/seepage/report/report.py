@@ -30,6 +30,7 @@ from seepage.audit import (
     write_provenance,
     write_results,
 )
+from seepage.audit.checks import Alarm, Facts, run_checks
 from seepage.datasets import Dataset, from_frame
 from seepage.errors import BadInputError
 from seepage.models.model import Model
@@ -37,7 +38,6 @@ from seepage.report.console import make_console, show_report
 from seepage.report.frames import Evidence
 from seepage.report.html import FILE as PAGE
 from seepage.report.html import write_html
-from seepage.report.sections import Alarm
 from seepage.report.summary import summary
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Schema
@@ -71,11 +71,11 @@ class Report:
 
     def summary(self) -> str:
         """Return what was found, in sentences."""
-        return summary(self.spec, self.subject, self.rows)
+        return summary(self.spec, self.subject, self.rows, self.alarms or ())
 
     def show(self, console: Console | None = None) -> None:
         """Print tables, examples and summary."""
-        show_report(console or make_console(), self.spec, self.subject, self.rows, self.examples)
+        show_report(console or make_console(), self.spec, self.subject, self.rows, self.examples, self.alarms or ())
 
 
 def audit(
@@ -152,7 +152,9 @@ def audit_all(
         fresh = {(e.batch_size, e.attack) for e in outcome.examples}
         earlier = [e for e in kept if (e.dataset, e.model) == about and (e.batch_size, e.attack) not in fresh]
         shown = [*outcome.examples, *earlier]
-        reports.append(Report(spec, subject, rows(spec, subject, outcome), shown))
+        made = rows(spec, subject, outcome)
+        alarms = run_checks(Facts(spec, subject, made, outcome.runs))
+        reports.append(Report(spec, subject, made, shown, alarms=alarms))
     if folder is not None:
         public = [example for report in reports if not report.subject.own for example in report.examples]
         if public:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from seepage.audit import AuditSpec, Example, Row, Subject
+from seepage.audit.checks import LEAKED, SEVERITIES, Alarm
+from seepage.audit.tiers import BOUNDS
 from seepage.report import figures, frames, grids
 from seepage.report.advice import UNDEFENDED, advice, sentences
 from seepage.report.assumptions import assumptions
@@ -18,43 +20,12 @@ from seepage.report.frames import Evidence, Record, Setting
 from seepage.report.grids import Grid, GridCell
 from seepage.report.summary import summary
 from seepage.report.text import clean, listed, percent, points
-from seepage.report.verdict import BOUNDS, pick, strongest
+from seepage.report.verdict import pick, strongest
 
 MOST_ROWS = 2000
 # On a table of one's own, a rate never speaks of fewer records than this.
 LEAST_RECORDS = 5
-_CONTROL_LEAKED = 0.5
 _OF_A_RECORD = 60
-
-
-@runtime_checkable
-class Alarm(Protocol):
-    """What one of the audit's own checks found, see ``seepage.audit.checks``."""
-
-    @property
-    def code(self) -> str:
-        """Its stable name."""
-        ...
-
-    @property
-    def severity(self) -> str:
-        """``error``, ``warning`` or ``note``."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """What is wrong, in a few words."""
-        ...
-
-    @property
-    def message(self) -> str:
-        """What was found and what to do."""
-        ...
-
-    @property
-    def link(self) -> str:
-        """Where the documentation speaks of it."""
-        ...
 
 
 @runtime_checkable
@@ -158,7 +129,7 @@ def sections(report: Audited, prefix: str) -> list[Section]:
 
 def headline(report: Audited) -> dict[str, Any]:
     """Return the verdict on the setting in which most leaks, in words and as a record (None without attacks)."""
-    one = frames.worst(frames.overview(report.rows))
+    one = frames.worst(frames.overview(report.rows, report.alarms or ()))
     if one is None or one["mean"] is None:
         return {"record": None, "tier": "inconclusive", "words": "No attack has a result, so nothing can be concluded."}
     behind = f"one gradient of {one['batch_size']} record{'s' if one['batch_size'] != 1 else ''}"
@@ -177,11 +148,12 @@ class _Found:
         self.rows = report.rows
         self.schema = report.subject.dataset.schema
         self.prefix = prefix
-        self.overviews = frames.overview(report.rows)
+        self.alarms = report.alarms or ()
+        self.overviews = frames.overview(report.rows, self.alarms)
         self.worst = frames.worst(self.overviews)
         self.by_column = {
             (one["batch_size"], one["defense"]): frames.columns(
-                report.rows, self.schema, (one["batch_size"], one["defense"])
+                report.rows, self.schema, (one["batch_size"], one["defense"]), self.alarms
             )
             for one in self.overviews
             if one["attack"] is not None
@@ -241,7 +213,8 @@ def _verdict(found: _Found) -> Section:
         for one in found.overviews
         if one["attack"] is not None
     ]
-    words = [paragraph for paragraph in summary(report.spec, report.subject, report.rows).split("\n\n") if paragraph]
+    told = summary(report.spec, report.subject, report.rows, found.alarms)
+    words = [paragraph for paragraph in told.split("\n\n") if paragraph]
     return Section(
         found.name("verdict"),
         "What the server learns",
@@ -286,8 +259,7 @@ def _sentence(fact: str) -> str:
 
 def _doubts(found: _Found) -> Section:
     alarms = found.report.alarms
-    order = {"error": 0, "warning": 1, "note": 2}
-    shown = sorted(alarms or (), key=lambda alarm: order.get(alarm.severity, 3))
+    shown = sorted(alarms or (), key=lambda alarm: SEVERITIES.index(alarm.severity))
     if alarms is None:
         words = ["The audit's own checks were not run, so nothing is known against its figures or for them."]
     elif not shown:
@@ -310,7 +282,7 @@ def _control(report: Audited) -> str:
     one = frames.worst(frames.overview(report.control))
     if one is None or one["closed"] is None:
         return "Positive control: no result. That the attacks work on this table at all is not shown."
-    worked = one["closed"] >= _CONTROL_LEAKED
+    worked = one["closed"] >= LEAKED
     meaning = (
         "so the attack works here" if worked else "so the attack or the set-up is broken, rather than the data safe"
     )
@@ -322,7 +294,7 @@ def _control(report: Audited) -> str:
 
 
 def _batch_sizes(found: _Found) -> Section:
-    records = frames.scores(found.rows)
+    records = frames.scores(found.rows, found.alarms)
     if not any(one["is_attack"] for one in records):
         return _empty(found, "batch-size", "Leakage by batch size", "No attack has a result.")
     guessing: dict[tuple[int, str], Record] = {}

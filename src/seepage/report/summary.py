@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seepage.audit import AuditSpec, Row, Subject
+from seepage.audit.checks import Alarm
 from seepage.report.text import clean, listed, percent
 from seepage.report.verdict import pick, strongest, verdict
 
 _COLUMNS = 3
 
 
-def summary(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> str:
+def summary(spec: AuditSpec, subject: Subject, rows: Sequence[Row], alarms: Sequence[Alarm] = ()) -> str:
     """Return a paragraph for each batch size and one on how to read it."""
-    paragraphs = [_of_batch_size(spec, subject, rows, size) for size in spec.batch_sizes]
+    paragraphs = [_of_batch_size(subject, rows, size, alarms) for size in spec.batch_sizes]
     paragraphs = [paragraph for paragraph in paragraphs if paragraph]
     if paragraphs:
         paragraphs.append(_reading(spec))
     return "\n\n".join(paragraphs)
 
 
-def _of_batch_size(spec: AuditSpec, subject: Subject, rows: Sequence[Row], size: int) -> str:
+def _of_batch_size(subject: Subject, rows: Sequence[Row], size: int, alarms: Sequence[Alarm]) -> str:
     attack = strongest(rows, size)
     if attack is None:
         return ""
     own = pick(rows, batch_size=size, attack=attack)
     [score] = pick(own, metric="accuracy", column=None)
     exact = pick(own, metric="exact_match", column=None)
-    found = verdict(score, exact[0] if exact else None)
+    found = verdict(score, exact[0] if exact else None, alarms)
     of = f"{score['n']} victim{'s' if score['n'] != 1 else ''}"
     if score["low"] is None:
         between = ""
@@ -45,16 +46,18 @@ def _of_batch_size(spec: AuditSpec, subject: Subject, rows: Sequence[Row], size:
         text += f"; {percent(exact[0]['mean'])} of the records come back whole"
     text += f". Leakage: {found.tier}."
     if found.tier == "inconclusive":
-        text += f" {_why_inconclusive(score)}"
+        text += f" {_why_inconclusive(score, found.because)}"
     if score["lift"] is not None and score["lift_low"] is not None and score["lift_low"] <= 0:
         text += (
             " The interval of that difference includes zero: with these victims the attack cannot be told from "
             "guessing, which does not show that nothing leaks."
         )
-    return " ".join([text, *_of_columns(subject, own)])
+    return " ".join([text, *_of_columns(subject, own, alarms)])
 
 
-def _why_inconclusive(score: Row) -> str:
+def _why_inconclusive(score: Row, because: Alarm | None) -> str:
+    if because is not None:
+        return f"{because.title} ({because.code})."
     if score["baseline"] is None:
         return "No baseline was run, so there is nothing to compare with: add one."
     if score["baseline"] >= 1:
@@ -64,7 +67,7 @@ def _why_inconclusive(score: Row) -> str:
     return f"All {score['n']} victims are alike, which allows no interval: audit more."
 
 
-def _of_columns(subject: Subject, own: Sequence[Row]) -> list[str]:
+def _of_columns(subject: Subject, own: Sequence[Row], alarms: Sequence[Alarm]) -> list[str]:
     columns = [row for row in pick(own, metric="accuracy") if row["column"] is not None and row["lift"] is not None]
     ranked = sorted(columns, key=lambda row: row["lift"], reverse=True)
     sentences = []
@@ -74,7 +77,7 @@ def _of_columns(subject: Subject, own: Sequence[Row]) -> list[str]:
     tiers: dict[str, list[str]] = {}
     for row in ranked:
         if row["column"] in marked:
-            known = "guessing is always right" if row["baseline"] >= 1 else verdict(row).tier
+            known = "guessing is always right" if row["baseline"] >= 1 else verdict(row, alarms=alarms).tier
             tiers.setdefault(known, []).append(clean(row["column"]))
     if tiers:
         order = ("total", "high", "moderate", "low", "none", "inconclusive", "guessing is always right")

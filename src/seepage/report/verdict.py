@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from seepage.audit import Row
+from seepage.audit.checks import Alarm
+from seepage.audit.tiers import Tier, closed_gap, tier_of
 
-Tier = Literal["none", "low", "moderate", "high", "total", "inconclusive"]
-BOUNDS: tuple[tuple[float, Tier], ...] = ((0.05, "none"), (0.2, "low"), (0.5, "moderate"), (0.9, "high"))
 _HALF = 0.5
 
 
@@ -21,48 +20,52 @@ class Verdict:
         tier: by the upper end of the interval of ``closed``.
         closed: (score - best baseline) / (1 - best baseline): 0 is guessing, 1 is certainty.
         upper: upper end of its 95% interval.
+        because: the alarm that took the tier away, None where none did.
     """
 
     tier: Tier
     closed: float | None
     upper: float | None
+    because: Alarm | None = None
 
 
-def verdict(row: Row, exact: Row | None = None) -> Verdict:
+def verdict(row: Row, exact: Row | None = None, alarms: Sequence[Alarm] = ()) -> Verdict:
     """Return the tier of an accuracy.
 
     ``none`` below 0.05 of the gap closed, ``low`` below 0.2, ``moderate`` below 0.5, ``high`` below
     0.9, else ``total``; ``total`` also where half of all records come back whole. The upper end of
     the interval decides, so that few victims never make an audit look better. Without an interval
-    (one victim, or victims so alike that theirs is a point, which claims too much) or where guessing
-    is always right there is no tier: ``inconclusive``. Only ``total`` stands without one.
+    (one victim, or victims so alike that theirs is a point, which claims too much), where guessing
+    is always right, or where an alarm says that the figure cannot be relied on, there is no tier:
+    ``inconclusive``. Only ``total`` stands all the same; against an alarm, if the whole interval is
+    there: what was read, was read.
 
     Args:
         row: of an attack's accuracy.
         exact: the row of the same attack's exact matches, where the tier is of all columns.
+        alarms: of the audit; those of severity ``error`` that concern the row count.
 
     Example:
         >>> verdict({"lift": 0.4, "lift_low": 0.36, "lift_high": 0.44, "baseline": 0.5}).tier
         'high'
     """
     whole = exact is not None and exact["mean"] is not None and exact["mean"] >= _HALF
-    if row["lift"] is None or row["baseline"] is None or row["baseline"] >= 1:
-        return Verdict("total" if whole else "inconclusive", None, None)
-    gap = 1 - row["baseline"]
-    closed, upper = row["lift"] / gap, None if row["lift_high"] is None else row["lift_high"] / gap
-    tier = "total" if whole else _tier(upper)
+    closed, upper = closed_gap(row), closed_gap(row, "lift_high")
+    tier = "total" if whole else tier_of(upper)
+    because = blocking(alarms, row)
+    if because is not None and not whole and tier_of(closed_gap(row, "lift_low")) != "total":
+        return Verdict("inconclusive", closed, upper, because)
     if tier != "total" and row["lift_low"] == row["lift_high"]:
         tier = "inconclusive"
     return Verdict(tier, closed, upper)
 
 
-def _tier(upper: float | None) -> Tier:
-    if upper is None:
-        return "inconclusive"
-    for bound, tier in BOUNDS:
-        if upper < bound:
-            return tier
-    return "total"
+def blocking(alarms: Sequence[Alarm], row: Row) -> Alarm | None:
+    """Return the first alarm because of which a row's figure cannot be relied on, None where there is none."""
+    for alarm in alarms:
+        if alarm.severity == "error" and alarm.concerns(row["batch_size"], row["defense"], row["attack"]):
+            return alarm
+    return None
 
 
 def pick(rows: Iterable[Row], **wanted: object) -> list[Row]:

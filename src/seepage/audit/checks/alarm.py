@@ -1,0 +1,65 @@
+"""A doubt that an audit has about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+
+
+class Where(NamedTuple):
+    """Results that an alarm concerns; None stands for any.
+
+    Attributes:
+        batch_size: records behind one update.
+        defense: its name in results.
+        attack: its name in results.
+    """
+
+    batch_size: int | None = None
+    defense: str | None = None
+    attack: str | None = None
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One check that found something.
+
+    Attributes:
+        code: stable, such as ``SEEP001``.
+        severity: ``error``: what it concerns cannot be relied on; ``warning``: read the figures with it in
+            mind; ``note``: an assumption that a reader should know of.
+        title: what is the matter, in one line.
+        message: one paragraph with the numbers and what to do. May hold column names, as they are.
+        where: what it concerns; everything if empty.
+
+    Example:
+        >>> Alarm("SEEP013", "note", "The labels were granted", "...").link
+        'docs/checks.md#seep013'
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    message: str
+    where: tuple[Where, ...] = ()
+
+    @property
+    def link(self) -> str:
+        """Where the check is explained, from the root of the project."""
+        return f"docs/checks.md#{self.code.lower()}"
+
+    def concerns(self, batch_size: int, defense: str, attack: str) -> bool:
+        """Return whether the figures of an attack in a setting are among what the alarm concerns.
+
+        Example:
+            >>> alarm = Alarm("SEEP004", "error", "...", "...", (Where(attack="dlg"),))
+            >>> alarm.concerns(8, "none", "dlg"), alarm.concerns(8, "none", "tableak")
+            (True, False)
+        """
+        found = (batch_size, defense, attack)
+        return not self.where or any(
+            all(wanted in (None, held) for wanted, held in zip(where, found, strict=True)) for where in self.where
+        )

@@ -1,0 +1,69 @@
+"""Checks of the table and of what the attacker is granted about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from seepage.audit.checks.facts import Facts
+from seepage.audit.checks.registry import Found, check
+from seepage.audit.checks.wording import share
+from seepage.audit.tiers import is_attack
+from seepage.datasets.about import cards
+from seepage.tabular.table import Table
+
+_SOME, _MANY = 0.01, 0.1
+# Any odd multiplier keeps 64-bit digests apart; this is 2**64 over the golden ratio.
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+@check("SEEP012", "note", "The table holds duplicates")
+def duplicates(facts: Facts) -> Iterator[Found]:
+    """At least a hundredth of the client's rows equal another one in every column but the target."""
+    table = facts.subject.dataset.train
+    repeated = float(pd.Series(_digests(table)).duplicated(keep=False).mean())
+    if repeated >= _SOME:
+        yield Found(
+            f"{share(repeated)} of the client's {len(table)} rows occur more than once. A batch may hold a record "
+            "twice, rows that are common are guessed more easily, and a record that comes back whole may fit several "
+            "people. If they are copies, drop them; if not, read whole records and rare ones with that in mind.",
+            severity="warning" if repeated >= _MANY else None,
+        )
+
+
+def _digests(table: Table) -> np.ndarray:
+    """Return a number a row, the same for equal rows and, but for one chance in 2**64, for no others."""
+    digests = np.zeros(len(table), dtype=np.uint64)
+    for i in range(len(table.schema.columns)):
+        # A zero more turns -0.0 into 0.0, whose bits are hashed.
+        digests = digests * _ODD + pd.util.hash_array(table.column(i).numpy() + 0.0)
+    return digests
+
+
+@check("SEEP013", "note", "The labels were granted")
+def labels_granted(facts: Facts) -> Iterator[Found]:
+    """The attacker was told the labels."""
+    told = {row["attack"] for row in facts.rows if is_attack(row) and row["knowledge"].get("labels") == "true"}
+    if told:
+        yield Found(
+            "The attacker was told the true label of every record instead of restoring them from the update. That is "
+            "generous to it: read the figures as an upper bound, or audit with the labels restored."
+        )
+
+
+@check("SEEP014", "warning", "The dataset is partial")
+def partial(facts: Facts) -> Iterator[Found]:
+    """A registered dataset has fewer rows than its complete original."""
+    dataset = facts.subject.dataset
+    card = cards.get(dataset.name)
+    # Of generated tables everyone takes as many rows as they like.
+    if facts.subject.own or card is None or not (card.bundled or card.files):
+        return
+    rows = len(dataset.train) + (0 if dataset.test is None else len(dataset.test))
+    if rows < card.rows:
+        yield Found(
+            f"These are {rows} of the {card.rows} rows of the complete {dataset.name}. Statistics, bounds and "
+            "tolerances are those of the part, so figures are not comparable with published ones."
+        )

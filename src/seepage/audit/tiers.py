@@ -1,0 +1,81 @@
+"""Tiers of leakage, and the rows of results that they speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+Tier = Literal["none", "low", "moderate", "high", "total", "inconclusive"]
+BOUNDS: tuple[tuple[float, Tier], ...] = ((0.05, "none"), (0.2, "low"), (0.5, "moderate"), (0.9, "high"))
+
+
+def tier_of(closed: float | None) -> Tier:
+    """Return the tier of a share of the gap between guessing and certainty.
+
+    Example:
+        >>> [tier_of(share) for share in (-0.1, 0.05, 0.2, 0.5, 0.9, None)]
+        ['none', 'low', 'moderate', 'high', 'total', 'inconclusive']
+    """
+    if closed is None:
+        return "inconclusive"
+    for bound, tier in BOUNDS:
+        if closed < bound:
+            return tier
+    return "total"
+
+
+def closed_gap(row: dict[str, Any], field: str = "lift") -> float | None:
+    """Return the share of the gap between the best guess and certainty that a row's attack closes.
+
+    Args:
+        row: of results.
+        field: ``lift``, or ``lift_low`` or ``lift_high`` for an end of its interval.
+
+    Returns:
+        0 for guessing, 1 for certainty, negative below guessing; None without a baseline, without the
+        field, or where guessing is always right.
+
+    Example:
+        >>> closed_gap({"lift": 0.25, "baseline": 0.5}), closed_gap({"lift": 0.0, "baseline": 1.0})
+        (0.5, None)
+    """
+    if row["lift"] is None or row[field] is None or row["baseline"] is None or row["baseline"] >= 1:
+        return None
+    return row[field] / (1 - row["baseline"])
+
+
+def settings(rows: Iterable[dict[str, Any]]) -> list[tuple[int, str]]:
+    """Return the batch sizes and defenses that attacks were run at, in order of appearance."""
+    return list(dict.fromkeys((row["batch_size"], row["defense"]) for row in rows if is_attack(row)))
+
+
+def is_attack(row: dict[str, Any]) -> bool:
+    """Return whether a row is an attack's and not a baseline's: only attacks are timed."""
+    return row["seconds_per_victim"] is not None
+
+
+def strongest_row(
+    rows: Sequence[dict[str, Any]], batch_size: int, defense: str, column: str | None = None
+) -> dict[str, Any] | None:
+    """Return the row of the attack with the highest accuracy in a setting, None where none was scored.
+
+    Args:
+        rows: of one audit.
+        batch_size, defense: the setting.
+        column: whose accuracy; of all cells if None.
+
+    Example:
+        >>> made = {"batch_size": 8, "defense": "none", "metric": "accuracy", "column": None, "seconds_per_victim": 1.0}
+        >>> two = [{**made, "attack": "a", "mean": 0.4}, {**made, "attack": "b", "mean": 0.6}]
+        >>> (strongest_row(two, 8, "none") or {})["attack"], strongest_row(two, 16, "none")
+        ('b', None)
+    """
+    wanted = (batch_size, defense, "accuracy", column)
+    scored = [
+        row
+        for row in rows
+        if is_attack(row)
+        and (row["batch_size"], row["defense"], row["metric"], row["column"]) == wanted
+        and row["mean"] is not None
+    ]
+    return max(scored, key=lambda row: row["mean"], default=None)
