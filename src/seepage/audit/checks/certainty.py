@@ -57,7 +57,7 @@ def _doubt(row: Row) -> str | None:
         return None if tier_of(high) == "total" else f"no interval, as all {row['n']} victims are alike"
     if tier_of(low) == tier_of(high):
         return None
-    return f"{tier_of(low)} to {tier_of(high)} ({share(low)} to {share(high)} of the gap closed)"
+    return f"{tier_of(low)} to {tier_of(high)} ({share(low)} to {share(min(high, 1.0))} of the gap closed)"
 
 
 @check("SEEP007", "warning", "Few victims")
