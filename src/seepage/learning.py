@@ -36,11 +36,20 @@ def mean_loss(
 
 
 def gradient(
-    model: Model, encoded: Float[Tensor, "*batch record encoded"], labels: Float[Tensor, "*batch record"]
+    model: Model,
+    encoded: Float[Tensor, "*batch record encoded"],
+    labels: Float[Tensor, "*batch record"],
+    parameters: dict[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """Return the gradient of the mean loss of each batch by parameter name, shape (*batch, *parameter).
 
     Differentiable in ``encoded``, so attackers match it with the same function that made it.
+
+    Args:
+        model: gives module and head.
+        encoded, labels: the batches.
+        parameters: where the gradient is taken, another place for each entry of the first batch axis,
+            shape (batch, *parameter); the model's own parameters for all if None.
 
     Example:
         >>> import torch
@@ -55,6 +64,6 @@ def gradient(
         return mean_loss(model.head, functional_call(model.module, parameters, (rows,)), targets)
 
     one = grad(loss)
-    for _ in range(encoded.dim() - 2):
-        one = vmap(one, in_dims=(None, 0, 0))
-    return one(model.parameters, encoded, labels)
+    for axis in reversed(range(encoded.dim() - 2)):
+        one = vmap(one, in_dims=(0 if axis == 0 and parameters is not None else None, 0, 0))
+    return one(model.parameters if parameters is None else parameters, encoded, labels)

@@ -15,7 +15,16 @@ _PACKAGE = Path(__file__).parents[1]
 # What reports and the command line do with figures changes none of them.
 _DETERMINING = (
     *("tabular", "models", "datasets", "protocols", "defenses", "attacks", "baselines", "assessment"),
-    *("learning.py", "knowledge.py", "views.py", "guesses.py", "transcript.py", "audit/run.py", "audit/seeds.py"),
+    *(
+        "learning.py",
+        "knowledge.py",
+        "views.py",
+        "guesses.py",
+        "transcript.py",
+        "audit/run.py",
+        "audit/seeds.py",
+        "audit/utility.py",
+    ),
 )
 
 
