@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 from seepage import cli, registry
-from seepage.cli.audit import PRESETS
+from seepage.audit import presets
 from seepage.tabular.schema import Schema
 
 TINY = ["--restarts", "2", "--iterations", "3"]
@@ -129,7 +129,7 @@ def own_table(path: Path, **changes: Any) -> Path:
         (["--batch-size", "0"], "greater than or equal to 1"),
         (["--batch-size", "eight"], "Invalid value for '--batch-size'"),
         (["--victims", "0"], "greater than or equal to 1"),
-        (["--seed", "-1"], "seed=-1"),
+        (["--seed", "-1"], "--seed: input should be greater"),
         (["--labels", "guessed"], "Known: restored, true"),
         (["--profile", "faithfull"], "did you mean 'faithful'"),
         (["--preset", "fast"], "fast"),
@@ -150,13 +150,16 @@ def own_table(path: Path, **changes: Any) -> Path:
         (["--data", "own.csv", "--schema", "none.yaml"], "none.yaml"),
         (["--target", "income"], "no data file"),
         (["--data", "semicolons.csv", "--target", "ill"], "--separator ';'"),
-        (["--data", "own.csv", "--target", "ill", "--separator", ";;"], "separator=';;'"),
+        (
+            ["--data", "own.csv", "--target", "ill", "--separator", ";;"],
+            "at most 1 character, got ;;",
+        ),
         (["--separator", ";"], "no data file"),
         (["--data", "constant-target.csv", "--schema", "own.yaml"], "is 'no' in all 30 rows"),
         (["--data", "constant-target.csv", "--schema", "one-category.yaml"], "has one category in its schema"),
         (["--head", "softmx"], "did you mean 'softmax'"),
         (["--dataset", "german", "--head", "regression"], "regression head does not fit"),
-        (["--model-seed", "-1"], "model_seed=-1"),
+        (["--model-seed", "-1"], "--model-seed: input should be greater"),
         (["--dataset-option", "missing"], "takes NAME=VALUE"),
         (["--dataset-option", "mising=drop"], "did you mean 'missing'"),
         (["--dataset-option", "missing=keep"], "missing must be 'drop'"),
@@ -220,6 +223,42 @@ def test_head_model_seed_and_dataset_options_reach_the_audit(seepage: Any, tmp_p
     assert "holds an audit with" in other.err
 
 
+def test_a_document_is_run_with_options_over_it_and_kept(seepage: Any, tmp_path: Path) -> None:
+    text = "dataset: german\nprotocol: {batch_size: [1, 2]}\nattacks: {name: dlg, iterations: [2, 3]}\nvictims: 3\n"
+    (tmp_path / "audit.yaml").write_text(text)
+    assert seepage("audit", "audit.yaml", "--victims", 2, "--out", "run").status == 0
+    rows = results(tmp_path / "run")
+    found = {(row["batch_size"], row["attack"]) for row in rows if row["attack"].startswith("dlg")}
+    assert found == {(size, f"dlg(iterations={n})") for size in (1, 2) for n in (2, 3)}
+    assert {row["n"] for row in rows if row["metric"] == "accuracy"} == {2}
+    assert (tmp_path / "run" / "audit.yaml").read_text() == text
+
+
+def test_mistakes_of_a_document_are_a_line_each(seepage: Any, tmp_path: Path) -> None:
+    (tmp_path / "audit.yaml").write_text("datset: german\nattacks: [dlg,\n  tabelak]\nvictims: 0\n")
+    ran = seepage("audit", "audit.yaml", "--seed", -1, "--out", "run")
+    assert ran.status == 2
+    places = ["--seed: ", "audit.yaml:1: datset: ", "audit.yaml:3: attacks[1]: ", "audit.yaml:4: victims: "]
+    lines = ran.err.splitlines()
+    assert len(lines) == len(places)
+    assert all(line.startswith(f"seepage: {place}") for line, place in zip(lines, places, strict=True))
+    assert not (tmp_path / "run").exists()
+    assert "not both" in seepage("audit", "audit.yaml", "--preset", "quick").err
+
+
+def test_a_gate_and_defenses_may_stand_in_the_document_or_on_the_command_line(seepage: Any, tmp_path: Path) -> None:
+    text = "dataset: german\nprotocol: {batch_size: 1}\nattacks: dlg\niterations: 2\nvictims: 2\ngate: 0\n"
+    (tmp_path / "audit.yaml").write_text(text)
+    ran = seepage(
+        "audit", "audit.yaml", "--defense", "none", "--defense", "gaussian_noise:{scale: 100.0}", "--out", "run"
+    )
+    assert ran.status == 1
+    assert "gate failed" in ran.err
+    assert {row["defense"] for row in results(tmp_path / "run")} >= {"none"}
+    assert seepage("audit", "audit.yaml", "--fail-column", "agee").status == 2
+    assert "gaussian_noise:{scale" in seepage("audit", "--defense", "gaussian_noise:3").err
+
+
 def test_the_faithful_preset_shows_the_published_random_baseline(seepage: Any, tmp_path: Path) -> None:
     settings = ["--dataset", "german", "--attack", "dlg", "--batch-size", 8, "--victims", 2, "--iterations", 3]
     assert seepage("audit", "--preset", "faithful", *settings, "--out", "run").status == 0
@@ -236,7 +275,7 @@ def test_the_attack_of_the_contributors_guide_runs_with_every_preset(
     others = {name: entry for name, entry in registry.attacks._entries.items() if name != "first_layer"}
     monkeypatch.setattr(registry.attacks, "_entries", others)
     exec(example, {"__name__": "contributed"})
-    for preset in PRESETS:
+    for preset in presets():
         settings = ["--preset", preset, "--attack", "first_layer", "--batch-size", 1, "--victims", 3]
         assert seepage("audit", *settings, "--out", preset).status == 0
         [score] = [

@@ -146,5 +146,5 @@ def _short(value: Any) -> str:
 
 # Another path to the same rows is no other audit: their digest tells.
 _OF_THE_TABLE = {"data", "data_folder", "schema_file", "target", "sensitive", "drop", "separator"}
-_FREE = {"victims", "workers", "threads", "device", "keep_records", "control", *_OF_THE_TABLE}
+_FREE = {"victims", "workers", "threads", "device", "keep_records", "control", "gate", "variant", *_OF_THE_TABLE}
 _SWEPT = {"batch_sizes", "attacks", "baselines", "defenses"}

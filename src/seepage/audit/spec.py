@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -58,6 +59,28 @@ Parts = Annotated[tuple[Annotated[Part, BeforeValidator(_part)], ...], BeforeVal
 BatchSizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_several)]
 
 
+class ContradictionError(BadInputError):
+    """Settings that do not go together; ``field`` is the one to change."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class Gate(BaseModel):
+    """A limit that an audit has to stay below.
+
+    Attributes:
+        above: the lift over guessing above which it fails, in [0, 1).
+        column: whose lift counts; that over all cells if None.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    above: float = Field(ge=0, lt=1)
+    column: str | None = None
+
+
 class AuditSpec(BaseModel):
     """An audit in plain values.
 
@@ -93,6 +116,8 @@ class AuditSpec(BaseModel):
         threads: CPU threads of each worker.
         keep_records: whether true and reconstructed records of a table of one's own are stored.
         control: whether a positive control (batch size 1, a wide network) shows that the attack works here.
+        gate: what the audit has to stay below; None for no limit.
+        variant: what tells it from the other specs of one document, beside the names that results show anyway.
 
     Raises:
         pydantic.ValidationError: a value is of the wrong kind or out of range; ``make_spec`` raises
@@ -136,6 +161,8 @@ class AuditSpec(BaseModel):
     threads: int = Field(default=1, ge=1, le=1024)
     keep_records: bool = False
     control: bool = True
+    gate: Gate | None = None
+    variant: str | None = None
 
     @field_validator("protocol")
     @classmethod
@@ -211,29 +238,34 @@ class AuditSpec(BaseModel):
     def _fits(self) -> AuditSpec:
         for part in self.attacks:
             if part.called in {baseline.called for baseline in self.baselines}:
-                raise BadInputError(
-                    f"an attack and a baseline would both be called {part.called!r} in results; give one a label."
+                raise ContradictionError(
+                    "attacks",
+                    f"an attack and a baseline would both be called {part.called!r} in results; give one a label.",
                 )
         if self.data is None:
             for name in ("schema_file", "target", "sensitive", "drop", "separator"):
                 if getattr(self, name) != AuditSpec.model_fields[name].default:
-                    raise BadInputError(
+                    raise ContradictionError(
+                        name,
                         f"{name} describes a table of your own, but no data file was given; "
-                        f"add the file (data, --data FILE) or leave {name} out."
+                        f"add the file (data, --data FILE) or leave {name} out.",
                     )
         elif self.dataset_options:
-            raise BadInputError(
+            raise ContradictionError(
+                "dataset_options",
                 f"dataset options ({', '.join(self.dataset_options)}) steer the loader of a registered dataset, but "
-                f"the table is {str(self.data)!r}; leave them out, or name a dataset instead."
+                f"the table is {str(self.data)!r}; leave them out, or name a dataset instead.",
             )
         elif self.schema_file is not None and (self.sensitive or self.drop):
-            raise BadInputError(
-                "sensitive and drop steer how a schema is inferred, but a schema file was given; say it there instead."
+            raise ContradictionError(
+                "schema_file",
+                "sensitive and drop steer how a schema is inferred, but a schema file was given; say it there instead.",
             )
         elif self.schema_file is None and self.target is None:
-            raise BadInputError(
+            raise ContradictionError(
+                "data",
                 f"the table {str(self.data)!r} needs a target, the column that the model learns; "
-                "name it (target, --target COLUMN) or give a schema file that does."
+                "name it (target, --target COLUMN) or give a schema file that does.",
             )
         return self
 
@@ -249,6 +281,56 @@ class AuditSpec(BaseModel):
         return self.model_dump(mode="json")
 
 
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with a value of a spec.
+
+    Attributes:
+        field: of ``AuditSpec``; empty where it is about the whole.
+        index: of the item, where the field is a sequence and one item is wrong.
+        message: what was expected and, where that is not told yet, what came and what to do.
+        path: of the value within the spec, empty where the message tells it.
+        value: what came, where there is a path.
+        contradiction: whether it is not one value that is wrong, but several that do not go together.
+    """
+
+    field: str
+    index: int | None
+    message: str
+    path: str = ""
+    value: Any = None
+    contradiction: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}={self.value!r}: {self.message}." if self.path else self.message
+
+
+def try_spec(values: Mapping[str, Any]) -> AuditSpec | list[Problem]:
+    """Make a spec, or return all that is wrong with its values.
+
+    Example:
+        >>> [str(problem) for problem in try_spec({"victims": 0})]
+        ['victims=0: Input should be greater than or equal to 1.']
+    """
+    try:
+        return AuditSpec(**values)
+    except ValidationError as error:
+        return [_problem(details) for details in error.errors()]
+
+
+def _problem(details: Any) -> Problem:
+    place = [*details["loc"], "", None]
+    field, index = str(place[0]), place[1] if isinstance(place[1], int) else None
+    if details["type"] == "value_error":
+        refusal = details["ctx"]["error"]
+        if isinstance(refusal, ContradictionError):
+            return Problem(refusal.field, None, str(refusal), contradiction=True)
+        return Problem(field, index, str(refusal))
+    if details["type"] == "extra_forbidden" and len(details["loc"]) == 1:
+        return Problem("", None, str(unknown_name("setting", field, AuditSpec.model_fields)))
+    return Problem(field, index, details["msg"], ".".join(map(str, details["loc"])), details["input"])
+
+
 def make_spec(**values: Any) -> AuditSpec:
     """Make a spec.
 
@@ -261,19 +343,10 @@ def make_spec(**values: Any) -> AuditSpec:
         ...
         seepage.errors.BadInputError: unknown attack 'tabelak'; did you mean 'tableak' ...
     """
-    try:
-        return AuditSpec(**values)
-    except ValidationError as error:
-        problems = []
-        for problem in error.errors():
-            if problem["type"] == "value_error":
-                problems.append(problem["msg"].removeprefix("Value error, "))
-            elif problem["type"] == "extra_forbidden":
-                problems.append(str(unknown_name("setting", str(problem["loc"][0]), AuditSpec.model_fields)))
-            else:
-                name = ".".join(map(str, problem["loc"]))
-                problems.append(f"{name}={problem['input']!r}: {problem['msg']}.")
-        raise BadInputError(" ".join(dict.fromkeys(problems))) from error
+    made = try_spec(values)
+    if isinstance(made, AuditSpec):
+        return made
+    raise BadInputError(" ".join(dict.fromkeys(map(str, made))))
 
 
 def _distinct(kind: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:

@@ -11,6 +11,7 @@ import typer
 
 from seepage import __version__
 from seepage.audit.memory import keep_freed_memory
+from seepage.audit.mistakes import DocumentError
 from seepage.audit.store import FILE as VICTIMS
 from seepage.cli.exits import Exit
 from seepage.errors import BadInputError
@@ -36,6 +37,10 @@ def main() -> None:
     keep_freed_memory()
     try:
         app(prog_name="seepage")
+    except DocumentError as error:
+        for line in error.lines:
+            print(f"seepage: {clean(line, 4000)}", file=sys.stderr)
+        sys.exit(Exit.BAD_INPUT)
     except BadInputError as error:
         print(f"seepage: {clean(error, 4000)}", file=sys.stderr)
         sys.exit(Exit.BAD_INPUT)

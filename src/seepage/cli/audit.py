@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,41 +13,36 @@ import typer
 import yaml
 from rich.text import Text
 
-from seepage.audit import AuditSpec, Subject, make_spec, prepare
+from seepage.audit import (
+    AuditSpec,
+    DocumentError,
+    Gate,
+    Subject,
+    prepare,
+    presets,
+    read_preset,
+    read_text,
+    read_text_document,
+    write_whole,
+)
+from seepage.audit.tree import parse
 from seepage.cli.app import app, interruptible
 from seepage.cli.exits import Exit
 from seepage.errors import BadInputError
 from seepage.report import Bar, Report, audit_all, check_gate, combined, gate, make_console
 
-PRESETS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "quick": {"batch_sizes": (8,), "victims": 4, "restarts": 5, "iterations": 500},
-    # The published random baseline repeats one draw of each continuous column: shown beside those that guess well.
-    "faithful": {
-        "profile": "faithful",
-        "labels": "true",
-        "replacement": True,
-        "baselines": (
-            *("likeliest", "mode", "random"),
-            {"name": "random", "options": {"one_draw_per_column": True}, "label": "random_one_draw"},
-        ),
-    },
-}
-
-# Repeatable options that make an audit of their own each.
-_SWEPT = ("dataset", "model", "protocol")
-
-
-class Preset(StrEnum):
-    """Names of ``PRESETS``, for the help text."""
-
-    default = "default"
-    quick = "quick"
-    faithful = "faithful"
+DOCUMENT = "audit.yaml"
 
 
 @app.command()
 def audit(
+    document: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Audit document in YAML; [bold]seepage spec new[/bold] drafts one. Options take precedence over it.",
+            show_default=False,
+        ),
+    ] = None,
     dataset: Annotated[
         list[str] | None,
         typer.Option(help="Dataset by name; [bold]seepage datasets[/bold] lists them. Repeatable. Default: adult."),
@@ -102,20 +95,29 @@ def audit(
             help="Attack; [bold]seepage attacks[/bold] lists them. Repeatable. Default: tableak, inverting_gradients."
         ),
     ] = None,
+    defense: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:OPTIONS]",
+            help="What clients do to their updates before they send them; [bold]seepage defenses[/bold] lists them. "
+            "Options in YAML, such as gaussian_noise:{scale: 0.01}. Repeatable. Default: none.",
+        ),
+    ] = None,
     victims: Annotated[int | None, typer.Option(help="Batches attacked in each setting. Default: 10.")] = None,
-    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    seed: Annotated[int | None, typer.Option(help="Everything random follows from it. Default: 0.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, ... Default: auto.")] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Run folder. One that holds the same audit is continued. Default: a new one in runs/."),
     ] = None,
     preset: Annotated[
-        Preset,
+        str | None,
         typer.Option(
-            help="quick: a glimpse in seconds; default: the strongest attacks; faithful: as the papers ran them. "
-            "Options override it."
+            help="Instead of a document. "
+            + " ".join(f"[bold]{name}[/bold]: {what}" for name, what in presets().items())
+            + " Default: default."
         ),
-    ] = Preset.default,
+    ] = None,
     labels: Annotated[
         str | None,
         typer.Option(help="restored: the attacker works the labels out; true: it is told. Default: restored."),
@@ -138,7 +140,24 @@ def audit(
     data_folder: Annotated[
         Path | None, typer.Option(help="Where files of datasets are looked for; else the SEEPAGE_DATA folder.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads. Default: 1.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that compute at the same time. Default: one a core.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of each worker. Default: 1.")] = None,
+    keep_records: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-records", help="Store true and reconstructed records of your own table.", show_default=False
+        ),
+    ] = None,
+    control: Annotated[
+        bool | None,
+        typer.Option(
+            "--control/--no-control",
+            help="Whether a positive control shows that the attack works here. Default: yes.",
+            show_default=False,
+        ),
+    ] = None,
     fail_above: Annotated[
         float | None,
         typer.Option(
@@ -174,50 +193,65 @@ def audit(
 
         seepage audit --data patients.csv --target readmitted --sensitive hiv --sensitive age
 
+    What a document says, with more victims:
+
+        seepage audit audit.yaml --victims 40 --out mine
+
     A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
 
         seepage audit --data patients.csv --target readmitted --fail-above 0.2
     """
+    if data is not None and dataset:
+        raise BadInputError(
+            f"either a dataset or a table of your own: give --dataset {dataset[0]} or --data {data}, not both."
+        )
+    if document is not None and preset is not None:
+        raise BadInputError(f"either a document or a preset: give {str(document)!r} or --preset {preset}, not both.")
     given = {
+        "dataset": dataset,
         "data": data,
         "target": target,
-        "schema_file": schema,
+        "schema": schema,
         "sensitive": sensitive,
         "drop": drop,
         "separator": separator,
-        "dataset_options": dict(map(_dataset_option, dataset_option)) if dataset_option else None,
+        "dataset_option": dict(map(_dataset_option, dataset_option)) if dataset_option else None,
+        "protocol": protocol,
+        "model": model,
         "weights": weights,
         "head": head,
         "model_seed": model_seed,
-        "batch_sizes": batch_size,
-        "attacks": attack,
+        "batch_size": batch_size,
+        "attack": attack,
+        "defense": [_defense(text) for text in defense] if defense else None,
+        "baseline": baseline,
         "victims": victims,
+        "seed": seed,
+        "device": device,
         "labels": labels,
         "profile": profile,
         "replacement": replacement,
         "restarts": restarts,
         "iterations": iterations,
-        "baselines": baseline,
         "data_folder": data_folder,
+        "workers": workers,
         "threads": threads,
+        "keep_records": keep_records,
+        "control": control,
     }
-    common = {**PRESETS[preset.value], "seed": seed, "device": device}
-    common |= {name: value for name, value in given.items() if value is not None}
-    if data is not None and dataset:
-        raise BadInputError(
-            f"either a dataset or a table of your own: give --dataset {dataset[0]} or --data {data}, not both."
-        )
-    swept = itertools.product(_once(dataset), _once(model), _once(protocol))
-    specs = [
-        make_spec(**common, **{name: value for name, value in zip(_SWEPT, chosen, strict=True) if value})
-        for chosen in swept
-    ]
+    if document is None:
+        text, name = read_preset(preset or "default"), f"preset {preset or 'default'}"
+    else:
+        text, name = read_text(document), str(document)
+    specs = read_text_document(text, name, Path() if document is None else document.parent, given)
     audits = [(spec, prepare(spec)) for spec in specs]
-    pass_on = _gate(fail_above, fail_column, audits)
+    pass_on = _gate(_limit(fail_above, fail_column, specs[0].gate), audits)
     folder = out or Path("runs") / f"{audits[0][1].dataset.name}-{datetime.now():%Y%m%d-%H%M%S}"
     messages = make_console(stderr=True)
     with Bar(messages) as bar:
         reports = interruptible(lambda: audit_all(audits, folder, bar), folder)
+    if document is not None:
+        write_whole(folder / DOCUMENT, text, private=any(subject.own for _, subject in audits))
     if as_json:
         print(json.dumps([row for report in reports for row in report.rows], indent=1, ensure_ascii=False))
     else:
@@ -228,14 +262,23 @@ def audit(
     pass_on(reports)
 
 
-def _gate(
-    above: float | None, column: str | None, audits: Sequence[tuple[AuditSpec, Subject]]
-) -> Callable[[Sequence[Report]], None]:
+def _limit(above: float | None, column: str | None, of_document: Gate | None) -> Gate | None:
+    """Return the gate, whose parts on the command line take precedence."""
+    limit = above if above is not None or of_document is None else of_document.above
+    chosen = column if column is not None or of_document is None else of_document.column
+    if limit is None:
+        if chosen is not None:
+            raise BadInputError(f"--fail-column {chosen} names what a gate looks at; add --fail-above LIFT.")
+        return None
+    check_gate(limit, None, ())
+    return Gate(above=limit, column=chosen)
+
+
+def _gate(limit: Gate | None, audits: Sequence[tuple[AuditSpec, Subject]]) -> Callable[[Sequence[Report]], None]:
     """Check a gate before anything runs, and return what decides and exits once there are reports."""
-    if above is None:
-        if column is not None:
-            raise BadInputError(f"--fail-column {column} names what a gate looks at; add --fail-above LIFT.")
+    if limit is None:
         return lambda _: None
+    above, column = limit.above, limit.column
     for _, subject in audits:
         check_gate(above, column, subject.dataset.schema.names)
 
@@ -260,5 +303,14 @@ def _dataset_option(text: str) -> tuple[str, Any]:
     return name, value if isinstance(value, bool | int | float | str) else said
 
 
-def _once(values: list[str] | None) -> list[str | None]:
-    return list(dict.fromkeys(values)) if values else [None]
+def _defense(text: str) -> Any:
+    name, colon, said = text.partition(":")
+    if not colon:
+        return text
+    try:
+        options = parse(said, "--defense").plain()
+    except DocumentError:
+        raise BadInputError(
+            f"--defense takes a name, or a name with options such as gaussian_noise:{{scale: 0.01}}, got {text!r}."
+        ) from None
+    return {"name": name, **options}
