@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from seepage.audit.tiers import BOUNDS
-from seepage.report.frames import Record, Setting
-from seepage.report.text import clean
-
-UNDEFENDED = "none"
+from seepage.report.frames import UNDEFENDED, Record, Setting
+from seepage.report.text import clean, percent
 
 
 def advice(
     overviews: Sequence[Record],
     sensitive: Mapping[Setting, float | None],
-    task: Mapping[Setting, float | None],
+    task: Mapping[Setting, float],
+    higher_is_better: bool = True,
 ) -> list[Record]:
     """Return for each threshold the smallest batch size without a defense, and the cheapest defense, that keep below.
 
     A setting keeps below a threshold when the upper ends of the intervals of the closed gap do, over all cells and,
     where the schema marks sensitive columns, in the worst of those. A batch size counts only if every larger one of
-    the sweep keeps below too. The cheapest defense is the one whose task accuracy is highest; where that was not
-    measured, the one that lets most through.
+    the sweep keeps below too. The cheapest defense is the one under which the task is learnt best; where that was
+    not measured, the one that lets most through.
 
     Args:
         overviews: of every setting, see ``frames.overview``.
         sensitive: the worst upper end over sensitive columns of each setting; None where it is not known. Empty
             where no column is sensitive.
-        task: task accuracy of each setting, where it was measured.
+        task: how well the task is learnt in each setting, where it was measured.
+        higher_is_better: whether a higher figure of the task is a better one.
 
     Returns:
         One a threshold, strictest first: threshold, tier, batch_size (None: no audited one) and defended, a setting
@@ -50,7 +51,7 @@ def advice(
         defended = [
             one for one in overviews if one["defense"] != UNDEFENDED and below[one["batch_size"], one["defense"]]
         ]
-        best = max(defended, key=lambda one: _price(one, task), default=None)
+        best = max(defended, key=lambda one: _worth(one, task, higher_is_better), default=None)
         made.append(
             {
                 "threshold": threshold,
@@ -72,13 +73,17 @@ def _keeps_below(one: Record, sensitive: Mapping[Setting, float | None], thresho
     return worst is not None and worst < threshold
 
 
-def _price(one: Record, task: Mapping[Setting, float | None]) -> tuple[float, float]:
-    accuracy = task.get((one["batch_size"], one["defense"]))
-    return (-1.0 if accuracy is None else accuracy, one["closed"] or 0.0)
+def _worth(one: Record, task: Mapping[Setting, float], higher_is_better: bool) -> tuple[float, float]:
+    learnt = task.get((one["batch_size"], one["defense"]))
+    if learnt is None:
+        return (-math.inf, one["closed"] or 0.0)
+    return (learnt if higher_is_better else -learnt, one["closed"] or 0.0)
 
 
-def sentences(found: Sequence[Record], sizes: Sequence[int], defenses: Sequence[str], marked: bool) -> list[str]:
-    """Return advice as sentences."""
+def sentences(
+    found: Sequence[Record], sizes: Sequence[int], defenses: Sequence[str], marked: bool, rate: bool = True
+) -> list[str]:
+    """Return advice as sentences; ``rate`` says whether the task is measured by its accuracy or by its RMSE."""
     over = "all cells and of every sensitive column" if marked else "all cells"
     made = []
     for one in found:
@@ -87,7 +92,8 @@ def sentences(found: Sequence[Record], sizes: Sequence[int], defenses: Sequence[
             ways.append(f"batches of {one['batch_size']} or more, without a defense")
         if one["defended"] is not None:
             size, defense = one["defended"]
-            cost = "" if one["task"] is None else f", at a task accuracy of {100 * one['task']:.1f}%"
+            learnt = f"accuracy of {percent(one['task'])}" if rate else f"RMSE of {one['task'] or 0:.4g}"
+            cost = "" if one["task"] is None else f", at a task {learnt}"
             ways.append(f"{clean(defense, 80)} at batch size {size}{cost}")
         told = "; or ".join(ways) if ways else "nothing in this sweep does"
         made.append(f"To keep the closed gap of {over} below {100 * one['threshold']:.0f}% ({one['tier']}): {told}.")

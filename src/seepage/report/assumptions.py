@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from seepage.audit import AuditSpec, Row, Subject
+from seepage.audit.tiers import is_attack
+from seepage.report.frames import UNDEFENDED
 from seepage.report.text import clean
 
 
@@ -13,15 +15,32 @@ def assumptions(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> list[
     facts = [
         "the attacker is an honest-but-curious server that sees one client's gradient of one batch and the model",
     ]
-    granted = next((row["knowledge"] for row in rows if row["seconds_per_victim"] is not None), None)
+    granted = next((row["knowledge"] for row in rows if is_attack(row)), None)
     if granted is not None:
         told = ", ".join(
             f"{clean(name, 40).replace('_', ' ')} ({clean(value, 80)})"
             for name, value in granted.items()
-            if name not in ("labels", "batch_size")
+            if name not in ("labels", "batch_size", "defense")
         )
         labels = "the true labels" if granted["labels"] == "true" else "no labels: it restores them from the gradient"
         facts.append(f"it is granted: {told}, batch size; {labels}")
+        facts += _of_defenses(rows)
     if spec.profile != "default":
         facts.append(f"attacks as in the official implementations (profile {spec.profile}), not the strongest known")
     return facts + [clean(note, 200) for note in subject.dataset.notes]
+
+
+def _of_defenses(rows: Sequence[Row]) -> list[str]:
+    """Return what the attacker knows of the defenses that were audited."""
+    known = {
+        row["defense"]: row["knowledge"]["defense"] for row in rows if is_attack(row) and "defense" in row["knowledge"]
+    }
+    told = [_told(what) for name, what in known.items() if name != UNDEFENDED]
+    return [f"it knows how updates were defended: {clean(', '.join(told), 400)}"] if told else []
+
+
+def _told(what: object) -> str:
+    if not isinstance(what, Mapping):
+        return str(what)
+    arguments = ", ".join(f"{name}={value}" for name, value in what.items() if name != "name")
+    return f"{what.get('name', 'defense')}({arguments})" if arguments else str(what.get("name", "defense"))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seepage.audit.tiers import BOUNDS
-from seepage.report.frames import Record
+from seepage.report.frames import TASK_ACCURACY, Record
 from seepage.report.text import clean, percent, points
 
 SERIES = 6
@@ -222,7 +222,12 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
         }
     ]
     layout = _layout("", "")
-    layout["xaxis"] |= _ticks(range(len(settings)), settings) | {"side": "top", "showgrid": False, "fixedrange": True}
+    layout["xaxis"] |= _ticks(range(len(settings)), settings) | {
+        "side": "top",
+        "showgrid": False,
+        "fixedrange": True,
+        "tickangle": -35 if max(map(len, settings)) * len(settings) > 80 else 0,
+    }
     layout["yaxis"] |= _ticks(places, names) | {
         "range": [-0.6, len(shown) - 0.4],
         "showgrid": False,
@@ -357,17 +362,14 @@ def quarters(name: str, records: Sequence[Record], title: str) -> Figure:
     words = ("most common", "second", "third", "rarest")
     data: list[dict[str, Any]] = [
         {
-            "type": "bar",
+            "type": "scatter",
+            "mode": "lines+markers",
             "name": "cells read",
             "x": [one["quarter"] for one in records],
             "y": [100 * one["mean"] for one in records],
             "error_y": _errors(records),
-            "width": 0.55,
-            "marker": {"color": "--series-1"},
-            "text": [percent(one["mean"]) for one in records],
-            "textposition": "inside",
-            "insidetextanchor": "start",
-            "textfont": {"color": "--page"},
+            "line": {"color": "--series-1-soft", "width": 3},
+            "marker": {"color": "--series-1", "size": 11},
             "hovertext": [
                 f"{words[one['quarter'] - 1]} quarter: {percent(one['mean'])} {_between(one)}, {one['records']} records"
                 for one in records
@@ -378,7 +380,9 @@ def quarters(name: str, records: Sequence[Record], title: str) -> Figure:
     ]
     layout = _layout("Cells read (%)", "Quarter of the records, by how rare their cells are")
     layout["yaxis"] |= {"range": [0, 103]}
-    layout["xaxis"] |= _ticks([one["quarter"] for one in records], [words[one["quarter"] - 1] for one in records])
+    layout["xaxis"] |= _ticks([one["quarter"] for one in records], [words[one["quarter"] - 1] for one in records]) | {
+        "range": [0.5, 4.5]
+    }
     seen = (
         f"From the most common quarter, {percent(records[0]['mean'])}, to the rarest, {percent(records[-1]['mean'])}."
     )
@@ -386,41 +390,45 @@ def quarters(name: str, records: Sequence[Record], title: str) -> Figure:
 
 
 def frontier(name: str, records: Sequence[Record], title: str) -> Figure:
-    """Return leakage against the accuracy of the trained task, one mark a defense, one line a batch size."""
+    """Return leakage against how well the task is learnt, one line a defense, numbered by batch size."""
+    rate = records[0]["task_metric"] == TASK_ACCURACY
+    scale = 100 if rate else 1
     data = []
-    for i, size in enumerate(dict.fromkeys(one["batch_size"] for one in records)):
-        own = sorted((one for one in records if one["batch_size"] == size), key=lambda one: one["task"])
-        own = [one for one in own if one["closed"] is not None]
+    for i, defense in enumerate(dict.fromkeys(one["defense"] for one in records)):
+        own = [one for one in records if one["defense"] == defense and one["closed"] is not None]
+        told = [percent(one["task"]) if rate else f"{one['task']:.4g}" for one in own]
         data.append(
             {
                 "type": "scatter",
                 "mode": "lines+markers+text",
-                "name": f"batch size {size}",
-                "x": [100 * one["task"] for one in own],
+                "name": label(defense, 48),
+                "x": [scale * one["task"] for one in own],
                 "y": [100 * one["closed"] for one in own],
-                "error_x": _errors(own, "task", "task_low", "task_high"),
+                "error_x": _errors(own, "task", "task_low", "task_high", scale),
                 "error_y": _errors(own, "closed", "closed_low", "upper"),
                 "line": {"color": _color(i), "dash": _DASHES[i % SERIES], "width": 1.5},
-                "marker": {"color": _color(i), "symbol": _SYMBOLS[i % SERIES], "size": 10},
-                "text": [label(one["defense"], 24) for one in own],
-                "textposition": "top center",
+                "marker": {"color": _color(i), "symbol": _SYMBOLS[i % SERIES], "size": 11},
+                "text": [str(one["batch_size"]) for one in own],
+                "textposition": "top right",
                 "hovertext": [
-                    f"{label(one['defense'], 60)}, batch size {size}: closed gap {percent(one['closed'])}, "
-                    f"task accuracy {percent(one['task'])}"
-                    for one in own
+                    f"{label(defense, 60)}, batch size {one['batch_size']}: closed gap {percent(one['closed'])}, "
+                    f"task {task}"
+                    for one, task in zip(own, told, strict=True)
                 ],
                 "hovertemplate": "%{hovertext}<extra></extra>",
                 "cliponaxis": False,
             }
         )
-    layout = _layout("Gap to certainty closed (%)", "Task accuracy of the trained model (%)")
+    known = [one["closed"] for one in records if one["closed"] is not None]
+    horizontal = "Task accuracy of the trained model (%)" if rate else "Task error of the trained model (RMSE)"
+    layout = _layout("Gap to certainty closed (%)", horizontal)
+    layout["yaxis"] |= {"range": [min(-3.0, 100 * min(known, default=0.0) - 3), 106]}
     layout["shapes"] = _thresholds()
     seen = "; ".join(
-        f"{clean(one['defense'], 40)} at batch size {one['batch_size']}: closed gap {percent(one['closed'])}, "
-        f"task accuracy {percent(one['task'])}"
+        f"{clean(one['defense'], 40)} at batch size {one['batch_size']}: closed gap {percent(one['closed'])}"
         for one in records[:8]
     )
-    return Figure(name, title, f"Leakage beside task accuracy: {seen}.", data, layout, height=440)
+    return Figure(name, title, f"Leakage beside how well the task is learnt: {seen}.", data, layout, height=440)
 
 
 def differences(name: str, records: Sequence[Record], names: tuple[str, str], title: str) -> Figure:
@@ -465,14 +473,16 @@ def _between(one: Record) -> str:
     return f"[{100 * one['low']:.1f}, {100 * one['high']:.1f}]"
 
 
-def _errors(records: Sequence[Record], mean: str = "mean", low: str = "low", high: str = "high") -> dict[str, Any]:
+def _errors(
+    records: Sequence[Record], mean: str = "mean", low: str = "low", high: str = "high", scale: float = 100
+) -> dict[str, Any]:
     known = [one[mean] is not None and one[low] is not None and one[high] is not None for one in records]
     pairs = list(zip(records, known, strict=True))
     return {
         "type": "data",
         "symmetric": False,
-        "array": [100 * max(0.0, one[high] - one[mean]) if has else None for one, has in pairs],
-        "arrayminus": [100 * max(0.0, one[mean] - one[low]) if has else None for one, has in pairs],
+        "array": [scale * max(0.0, one[high] - one[mean]) if has else None for one, has in pairs],
+        "arrayminus": [scale * max(0.0, one[mean] - one[low]) if has else None for one, has in pairs],
         "thickness": 1.4,
         "width": 4,
     }

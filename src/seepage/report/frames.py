@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from seepage.assessment.intervals import Estimate, ratio
 from seepage.audit import Row
 from seepage.audit.checks import Alarm
-from seepage.audit.tiers import closed_gap
+from seepage.audit.tiers import closed_gap, is_attack, settings
 from seepage.report.verdict import pick, strongest, verdict
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import frame_of
@@ -26,7 +26,9 @@ Record = dict[str, Any]
 Setting = tuple[int, str]
 BINS = 10
 SURE = 0.95
+UNDEFENDED = "none"
 TASK_ACCURACY = "task_accuracy"
+TASK_RMSE = "task_rmse"
 
 
 @runtime_checkable
@@ -62,11 +64,6 @@ class Evidence(Protocol):
     def guess(self) -> Float[np.ndarray, "victim record column"] | None:
         """Guessed cells; None where they are not kept."""
         ...
-
-
-def settings(rows: Sequence[Row]) -> list[Setting]:
-    """Return the batch sizes and defenses that were attacked, in the order of the rows."""
-    return list(dict.fromkeys((row["batch_size"], row["defense"]) for row in pick(rows, metric="accuracy")))
 
 
 def at(rows: Sequence[Row], setting: Setting) -> list[Row]:
@@ -137,8 +134,8 @@ def scores(rows: Sequence[Row], alarms: Sequence[Alarm] = ()) -> list[Record]:
     return [
         {
             **{name: row[name] for name in ("batch_size", "defense", "attack", *_OF_A_ROW)},
-            "is_attack": row["seconds_per_victim"] is not None,
-            "tier": verdict(row, alarms=alarms).tier if row["seconds_per_victim"] is not None else None,
+            "is_attack": is_attack(row),
+            "tier": verdict(row, alarms=alarms).tier if is_attack(row) else None,
         }
         for row in pick(rows, metric="accuracy", column=None)
         if row["mean"] is not None
@@ -272,8 +269,9 @@ def exposed(evidence: Evidence, schema: Schema, guessing: Mapping[str, float | N
     """Return the cells that are right and of which the attacker is most certain.
 
     Cells are ranked within their kind; among cells of equal rank those that guessing gets least often come
-    first. Each has victim, record, column (positions from 1 and the name), kind, certainty (discrete),
-    spread in standard deviations (continuous), guessing, and truth and guess where evidence holds them.
+    first. Cells of columns that guessing always gets are nothing that leaked. Each has victim, record, column
+    (positions from 1 and the name), kind, certainty (discrete), spread in standard deviations (continuous),
+    guessing, and truth and guess where evidence holds them.
 
     Args:
         evidence: of one attack in one setting.
@@ -292,8 +290,8 @@ def exposed(evidence: Evidence, schema: Schema, guessing: Mapping[str, float | N
             ranks = np.searchsorted(known, part) / len(known)
             rank[..., list(positions)] = np.where(np.isnan(part), np.nan, ranks)
     rates = [guessing.get(name) for name in schema.names]
-    guessed = np.array([1.0 if rate is None else rate for rate in rates])
-    cells = np.argwhere(evidence.right & ~np.isnan(rank))
+    guessed = np.array([0.0 if rate is None else rate for rate in rates])
+    cells = np.argwhere(evidence.right & ~np.isnan(rank) & (guessed < 1))
     order = np.lexsort((cells[:, 0], guessed[cells[:, 2]], rank[tuple(cells.T)]))[:most]
     made = []
     for victim, record, position in cells[order].tolist():
@@ -398,19 +396,26 @@ def _estimated(estimate: Estimate) -> Record:
 
 
 def frontier(rows: Sequence[Row], overviews: Sequence[Record]) -> list[Record]:
-    """Return leakage beside the accuracy of the trained task, one a setting whose task accuracy was measured."""
+    """Return leakage beside how well the task is learnt, one a setting where that was measured.
+
+    To the fields of ``overview`` come task_metric (``task_accuracy`` or ``task_rmse``), task, task_low, task_high,
+    task_n and task_baseline.
+    """
     made = []
     for one in overviews:
         task = [
             row
-            for row in pick(rows, metric=TASK_ACCURACY, defense=one["defense"], column=None)
-            if row["batch_size"] in (None, one["batch_size"]) and row["mean"] is not None
+            for row in pick(rows, defense=one["defense"], column=None)
+            if row["metric"] in (TASK_ACCURACY, TASK_RMSE)
+            and row["batch_size"] in (None, one["batch_size"])
+            and row["mean"] is not None
         ]
         if task:
             row = task[0]
             made.append(
                 {
                     **one,
+                    "task_metric": row["metric"],
                     "task": row["mean"],
                     "task_low": row["low"],
                     "task_high": row["high"],

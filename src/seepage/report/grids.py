@@ -24,11 +24,13 @@ class GridCell:
         text: what it shows.
         sort: by what its column sorts; None for a missing value, which sorts last either way.
         kind: a word for its style: a tier, ``wrong`` or ``missing``; None for the usual one.
+        behind: what stands behind the text and is none of the table's.
     """
 
     text: str
     sort: float | str | None
     kind: str | None = None
+    behind: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def text(title: str, key: str, longest: int = LONGEST, mark: str | None = None) 
         if value is None or value == "":
             return GridCell(MISSING, None, "missing")
         shown = clean(value, longest)
-        return GridCell(f"{shown} ({mark})" if mark is not None and record[mark] else shown, shown)
+        return GridCell(shown, shown, behind=f"({mark})" if mark is not None and record[mark] else "")
 
     return Column(title, cell, TEXT)
 

@@ -29,6 +29,7 @@ from seepage.report.text import clean
 
 FILE = "report.html"
 _PLAIN = 400
+_LONG = 2000
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["plain"] = lambda value: clean(value, _PLAIN)
+    made.filters["long"] = lambda value: clean(value, _LONG)
     made.filters["sort_value"] = _sort_value
     return made
 

@@ -13,10 +13,10 @@ from seepage.audit import AuditSpec, Example, Row, Subject
 from seepage.audit.checks import LEAKED, SEVERITIES, Alarm
 from seepage.audit.tiers import BOUNDS
 from seepage.report import figures, frames, grids
-from seepage.report.advice import UNDEFENDED, advice, sentences
+from seepage.report.advice import advice, sentences
 from seepage.report.assumptions import assumptions
 from seepage.report.figures import Figure
-from seepage.report.frames import Evidence, Record, Setting
+from seepage.report.frames import UNDEFENDED, Evidence, Record, Setting
 from seepage.report.grids import Grid, GridCell
 from seepage.report.summary import summary
 from seepage.report.text import clean, listed, percent, points
@@ -25,6 +25,7 @@ from seepage.report.verdict import pick, strongest
 MOST_ROWS = 2000
 # On a table of one's own, a rate never speaks of fewer records than this.
 LEAST_RECORDS = 5
+_NEARLY_ALL = 0.98
 _OF_A_RECORD = 60
 
 
@@ -167,17 +168,28 @@ class _Found:
 
     def called(self, setting: Setting) -> str:
         size, defense = setting
-        return f"batch {size}" + (f", {clean(defense, 40)}" if self.defended else "")
+        return f"batch size {size}" + (f", {_defense(defense)}" if self.defended else "")
 
-    def evidence(self, wanted: str) -> tuple[Record, Evidence] | None:
-        """Return the setting in which most leaks among those with evidence that has ``wanted``."""
+    def evidence(self, wanted: str, mixed: bool = False) -> tuple[Record, Evidence] | None:
+        """Return the setting in which most leaks among those with evidence that has ``wanted``.
+
+        Args:
+            wanted: the field.
+            mixed: whether a setting in which nearly every cell is right is passed over for another, since all that is
+                to be compared is alike there.
+        """
         having = []
         for one in self.overviews:
             held = self.report.evidence.get((one["batch_size"], one["defense"], one["attack"]))
             if held is not None and getattr(held, wanted) is not None:
                 having.append((one, held))
-        best = frames.worst([one for one, _ in having])
+        telling = [one for one, held in having if not mixed or held.right.mean() < _NEARLY_ALL]
+        best = frames.worst(telling or [one for one, _ in having])
         return next(((one, held) for one, held in having if one is best), None)
+
+
+def _defense(name: str) -> str:
+    return "no defense" if name == UNDEFENDED else clean(name, 40)
 
 
 def _where(found: _Found, one: Record) -> str:
@@ -308,7 +320,7 @@ def _batch_sizes(found: _Found) -> Section:
         plotted = [*own, *(one for one in guessing.values() if one["batch_size"] in sizes)]
         title = "Cells read and cells guessed, with 95% intervals"
         if found.defended:
-            title += f": {clean(defense, 60)}"
+            title += f": {_defense(defense)}"
         figure = figures.by_batch_size(found.name(f"sizes-{i}"), plotted, title)
         table = grids.filled(
             title,
@@ -390,7 +402,7 @@ def _columns(found: _Found) -> Section:
 
 def _reliability(found: _Found) -> Section:
     title = "How well the attacker knows which cells it has"
-    held = found.evidence("uncertainty")
+    held = found.evidence("uncertainty", mixed=True)
     if held is None:
         why = "No attack of this audit says how certain it is of a cell, so there is nothing to compare with the truth."
         return _empty(found, "reliability", title, why)
@@ -468,7 +480,8 @@ def _exposed(found: _Found) -> Section:
     rates = {row["column"]: row["baseline"] for row in found.by_column[one["batch_size"], one["defense"]]}
     cells = frames.exposed(evidence, found.schema, rates)
     if not cells:
-        return _empty(found, "exposed", title, "No cell is right that the attacker gave a certainty for.")
+        why = "No cell is right that the attacker gave a certainty for and that guessing does not always get."
+        return _empty(found, "exposed", title, why)
     if not found.open:
         cells = [{**cell, "truth": None, "guess": None} for cell in cells]
     caption = f"Right, and the attacker most certain ({_where(found, one)})"
@@ -532,11 +545,12 @@ def _example_grid(shown: Sequence[Example]) -> Grid:
         for example in shown:
             own = example.cells[position]
             truth, guess = _shown(own.truth), grids.MISSING if own.guess is None else _shown(own.guess)
+            behind = ""
             if own.certainty is not None:
-                guess += f" ({percent(own.certainty, 0)})"
+                behind = f"({percent(own.certainty, 0)})"
             elif own.spread is not None:
-                guess += f" (±{own.spread:.3g})"
-            line += [GridCell(truth, truth), GridCell(guess, guess, None if own.right else "wrong")]
+                behind = f"(±{own.spread:.3g})"
+            line += [GridCell(truth, truth), GridCell(guess, guess, None if own.right else "wrong", behind)]
         lines.append(line)
     first = shown[0]
     right = sum(cell.right for example in shown for cell in example.cells)
@@ -551,7 +565,7 @@ def _shown(value: object) -> str:
 
 def _groups(found: _Found) -> Section:
     title = "Groups and rare records"
-    held = found.evidence("right")
+    held = found.evidence("right", mixed=True)
     if held is None:
         return _empty(found, "groups", title, "The run kept no record of single cells, so groups cannot be told apart.")
     one, evidence = held
@@ -607,8 +621,9 @@ def _group_name(group: Record) -> str:
 
 
 def _frontier(found: _Found) -> Section:
-    title = "Defenses: leakage against task accuracy"
+    title = "Defenses: what they leave and what they cost"
     records = frames.frontier(found.rows, found.overviews)
+    rate = all(one["task_metric"] == frames.TASK_ACCURACY for one in records)
     if not found.defended:
         return _empty(found, "defenses", title, "The audit has no setting with a defense.")
     columns = [
@@ -625,21 +640,22 @@ def _frontier(found: _Found) -> Section:
         words = ["What each defense costs in task accuracy was not measured; this is what it leaves to the attacker."]
         table = grids.filled("Leakage under each defense", columns, found.overviews)
         return Section(found.name("defenses"), title, words, grids=[table])
-    caption = "Share of the gap closed against task accuracy"
+    caption = "Share of the gap closed against " + ("task accuracy" if rate else "task error (RMSE)")
+    learnt = grids.share if rate else grids.number
     table = grids.filled(
         caption,
         [
             *columns,
-            grids.share("Task accuracy", "task"),
-            grids.interval("Interval of task accuracy", "task_low", "task_high"),
-            grids.share("Task guess", "task_baseline"),
+            learnt("Task accuracy" if rate else "Task error", "task"),
+            grids.interval("its interval", "task_low", "task_high", 100.0 if rate else 1.0),
+            learnt("Guessing", "task_baseline"),
             grids.count("Trainings", "task_n"),
         ],
         records,
     )
     words = [
-        "Down and to the right is better: less leaks, and the trained model is as good. Dotted lines are the bounds of "
-        "the verdict's tiers."
+        f"Down and to the {'right' if rate else 'left'} is better: less leaks, and the task is learnt as well. Marks "
+        "are numbered by batch size; dotted lines are the bounds of the verdict's tiers."
     ]
     figure = figures.frontier(found.name("frontier"), records, caption)
     return Section(found.name("defenses"), title, words, figures=[(figure, table)])
@@ -652,10 +668,12 @@ def _advice(found: _Found) -> Section:
         return _empty(found, "advice", title, "Without a result there is nothing to advise.")
     marked = any(column.sensitive for column in found.schema.columns)
     sensitive = {key: _worst_sensitive(own) for key, own in found.by_column.items()} if marked else {}
-    task = {(one["batch_size"], one["defense"]): one["task"] for one in frames.frontier(found.rows, attacked)}
-    advised = advice(attacked, sensitive, task)
+    learnt = frames.frontier(found.rows, attacked)
+    rate = all(one["task_metric"] == frames.TASK_ACCURACY for one in learnt)
+    task = {(one["batch_size"], one["defense"]): one["task"] for one in learnt}
+    advised = advice(attacked, sensitive, task, rate)
     defenses = [one["defense"] for one in attacked]
-    told = sentences(advised, [one["batch_size"] for one in attacked], list(dict.fromkeys(defenses)), marked)
+    told = sentences(advised, [one["batch_size"] for one in attacked], list(dict.fromkeys(defenses)), marked, rate)
     words = [
         "Among the settings of this audit only, by the upper ends of the 95% intervals, and against the attacks that "
         "were run."

@@ -1,0 +1,286 @@
+"""The report in a real browser: it draws, sorts, prints, follows dark mode and shows hostile data as text."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from seepage.report import Report, audit
+from seepage.report.html import write_html
+from tests.report.parts import HEBREW, IMAGE, LONG, SCRIPT, hostile_audit, plant
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here, so the report cannot be looked at")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        root = hasattr(os, "geteuid") and os.geteuid() == 0
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] if root else [])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Report:
+    return hostile_audit(keep_records=True)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Report:
+    told: dict[str, Any] = {"batch_sizes": [1, 4, 16], "attacks": "tableak", "restarts": 2, "iterations": 30}
+    report = audit("german", victims=3, control=False, **told)
+    return replace(report, evidence=plant(report))
+
+
+@pytest.fixture(scope="module")
+def hostile_page(browser: Browser, hostile: Report, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    path = tmp_path_factory.mktemp("hostile") / "report.html"
+    write_html(path, [hostile], {SCRIPT: IMAGE, "list": [{"name": LONG}]})
+    page, troubles = opened(browser, path)
+    yield page
+    # Whatever the tests did with it, it asked for nothing and complained about nothing.
+    assert troubles == []
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, plain: Report, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    path = tmp_path_factory.mktemp("plain") / "report.html"
+    write_html(path, [plain], {"time": "now"})
+    made, troubles = opened(browser, path)
+    yield made
+    assert troubles == []
+    made.close()
+
+
+def opened(browser: Browser, path: Path) -> tuple[Page, list[str]]:
+    """Open a page; the list gets every message on the console, error and request but that for the page itself."""
+    troubles: list[str] = []
+    made = browser.new_page(viewport={"width": 1200, "height": 900})
+    made.on("console", lambda message: troubles.append(f"{message.type}: {message.text}"))
+    made.on("pageerror", lambda error: troubles.append(f"error: {error}"))
+    made.on("request", lambda request: troubles.append(request.url) if request.url != path.as_uri() else None)
+    made.on("dialog", lambda dialog: troubles.append(f"dialog: {dialog.message}"))
+    made.goto(path.as_uri())
+    return made, troubles
+
+
+@pytest.mark.parametrize("which", ["page", "hostile_page"])
+def test_every_figure_is_drawn_and_named_and_has_its_data(which: str, request: pytest.FixtureRequest) -> None:
+    shown: Page = request.getfixturevalue(which)
+    plots = shown.locator(".plot").all()
+    assert len(plots) >= 6
+    for plot in plots:
+        assert plot.locator("svg .trace, svg .hm").count() > 0, plot.get_attribute("id")
+        assert plot.get_attribute("role") == "img"
+        assert len(plot.get_attribute("aria-label") or "") > 20
+        assert plot.locator(".waiting").count() == 0
+    figures = shown.locator("figure").all()
+    assert len(figures) == len(plots)
+    for figure in figures:
+        assert figure.locator("details table tbody tr").count() > 0
+        assert (figure.locator("figcaption").text_content() or "").strip()
+
+
+def column(shown: Page, table: str, head: str) -> list[str]:
+    return shown.evaluate(
+        """([table, head]) => {
+            const heads = Array.from(document.querySelectorAll(table + ' thead th'));
+            const at = heads.findIndex((one) => one.textContent.trim() === head);
+            const rows = Array.from(document.querySelectorAll(table + ' tbody tr'));
+            return rows.map((row) => row.cells[at].textContent.trim());
+        }""",
+        [table, head],
+    )
+
+
+def test_tables_sort_by_click_and_by_keyboard_with_what_is_missing_last(page: Page) -> None:
+    table = "#all table"
+    page.locator("#all summary").click()
+    head = page.locator(f"{table} thead th", has_text=re.compile("^Lift$"))
+    assert head.get_attribute("aria-sort") == "none"
+    before = column(page, table, "Lift")
+    assert "–" in before[:5]
+
+    def numbers() -> list[float]:
+        texts = column(page, table, "Lift")
+        known = [text for text in texts if text != "–"]
+        assert texts == known + ["–"] * (len(texts) - len(known))
+        return [float(text) for text in known]
+
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert numbers() == sorted(numbers())
+    head.locator("button").focus()
+    page.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "descending"
+    assert numbers() == sorted(numbers(), reverse=True)
+    page.keyboard.press("Space")
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert sorted(column(page, table, "Lift")) == sorted(before)
+    assert "Sorted by Lift, ascending" in (page.locator("#told").text_content() or "")
+    name = page.locator(f"{table} thead th", has_text="Metric")
+    name.locator("button").click()
+    assert head.get_attribute("aria-sort") == "none"
+    assert column(page, table, "Metric") == sorted(column(page, table, "Metric"))
+
+
+def test_the_keyboard_skips_to_the_content_and_reaches_every_control(
+    browser: Browser, plain: Report, tmp_path: Path
+) -> None:
+    write_html(tmp_path / "report.html", [plain], {})
+    page, troubles = opened(browser, tmp_path / "report.html")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    page.wait_for_function("location.hash === '#main'")
+    unreachable = page.evaluate(
+        "Array.from(document.querySelectorAll('a[href], button, summary')).filter(one => one.tabIndex < 0).length"
+    )
+    assert unreachable == 0
+    assert troubles == []
+    page.close()
+
+
+@pytest.mark.parametrize("which", ["page", "hostile_page"])
+def test_headings_landmarks_tables_and_names_are_in_order(which: str, request: pytest.FixtureRequest) -> None:
+    shown: Page = request.getfixturevalue(which)
+    levels = shown.evaluate("Array.from(document.querySelectorAll('h1,h2,h3,h4,h5,h6'), h => Number(h.tagName[1]))")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    for landmark in ("header", "nav", "main", "footer"):
+        assert shown.locator(landmark).count() == 1
+    assert shown.locator("html").get_attribute("lang") == "en"
+    names = shown.evaluate("Array.from(document.querySelectorAll('[id]'), one => one.id)")
+    assert len(names) == len(set(names))
+    dangling = shown.evaluate(
+        "Array.from(document.querySelectorAll('a[href^=\"#\"]')).filter(a => !document.querySelector(a.hash)).length"
+    )
+    assert dangling == 0
+    for table in shown.locator("table").all():
+        assert (table.locator("caption").text_content() or "").strip()
+        assert table.locator("thead th:not([scope=col])").count() == 0
+        assert table.locator("tbody th:not([scope=row])").count() == 0
+
+
+def test_pages_follow_dark_mode_and_print(page: Page) -> None:
+    def colours() -> list[str]:
+        return page.evaluate(
+            """[getComputedStyle(document.body).backgroundColor,
+                document.querySelector('.plot svg .xtick text').style.fill,
+                document.querySelector('.plot svg .lines path').style.stroke]"""
+        )
+
+    page.emulate_media(color_scheme="light")
+    light = colours()
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("old => document.querySelector('.plot svg .xtick text').style.fill !== old", arg=light[1])
+    dark = colours()
+    assert light[0] == "rgb(255, 255, 255)"
+    assert all(before != after for before, after in zip(light, dark, strict=True))
+    page.emulate_media(color_scheme="dark", media="print")
+    page.wait_for_function("old => document.querySelector('.plot svg .xtick text').style.fill !== old", arg=dark[1])
+    assert colours()[0] == "rgb(255, 255, 255)"
+    assert not page.locator("nav").is_visible()
+    assert page.locator(".plot").first.is_visible()
+    assert len(page.pdf()) > 10_000
+    page.emulate_media(color_scheme="light", media="screen")
+
+
+def test_hostile_names_and_cells_are_text_and_run_nothing(hostile_page: Page) -> None:
+    text = hostile_page.locator("body").inner_text()
+    whole = hostile_page.locator("body").text_content() or ""
+    assert hostile_page.evaluate("window.__hacked") is None
+    for wanted in (SCRIPT, IMAGE, HEBREW, "abc\\u202egnp.exe\\u2066", "{{7*7}}", "first\\nsecond\\r\\x00\\x1b[31mred"):
+        assert wanted in whole, wanted
+    assert SCRIPT in text
+    for control in "\u202e\u2066\x00\x1b":
+        assert control not in whole
+    assert LONG[:500] not in whole
+    found = hostile_page.evaluate(
+        """({elements: Array.from(document.querySelectorAll('main *'), one => one.tagName.toLowerCase()),
+             links: Array.from(document.querySelectorAll('a'), one => one.getAttribute('href') || ''),
+             handlers: Array.from(document.querySelectorAll('main *')).filter(
+                 one => Array.from(one.attributes).some(a => a.name.startsWith('on'))).length})"""
+    )
+    assert not {"script", "img", "iframe", "object", "embed", "i", "b"} & set(found["elements"])
+    assert found["handlers"] == 0
+    assert all(link == "" or link.startswith("#") for link in found["links"])
+
+
+def test_plots_show_markup_as_text(hostile_page: Page) -> None:
+    texts = hostile_page.evaluate("Array.from(document.querySelectorAll('.plot svg text'), one => one.textContent)")
+    assert any("<img src=x" in text for text in texts)
+    assert any("</script><script>" in text for text in texts)
+    assert any('<a href="java' in text for text in texts)
+    assert any(HEBREW in text for text in texts)
+    assert hostile_page.locator(".plot svg a, .plot svg foreignObject").count() == 0
+    # Shaded fields are drawn as an image that is part of the page.
+    images = hostile_page.evaluate("Array.from(document.querySelectorAll('.plot svg image'), one => one.href.baseVal)")
+    assert all(image.startswith("data:image/png") for image in images)
+    plot = hostile_page.locator("#columns-worst")
+    plot.scroll_into_view_if_needed()
+    plot.locator("svg .scatterlayer .trace").last.locator(".point").first.hover(force=True)
+    hover = plot.locator(".hoverlayer text")
+    hover.first.wait_for()
+    assert plot.locator(".hoverlayer a").count() == 0
+    assert hostile_page.evaluate("window.__hacked") is None
+
+
+def test_the_page_refuses_scripts_that_are_not_its_own(browser: Browser, plain: Report, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    write_html(path, [plain], {})
+    broken = path.read_text(encoding="utf-8").replace("</main>", "<script>window.__hacked = 1</script></main>")
+    path.write_text(broken, encoding="utf-8")
+    shown, troubles = opened(browser, path)
+    assert shown.evaluate("window.__hacked") is None
+    assert any("Content Security Policy" in trouble for trouble in troubles)
+    shown.close()
+
+
+def test_without_scripts_words_and_tables_are_there(browser: Browser, plain: Report, tmp_path: Path) -> None:
+    write_html(tmp_path / "report.html", [plain], {})
+    context = browser.new_context(java_script_enabled=False)
+    shown = context.new_page()
+    shown.goto((tmp_path / "report.html").as_uri())
+    assert shown.locator(".headline").is_visible()
+    assert shown.locator(".waiting").first.is_visible()
+    shown.locator("figure summary").first.click()
+    assert shown.locator("figure table").first.is_visible()
+    context.close()
+
+
+def test_several_audits_share_a_page(browser: Browser, plain: Report, hostile: Report, tmp_path: Path) -> None:
+    write_html(tmp_path / "report.html", [plain, hostile], {})
+    shown, troubles = opened(browser, tmp_path / "report.html")
+    assert troubles == []
+    names = shown.evaluate("Array.from(document.querySelectorAll('[id]'), one => one.id)")
+    assert len(names) == len(set(names))
+    assert shown.locator("h2.audit-title").count() == 2
+    assert shown.evaluate("Array.from(document.querySelectorAll('h1,h2,h3'), h => h.tagName)")[:3] == ["H1", "H2", "H2"]
+    drawn = shown.evaluate(
+        "Array.from(document.querySelectorAll('.plot')).filter(one => one.querySelector('svg')).length"
+    )
+    assert drawn == shown.locator(".plot").count()
+    shown.close()
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_nothing_spills_over_the_side(browser: Browser, hostile: Report, tmp_path: Path, width: int) -> None:
+    write_html(tmp_path / "report.html", [hostile], {})
+    shown = browser.new_page(viewport={"width": width, "height": 800})
+    shown.goto((tmp_path / "report.html").as_uri())
+    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    shown.close()

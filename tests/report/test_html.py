@@ -1,0 +1,165 @@
+"""The page as text: what is in it, what is not, and what cannot get out of where it stands."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seepage.audit.checks import Alarm
+from seepage.report import Report, audit
+from seepage.report.figures import label
+from seepage.report.html import as_json, plotly_script, render
+from seepage.tabular.infer import infer_schema
+from tests.report.parts import plant
+
+TINY: dict[str, Any] = {"batch_sizes": [1, 3], "attacks": "tableak", "victims": 2, "restarts": 2, "iterations": 5}
+
+
+DOUBT = Alarm("SEEP001", "error", "Below <guessing>", "The attack lost to a coin \x1b & more.")
+
+
+class Reader(HTMLParser):
+    """Collects texts by section, scripts left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sections: dict[str, str] = {}
+        self.inside = ""
+        self.skipped = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.skipped = tag in ("script", "style")
+        if tag == "section":
+            self.inside = dict(attrs)["id"] or ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self.skipped = False
+
+    def handle_data(self, data: str) -> None:
+        if not self.skipped:
+            self.sections[self.inside] = self.sections.get(self.inside, "") + data
+
+
+def read(page: str) -> dict[str, str]:
+    reader = Reader()
+    reader.feed(page)
+    return {name: " ".join(text.split()) for name, text in reader.sections.items()}
+
+
+@pytest.fixture(scope="module")
+def german() -> Report:
+    return audit("german", control=False, **TINY)
+
+
+def test_a_page_says_what_was_found_and_why_parts_are_missing(german: Report) -> None:
+    bare = replace(german, examples=[], evidence={}, alarms=None)
+    found = read(render([bare], {"commit": "abc"}))
+    order = ["verdict", "threat-model", "checks", "batch-size", "columns", "reliability", "exposed", "examples"]
+    assert [name for name in found if name][:12] == [*order, "groups", "defenses", "advice", "all"]
+    assert "the server reads" in found["verdict"]
+    assert "none below 5%, low below 20%, moderate below 50%, high below 90%, else total" in found["verdict"]
+    assert "restores them from the gradient" in found["threat-model"]
+    assert "were not run" in found["checks"]
+    assert "It was switched off" in found["checks"]
+    assert "says how certain it is" in found["reliability"]
+    assert "kept no record of single cells" in found["groups"]
+    assert "no setting with a defense" in found["defenses"]
+    assert "No reconstructed records" in found["examples"]
+    assert "abc" in found["provenance"]
+
+
+def test_what_exists_is_shown(german: Report) -> None:
+    found = read(render([replace(german, evidence=plant(german), alarms=[DOUBT])], {}))
+    assert "Below <guessing>" in found["checks"]
+    assert "a coin \\x1b & more" in found["checks"]
+    assert "docs/checks.md#seep001" in found["checks"]
+    assert "Taking cells from the most certain down" in found["reliability"]
+    assert "of 60 cells right" in found["examples"]
+    assert "rarest" in found["groups"] or "Quarter" in found["groups"]
+    assert "Certainty" in found["exposed"]
+
+
+def test_a_control_that_leaks_and_one_that_does_not(german: Report) -> None:
+    alone = [row for row in german.rows if row["batch_size"] == 1]
+    strong = [{**row, "lift": 0.9 * (1 - (row["baseline"] or 0))} for row in alone]
+    weak = [{**row, "lift": 0.1 * (1 - (row["baseline"] or 0))} for row in alone]
+    assert "so the attack works here" in read(render([replace(german, control=strong)], {}))["checks"]
+    assert "rather than the data safe" in read(render([replace(german, control=weak)], {}))["checks"]
+
+
+def own_frame() -> pd.DataFrame:
+    draw = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "town": draw.choice(["Quellenstadt", "Brunnenhof", "Moorgrund"], 60),
+            "wage": draw.integers(12345, 99999, 60) + 0.137,
+            "ill": draw.choice(["no", "yes"], 60),
+        }
+    )
+
+
+def test_records_of_ones_own_are_in_no_page(tmp_path: Path) -> None:
+    frame = own_frame()
+    schema = infer_schema(frame, "ill", sensitive=("wage",))
+    folder = tmp_path / "run"
+    report = audit(frame, schema=schema, out=folder, control=False, **TINY)
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert stat.S_IMODE((folder / "report.html").stat().st_mode) == 0o600
+    planted = render([replace(report, evidence={**plant(report), **report.evidence})], {})
+    for text in (page, planted):
+        # The library's own script holds all kinds of numbers.
+        text = text.replace(plotly_script(), "")
+        for cell in [*frame["town"].unique(), *(f"{wage:.10g}" for wage in frame["wage"])]:
+            assert str(cell) not in text
+        assert "Records of a table of your own are not shown" in text
+    kept = render([replace(report, spec=report.spec.model_copy(update={"keep_records": True}))], {})
+    assert not report.examples or "Quellenstadt" in kept or "Brunnenhof" in kept or "Moorgrund" in kept
+
+
+def test_a_run_folder_gets_the_page_and_the_library_is_in_it_once(tmp_path: Path) -> None:
+    audit("german", out=tmp_path, control=False, **TINY)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count(plotly_script()) == 1
+    assert "http-equiv" in page
+    outside = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:|//)""", outside)
+    assert "unsafe-eval" not in page
+    assert "script-src 'sha256-" in page
+
+
+@given(
+    st.recursive(st.text() | st.floats() | st.integers(-9, 9) | st.none(), lambda inner: st.lists(inner), max_leaves=5)
+)
+def test_json_in_a_page_reads_back_and_ends_no_script(value: Any) -> None:
+    text = as_json({"value": value})
+    assert not set("<>&\u2028\u2029") & set(text)
+    read_back = json.loads(text)["value"]
+    # Text that cannot be encoded survives; numbers that are none are null.
+    assert as_json({"value": read_back}) == text
+
+
+@given(st.text())
+def test_labels_hold_nothing_that_the_library_reads_as_markup(value: str) -> None:
+    made = label(value)
+    assert "<" not in made
+    assert ">" not in made
+    assert re.fullmatch(r"([^&]|&amp;|&lt;|&gt;)*", made)
+    assert made.strip("\u2068\u2069").isprintable()
+
+
+def test_pages_of_wide_tables_stay_small(german: Report) -> None:
+    many = [dict(row, column=f"c{i}") for i in range(40) for row in german.rows]
+    page = render([replace(german, rows=many + german.rows)], {})
+    assert "results.csv beside this file has all of them" in page
+    assert len(page) < len(plotly_script()) + 3_000_000
