@@ -20,7 +20,7 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev audit test lint types contracts tests format clean
+.PHONY: help install install-dev audit test lint types contracts docs tests format clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -32,7 +32,7 @@ install-dev: $(INSTALLED_DEV) ## As install, and the tools that check it
 audit: $(INSTALLED) ## Run the default audit on bundled data (AUDIT_OPTIONS="--batch-size 32 ...")
 	$(BIN)/seepage audit $(AUDIT_OPTIONS)
 
-test: lint types contracts tests ## Run lint, types, import contracts and tests
+test: lint types contracts docs tests ## Run lint, types, import contracts, documentation and tests
 
 lint: $(INSTALLED_DEV) ## Check style and format
 	$(BIN)/ruff check .
@@ -44,6 +44,11 @@ types: $(INSTALLED_DEV) ## Check types
 contracts: $(INSTALLED_DEV) ## Check which package imports which
 	$(BIN)/lint-imports --no-logo
 
+# Strict: a link that leads nowhere, or a page that would fetch something from elsewhere, fails. The variable silences
+# the theme's announcement of its successor.
+docs: $(INSTALLED_DEV) ## Build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 # One thread a worker: the workers already use every core. A file stays with one worker: the blocks of a document
 # build on each other, and a module's fixtures are made once.
 tests: $(INSTALLED_DEV) ## Run the tests, the docstring examples and the documentation's code blocks
@@ -54,7 +59,7 @@ format: $(INSTALLED_DEV) ## Rewrite the code in the house style
 	$(BIN)/ruff format .
 
 clean: ## Remove the environment and everything the tools left behind
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the last thing that venv writes: where it is missing, the environment is not complete.

@@ -63,6 +63,6 @@ def run_bash(example: Example) -> str | None:
 
 pytest_collect_file = Sybil(
     parsers=[PythonCodeBlockParser(), CodeBlockParser(language="bash", evaluator=run_bash), SkipParser()],
-    patterns=["README.md", "CONTRIBUTING.md", "docs/*.md"],
+    patterns=["README.md", "CONTRIBUTING.md", "docs/*.md", "docs/*/*.md"],
     fixtures=["in_document_folder"],
 ).pytest()

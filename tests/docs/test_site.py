@@ -1,0 +1,122 @@
+"""The built site: its pages, its links and what it would fetch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import site_hook
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Page(HTMLParser):
+    """Addresses and anchors of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.fetched: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        self.ids |= {value for name in ("id", "name") if (value := named.get(name))}
+        if tag == "a" and named.get("href"):
+            self.links.append(str(named["href"]))
+        if tag in ("script", "img", "iframe") and named.get("src"):
+            self.fetched.append(str(named["src"]))
+        if tag == "link" and named.get("rel") in ("stylesheet", "icon", "preload", "preconnect"):
+            self.fetched.append(str(named["href"]))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+
+
+def test_every_link_within_the_site_leads_somewhere(pages: dict[Path, Page]) -> None:
+    checked = 0
+    for path, page in pages.items():
+        if path.name == "404.html":
+            continue
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            place = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            place = place / "index.html" if place.is_dir() else place
+            assert place.is_file(), f"{path.name}: {link}"
+            if parts.fragment and place in pages:
+                assert unquote(parts.fragment) in pages[place].ids | {"__top"}, f"{path.name}: {link}"
+            checked += 1
+    assert checked > 1000
+
+
+def test_nothing_is_fetched_from_elsewhere(pages: dict[Path, Page]) -> None:
+    addresses = [address for page in pages.values() for address in page.fetched]
+    assert addresses
+    assert [a for a in addresses if urlsplit(a).scheme not in ("", "data") or urlsplit(a).netloc] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ('<link rel="stylesheet" href="https://fonts.example/css">', ["https://fonts.example/css"]),
+        ("<img alt='' src='//cdn.example/a.png'>", ["//cdn.example/a.png"]),
+        ("a { background: url('https://cdn.example/b.svg') }", ["https://cdn.example/b.svg"]),
+        ('@import "https://cdn.example/c.css";', ["https://cdn.example/c.css"]),
+        ('<a href="https://example.org">', []),
+        ('<link rel="stylesheet" href="assets/site.css"><img src="data:image/png;base64,AA">', []),
+        ('<link rel="canonical" href="https://example.org/">', []),
+    ],
+)
+def test_what_a_page_fetches_is_found(text: str, wanted: list[str]) -> None:
+    assert site_hook.fetched(text) == wanted
+
+
+def test_every_public_object_of_the_contributors_guide_has_an_entry_with_shapes(
+    site: Path, pages: dict[Path, Page]
+) -> None:
+    entries = pages[site / "reference" / "attacks.html"].ids
+    assert "seepage.attacks.gradient.parts.ensemble.decode_by_marginals" in entries
+    text = (site / "reference" / "attacks.html").read_text(encoding="utf-8")
+    assert "victim restart record encoded" in text
+
+
+def test_pages_made_from_elsewhere_are_whole(site: Path, pages: dict[Path, Page]) -> None:
+    assert "add-an-attack" in pages[site / "writing-an-attack.html"].ids
+    assert "add-an-attack" not in pages[site / "contributing.html"].ids
+    assert "the-checks" in pages[site / "contributing.html"].ids
+    for source, place in site_hook.WHOLE.items():
+        heads = [
+            line[3:] for line in (ROOT / source).read_text(encoding="utf-8").splitlines() if line.startswith("## ")
+        ]
+        text = (site / place).with_suffix(".html").read_text(encoding="utf-8")
+        assert heads
+        assert text.count("<h2 ") == len(heads)
+    assert (site / "files" / "tableak_table17.csv").read_bytes() == (
+        ROOT / "benchmarks" / "results" / "tableak_table17.csv"
+    ).read_bytes()
