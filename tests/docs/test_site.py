@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -104,6 +105,10 @@ def test_every_public_object_of_the_contributors_guide_has_an_entry_with_shapes(
     assert "seepage.attacks.gradient.parts.ensemble.decode_by_marginals" in entries
     text = (site / "reference" / "attacks.html").read_text(encoding="utf-8")
     assert "victim restart record encoded" in text
+    # What a package passes on is shown where it is defined, once.
+    assert "seepage.assessment.measuring.measure" in pages[site / "reference" / "assessment.html"].ids
+    whole = (site / "reference" / "assessment.html").read_text(encoding="utf-8")
+    assert len(re.findall(r'<h\d id="seepage\.assessment\.[\w.]*measure"', whole)) == 1
 
 
 def test_pages_made_from_elsewhere_are_whole(site: Path, pages: dict[Path, Page]) -> None:
