@@ -19,12 +19,15 @@ class RecordsGuess:
             ensemble agrees exactly); None where the attack has no ensemble to tell.
         labels: the labels used, one a guessed record.
         loss: the attack's own loss of the returned guess (lower is better); None for baselines.
+        course: the attack's own loss at its start, after nine tenths of its steps and at its end (of several
+            restarts, the median); None for what does not descend.
     """
 
     cells: Float[Tensor, "victim record column"]
     uncertainty: Float[Tensor, "victim record column"] | None = None
     labels: Float[Tensor, "victim record"] | None = None
     loss: Float[Tensor, " victim"] | None = None
+    course: Float[Tensor, "victim 3"] | None = None
 
 
 Guess = RecordsGuess

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -15,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from seepage import datasets
+from seepage import datasets, registry
 from seepage.audit import AuditSpec, Outcome, Store, Subject, make_spec, prepare, rows, run_audit
 from seepage.audit.checks import CHECKS, SEVERITIES, Alarm, Facts, Where, control_of, run_checks
 from seepage.datasets import Dataset
 from seepage.datasets.planted import distinct, twins
+from seepage.knowledge import Knowledge
 from seepage.models.model import seeded
 from seepage.report.verdict import verdict
 from seepage.tabular.schema import Continuous, Discrete, Schema
@@ -105,6 +107,53 @@ def test_worse_than_guessing_under_a_defense_is_a_warning_if_the_control_shows_t
     assert [alarm.severity for alarm in found("SEEP001", facts([lost], None))] == ["error"]
     both = [lost, {**lost, "defense": "none"}]
     assert [alarm.severity for alarm in found("SEEP001", facts(both, [works]))] == ["error", "warning"]
+
+
+def on_course(*courses: tuple[float, float, float], defense: str = "none") -> Facts:
+    where = Where(8, defense, "tableak")
+    return replace(facts(), courses={where: np.array(courses)})
+
+
+@pytest.mark.parametrize(
+    ("end", "defense", "fires"),
+    [
+        (0.49, "none", False),
+        (0.5, "none", True),
+        (1.2, "none", True),
+        (float("nan"), "none", True),
+        (0.99, "noise", False),
+        (1.0, "noise", True),
+        (float("nan"), "noise", True),
+    ],
+)
+def test_an_attack_that_does_not_converge(end: float, defense: str, fires: bool) -> None:
+    other = (1.0, 0.01, 0.01)
+    alarms = found("SEEP002", on_course((2.0, 2 * end, 2 * end), (1.0, end, end), other, defense=defense))
+    assert [(alarm.severity, alarm.where) for alarm in alarms] == [("error", (Where(8, defense, "tableak"),))] * fires
+    # One victim of three does not decide.
+    assert found("SEEP002", on_course((1.0, end, end), other, other, defense=defense)) == []
+
+
+@pytest.mark.parametrize(("before", "fires"), [(0.1, False), (0.14, False), (0.16, True), (0.09, False)])
+def test_an_attack_that_was_stopped_early(before: float, fires: bool) -> None:
+    assert len(found("SEEP003", on_course((1.1, before, 0.1), (2.2, 2 * before, 0.2)))) == fires
+
+
+def test_an_attack_that_got_nowhere_is_not_said_to_be_stopped_early_too() -> None:
+    assert [alarm.code for alarm in run_checks(on_course((1.0, 0.9, 0.8)))] == ["SEEP002"]
+
+
+@pytest.mark.parametrize("attack", ["tableak", "inverting_gradients", "dlg"])
+@pytest.mark.parametrize(("iterations", "codes"), [(2, {"SEEP002"}), (400, set())])
+def test_attacks_that_are_given_time_converge_and_others_do_not(attack: str, iterations: int, codes: set[str]) -> None:
+    subject, victims = german_subject(), range(3)
+    protocol = registry.protocols.create("fedsgd", batch_size=4)
+    ran = protocol.run(subject.model, subject.dataset.train, subject.encoder, victims)
+    known = Knowledge(german().schema, german().statistics, 4, ran.secret.labels)
+    options = {"restarts": 2} if attack == "tableak" else {}
+    guess = registry.attacks.create(attack, iterations=iterations, **options)(ran.view, known, victims)
+    given = replace(facts(), courses={Where(4, "none", attack): guess.course.numpy()})
+    assert {alarm.code for alarm in run_checks(given)} & {"SEEP002", "SEEP003"} == codes
 
 
 @pytest.mark.parametrize(
@@ -372,10 +421,16 @@ def test_a_table_of_few_columns_gets_more_victims() -> None:
     assert (control.victims, subject.own) == (20, True)
 
 
+def test_the_control_has_a_network_of_its_own(tmp_path: Path) -> None:
+    spec = make_spec(**{**SPEC, "weights": tmp_path / "trained.safetensors"})
+    assert control_of(spec, german_subject())[1].model.name == "wide"
+
+
 def test_the_control_of_a_dataset_with_options_takes_its_rows_as_they_are() -> None:
     spec = make_spec(**{**SPEC, "dataset": "synthetic", "dataset_options": {"rows": 60}, "baselines": ()})
     subject = prepare(spec)
     control, controlled = control_of(spec, subject)
     assert controlled.dataset is subject.dataset
+    assert controlled.model.name == "wide"
     assert controlled.own is subject.own is False
     assert len(control.baselines) == 3

@@ -48,6 +48,7 @@ def control_of(spec: AuditSpec, subject: Subject) -> tuple[AuditSpec, Subject]:
             "batch_sizes": (1,),
             "model": _NETWORK,
             "model_options": {},
+            "weights": None,
             "head": subject.model.head,
             "defenses": (Part(name="none"),),
             "baselines": spec.baselines or AuditSpec().baselines,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
+from seepage.audit.checks.alarm import Where
 from seepage.audit.checks.probe import Probe
 from seepage.audit.results import Row
 from seepage.audit.run import Run
@@ -24,6 +27,8 @@ class Facts:
         rows: the results.
         runs: what attacks and baselines got, with what results leave out.
         control: the results of the positive control, see ``control_of``; None where it was not run.
+        courses: of attacks that descend, their own loss at the start, after nine tenths of the steps and at the
+            end, float64 (victim, 3).
     """
 
     spec: AuditSpec
@@ -31,6 +36,7 @@ class Facts:
     rows: Sequence[Row]
     runs: Sequence[Run]
     control: Sequence[Row] | None = None
+    courses: Mapping[Where, np.ndarray] = field(default_factory=dict)
 
     @cached_property
     def probe(self) -> Probe:

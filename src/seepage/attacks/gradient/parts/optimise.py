@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -20,6 +20,18 @@ Schedule = Literal["constant", "cosine"]
 
 # The share of the work done is reported about this often.
 _REPORTS = 100
+
+
+class Descended(NamedTuple):
+    """Where a descent ended and how it got there.
+
+    Attributes:
+        variables: free variables after the last step.
+        course: the loss before the first step, after nine tenths of the steps and before the last.
+    """
+
+    variables: Float[Tensor, "victim restart record encoded"]
+    course: Float[Tensor, "victim restart 3"]
 
 
 def scaled(progress: Progress | None, share: float) -> Progress | None:
@@ -57,8 +69,8 @@ class Descent:
         start: Float[Tensor, "victim restart record encoded"],
         labels: Float[Tensor, "victim record"],
         progress: Progress | None = None,
-    ) -> Float[Tensor, "victim restart record encoded"]:
-        """Return the free variables after the last step.
+    ) -> Descended:
+        """Return the free variables after the last step, and the loss along the way.
 
         Args:
             engine: gives the loss and its derivative in the rows.
@@ -71,14 +83,18 @@ class Descent:
         # A sign has square 1, so that Adam is momentum of signs here, except where a derivative vanishes.
         adam = torch.optim.Adam([z], lr=self.step, fused=True)
         every = max(1, self.iterations // _REPORTS)
+        marks = (0, (self.iterations - 1) * 9 // 10, self.iterations - 1)
+        losses: dict[int, Tensor] = {}
         with torch.no_grad():
             for i in range(self.iterations):
                 if self.schedule == "cosine":
                     adam.param_groups[0]["lr"] = self.step * 0.5 * (1 + math.cos(math.pi * i / self.iterations))
-                _, by_rows = engine(relaxation.relax(z), labels)
+                loss, by_rows = engine(relaxation.relax(z), labels)
+                if i in marks:
+                    losses[i] = loss
                 by_z = relaxation.pullback(by_rows)
                 z.grad = by_z.sign_() if self.signed else by_z
                 adam.step()
                 if progress is not None and ((i + 1) % every == 0 or i + 1 == self.iterations):
                     progress(((i % every) + 1) / self.iterations)
-        return z.detach()
+        return Descended(z.detach(), torch.stack([losses[i] for i in marks], dim=-1))

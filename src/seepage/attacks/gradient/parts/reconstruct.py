@@ -122,12 +122,13 @@ class Reconstruction:
             guesses.append(
                 self._reconstruct(part, encoder, knowledge.statistics, labels[chunk], seeds[chunk], budget, report)
             )
-        cells, doubt, losses = zip(*guesses, strict=True)
+        cells, doubt, losses, courses = zip(*guesses, strict=True)
         return RecordsGuess(
             cells=torch.cat(cells).cpu(),
             uncertainty=torch.cat(doubt).cpu() if self.restarts > 1 else None,
             labels=labels.double().cpu(),
             loss=torch.cat(losses).double().cpu(),
+            course=torch.cat(courses).double().cpu(),
         )
 
     def _reconstruct(
@@ -139,7 +140,7 @@ class Reconstruction:
         seeds: Sequence[int],
         budget: int,
         progress: Progress | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         records = labels.shape[1]
         relaxation = Relaxation(encoder, self.softmax, self.sigmoid, self.logits)
         engine = match(view, self.matching)
@@ -149,10 +150,12 @@ class Reconstruction:
             self.descent.run(engine, relaxation, part, labels, scaled(progress, part.shape[1] / self.restarts))
             for part in parts
         ]
-        rows = relaxation.relax(torch.cat(ends, dim=1))
+        rows = relaxation.relax(torch.cat([end.variables for end in ends], dim=1))
+        # Of several restarts the middle one: the best says little of whether the others got anywhere.
+        course = torch.cat([end.course for end in ends], dim=1).median(dim=1).values
         if self.restarts == 1:
             cells = encoder.decode(rows[:, 0])
-            return cells, torch.empty(0), engine.loss(encoder.encode(cells)[:, None], labels)[:, 0]
+            return cells, torch.empty(0), engine.loss(encoder.encode(cells)[:, None], labels)[:, 0], course
         scored = encoder.project(rows) if self.select == "projected" else rows
         aligned = align(encoder, rows, engine.loss(scored, labels))
         pooled = pool(encoder, aligned, self.pooling)
@@ -161,7 +164,7 @@ class Reconstruction:
         else:
             cells = encoder.decode(pooled)
         loss = engine.loss(encoder.encode(cells)[:, None], labels)[:, 0]
-        return cells, uncertainty(encoder, aligned, self.entropy), loss
+        return cells, uncertainty(encoder, aligned, self.entropy), loss, course
 
     def _start(self, seed: int, records: int, encoder: Encoder) -> Float[Tensor, "restart record encoded"]:
         generator = torch.Generator().manual_seed(seed)
