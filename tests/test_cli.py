@@ -428,3 +428,39 @@ def test_mistakes_about_tables_are_answered(seepage: Any, tmp_path: Path, argume
     assert ran.status == 2
     assert message in ran.err
     assert not (tmp_path / "run").exists()
+
+
+GATED = ["audit", "--dataset", "german", "--model", "nn1", "--batch-size", 1, "--attack", "inverting_gradients"]
+
+
+@pytest.mark.parametrize(("above", "status", "said"), [(0.1, 1, "gate failed"), (0.99, 0, "gate passed")])
+def test_a_gate_decides_by_its_exit_status_and_says_why_in_one_line(
+    seepage: Any, above: float, status: int, said: str
+) -> None:
+    ran = seepage(*GATED, "--victims", 4, "--iterations", 300, "--fail-above", above, "--out", "run", "--json")
+    assert ran.status == status
+    assert [line for line in ran.err.splitlines() if "gate" in line] == [ran.err.strip()]
+    assert f"seepage: {said}: inverting_gradients on all cells (german, nn1, batch size 1)" in ran.err
+    assert json.loads(ran.out)
+
+
+def test_a_gate_on_a_column_looks_at_that_column(seepage: Any) -> None:
+    ran = seepage(*GATED, "--victims", 4, *TINY, "--fail-above", 0.1, "--fail-column", "purpose", "--out", "run")
+    assert "column purpose" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--fail-above", 20], "0.2 is 20 points"),
+        (["--fail-above", 0.2, "--fail-column", "agee"], "did you mean 'age'"),
+        (["--fail-column", "age"], "add --fail-above"),
+    ],
+)
+def test_a_gate_that_no_audit_could_answer_stops_it(
+    seepage: Any, tmp_path: Path, arguments: list[Any], message: str
+) -> None:
+    ran = seepage(*GATED, *arguments, "--out", "run")
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    assert message in ran.err
+    assert not (tmp_path / "run").exists()

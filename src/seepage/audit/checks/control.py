@@ -55,6 +55,8 @@ def control_of(spec: AuditSpec, subject: Subject) -> tuple[AuditSpec, Subject]:
             "victims": min(_MOST, max(_FEWEST, -(-_CELLS // columns))),
             "keep_records": False,
             "control": False,
+            "gate": None,
+            "variant": None,
         }
     )
     made = prepare(control, subject.dataset)
