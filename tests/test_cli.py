@@ -155,7 +155,7 @@ def own_table(path: Path, **changes: Any) -> Path:
             "at most 1 character, got ;;",
         ),
         (["--separator", ";"], "no data file"),
-        (["--data", "constant-target.csv", "--schema", "own.yaml"], "is 'no' in all 30 rows"),
+        (["--data", "constant-target.csv", "--schema", "own.yaml"], "is the same in all 30 rows"),
         (["--data", "constant-target.csv", "--schema", "one-category.yaml"], "has one category in its schema"),
         (["--head", "softmx"], "did you mean 'softmax'"),
         (["--dataset", "german", "--head", "regression"], "regression head does not fit"),

@@ -20,19 +20,22 @@ from seepage.models.own import is_own
 
 # Keys of one value each by what they take, and the fields of AuditSpec that they fill.
 _TEXTS = {"data": "data", "target": "target", "schema": "schema_file", "separator": "separator", "device": "device"}
-_TEXTS |= {"data_folder": "data_folder"}
+_TEXTS |= {"data_folder": "data_folder", "missing": "missing"}
 _PATHS = ("data", "schema", "data_folder")
-_WHOLES = {key: key for key in ("victims", "threads", "workers")}
+_WHOLES = {key: key for key in ("victims", "threads", "workers", "most_categories", "most_encoded")}
 _SWITCHES = {key: key for key in ("keep_records", "control")}
 _COLUMNS = {key: key for key in ("sensitive", "drop")}
 # Keys whose lists make a spec each.
 _CHOSEN = ("labels", "profile")
 _COUNTED = ("restarts", "iterations", "seed")
 _PARTS = {"attacks": registry.attacks, "defenses": registry.defenses, "baselines": registry.baselines}
-_OF_OWN_TABLES = ("target", "schema", "sensitive", "drop", "separator")
+_OF_OWN_TABLES = (
+    *("target", "schema", "sensitive", "drop", "overrides", "missing", "most_categories", "most_encoded", "separator"),
+)
 
 KEYS = (
-    *("dataset", *_TEXTS, *_COLUMNS, "model", "protocol", *_PARTS, *_CHOSEN, *_COUNTED, *_WHOLES, *_SWITCHES, "gate"),
+    *("dataset", *_TEXTS, *_COLUMNS, "overrides", "model", "protocol", *_PARTS),
+    *(*_CHOSEN, *_COUNTED, *_WHOLES, *_SWITCHES, "gate"),
 )
 # Where what one might look for at the top has its place.
 _ELSEWHERE = {
@@ -237,6 +240,8 @@ def _fixed(given: Mapping[str, Said], folder: Path, mistakes: Mistakes) -> _Poin
             )
             put(key, made, given[key])
             point.places.update({(key, i): choice.entry for i, choice in enumerate(choices)})
+    if "overrides" in given:
+        put("overrides", _overrides(given["overrides"], mistakes), given["overrides"])
     if "gate" in given:
         put("gate", _gate(given["gate"], mistakes), given["gate"])
     return point
@@ -293,6 +298,23 @@ def _columns(said: Said, mistakes: Mistakes) -> tuple[str, ...]:
             place = Said(node.plain(), node, f"{said.path}[{i}]")
             place.wrong(mistakes, f"expected the name of a column, got {shown(place.value)}; put it in quotes.")
     return tuple(str(node.value) for node in entries)
+
+
+def _overrides(said: Said, mistakes: Mistakes) -> dict[str, dict[str, Any]]:
+    if not isinstance(said.value, dict):
+        said.wrong(
+            mistakes,
+            f"expected columns with what they are, such as {{age: {{low: 0}}, zip: discrete}}, got {shown(said.value)}.",
+        )
+        return {}
+    made = {}
+    for column, node in said.value.items():
+        fields = {"kind": node} if isinstance(node, str) else node
+        if isinstance(fields, dict):
+            made[str(column)] = fields
+        else:
+            said.wrong(mistakes, f"column {column!r}: expected discrete, continuous or fields, got {shown(node)}.")
+    return made
 
 
 def _values(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -11,18 +12,32 @@ from seepage.errors import BadInputError
 PRIVATE = 0o600
 
 
-def make_folder(folder: Path) -> None:
-    """Make ``folder`` and what leads to it.
+def make_folder(folder: Path, private: bool = False) -> None:
+    """Make ``folder`` and what leads to it; what is there already stays as it is.
+
+    Args:
+        folder: to be made.
+        private: whether only its owner may enter it.
 
     Raises:
         BadInputError: that is impossible; the message says why.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700 if private else 0o777, exist_ok=True)
     except OSError as error:
-        raise BadInputError(
-            f"the folder {str(folder)!r} cannot be made ({error.strerror}); give another with --out."
-        ) from error
+        raise BadInputError(f"the folder {str(folder)!r} cannot be made ({why(error)} with --out.") from error
+
+
+def why(error: OSError) -> str:
+    """Return what the system says about a file that cannot be written, and what helps.
+
+    Example:
+        >>> f"it cannot be written ({why(OSError(errno.ENOSPC, 'No space left on device'))}."
+        'it cannot be written (No space left on device): free the disk or choose another folder.'
+    """
+    advice = {errno.ENOSPC: "free the disk or ", errno.EDQUOT: "free some of your quota or "}.get(error.errno or 0, "")
+    return f"{error.strerror}): {advice}choose another folder"
 
 
 def write_whole(path: Path, text: str, private: bool = False) -> None:
@@ -36,7 +51,7 @@ def write_whole(path: Path, text: str, private: bool = False) -> None:
     Raises:
         BadInputError: the file cannot be written.
     """
-    make_folder(path.parent)
+    make_folder(path.parent, private)
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -48,9 +63,7 @@ def write_whole(path: Path, text: str, private: bool = False) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise BadInputError(
-            f"{str(path)!r} cannot be written ({error.strerror}); free the disk or choose --out."
-        ) from error
+        raise BadInputError(f"{str(path)!r} cannot be written ({why(error)} with --out.") from error
 
 
 def _umask() -> int:

@@ -9,8 +9,8 @@ from typing import Any
 from seepage.audit.tree import Node, plant
 
 # What a document says about a table is of no use for another one.
-_TABLE = ("dataset", "data", "target", "schema", "sensitive", "drop", "separator")
-_STEERING = ("sensitive", "drop")
+_STEERING = ("sensitive", "drop", "overrides", "most_categories", "most_encoded")
+_TABLE = ("dataset", "data", "target", "schema", "separator", "missing", *_STEERING)
 # Single values of the whole document.
 _WHOLE = ("labels", "profile", "restarts", "iterations", "seed", "victims", "device", "threads", "workers")
 _PLAIN = (*_TABLE[2:], *_WHOLE, "data_folder", "keep_records", "control", "gate")

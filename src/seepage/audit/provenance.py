@@ -145,6 +145,9 @@ def _short(value: Any) -> str:
 
 
 # Another path to the same rows is no other audit: their digest tells.
-_OF_THE_TABLE = {"data", "data_folder", "schema_file", "target", "sensitive", "drop", "separator"}
+_OF_THE_TABLE = {
+    *("data", "data_folder", "schema_file", "target", "sensitive", "drop", "separator"),
+    *("overrides", "missing", "most_categories", "most_encoded"),
+}
 _FREE = {"victims", "workers", "threads", "device", "keep_records", "control", "gate", "variant", *_OF_THE_TABLE}
 _SWEPT = {"batch_sizes", "attacks", "baselines", "defenses"}

@@ -14,8 +14,11 @@ from seepage.attacks.gradient.parts.profiles import Profile
 from seepage.audit.parts import registry
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Head
+from seepage.tabular.infer import Missing, Policy
 
 Labels = Literal["restored", "true"]
+# What steers how the schema of a table of one's own is inferred.
+_STEERING = ("sensitive", "drop", "overrides", "most_categories", "most_encoded")
 
 
 class Part(BaseModel):
@@ -90,6 +93,10 @@ class AuditSpec(BaseModel):
         schema_file: YAML schema of that table; inferred where None.
         target: that table's column to be learnt; may be left out with a schema file.
         sensitive, drop: columns of that table to single out and to leave out, where the schema is inferred.
+        overrides: by column of that table, what to say instead of what is inferred, see ``tabular.Policy``.
+        missing: what becomes of that table's missing cells: ``refuse`` them, ``drop`` the rows that have one,
+            or take them as a ``category`` of their own and, in columns of numbers, as the median.
+        most_categories, most_encoded: of one column and of that table, where the schema is inferred.
         separator: between the cells of that table, where it is a CSV file.
         dataset_options: arguments of the dataset's loader, such as ``{"missing": "category"}``.
         data_folder: where datasets look for local files, see ``datasets.load``.
@@ -136,6 +143,10 @@ class AuditSpec(BaseModel):
     target: str | None = None
     sensitive: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
+    overrides: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    missing: Missing = "refuse"
+    most_categories: int = Field(default=Policy.most_categories, ge=2)
+    most_encoded: int = Field(default=Policy.most_encoded, ge=1)
     separator: str = Field(default=",", min_length=1, max_length=1)
     dataset_options: dict[str, Any] = Field(default_factory=dict)
     data_folder: Path | None = None
@@ -169,10 +180,10 @@ class AuditSpec(BaseModel):
     def _known_protocol(cls, name: str) -> str:
         return registry.protocols[name].name
 
-    @field_validator("labels", "profile", "head", mode="before")
+    @field_validator("labels", "profile", "head", "missing", mode="before")
     @classmethod
     def _known_choice(cls, value: Any, info: Any) -> Any:
-        known = get_args({"labels": Labels, "profile": Profile, "head": Head}[info.field_name])
+        known = get_args({"labels": Labels, "profile": Profile, "head": Head, "missing": Missing}[info.field_name])
         if isinstance(value, str) and value not in known:
             raise unknown_name(f"choice of {info.field_name}:", value, known)
         return value
@@ -243,8 +254,8 @@ class AuditSpec(BaseModel):
                     f"an attack and a baseline would both be called {part.called!r} in results; give one a label.",
                 )
         if self.data is None:
-            for name in ("schema_file", "target", "sensitive", "drop", "separator"):
-                if getattr(self, name) != AuditSpec.model_fields[name].default:
+            for name in ("schema_file", "target", "missing", "separator", *_STEERING):
+                if getattr(self, name) != _default(name):
                     raise ContradictionError(
                         name,
                         f"{name} describes a table of your own, but no data file was given; "
@@ -256,10 +267,11 @@ class AuditSpec(BaseModel):
                 f"dataset options ({', '.join(self.dataset_options)}) steer the loader of a registered dataset, but "
                 f"the table is {str(self.data)!r}; leave them out, or name a dataset instead.",
             )
-        elif self.schema_file is not None and (self.sensitive or self.drop):
+        elif self.schema_file is not None and (said := [n for n in _STEERING if getattr(self, n) != _default(n)]):
             raise ContradictionError(
                 "schema_file",
-                "sensitive and drop steer how a schema is inferred, but a schema file was given; say it there instead.",
+                f"{' and '.join(said)} steer(s) how a schema is inferred, but a schema file was given; say it there "
+                "instead.",
             )
         elif self.schema_file is None and self.target is None:
             raise ContradictionError(
@@ -268,6 +280,11 @@ class AuditSpec(BaseModel):
                 "name it (target, --target COLUMN) or give a schema file that does.",
             )
         return self
+
+    @property
+    def policy(self) -> Policy:
+        """How the schema of a table of one's own is inferred."""
+        return Policy(**{name: getattr(self, name) for name in ("missing", *_STEERING)})
 
     @property
     def where(self) -> torch.device:
@@ -329,6 +346,10 @@ def _problem(details: Any) -> Problem:
     if details["type"] == "extra_forbidden" and len(details["loc"]) == 1:
         return Problem("", None, str(unknown_name("setting", field, AuditSpec.model_fields)))
     return Problem(field, index, details["msg"], ".".join(map(str, details["loc"])), details["input"])
+
+
+def _default(name: str) -> Any:
+    return AuditSpec.model_fields[name].get_default(call_default_factory=True)
 
 
 def make_spec(**values: Any) -> AuditSpec:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from seepage.assessment import Association, Measured, Measurement
-from seepage.audit.files import PRIVATE, make_folder
+from seepage.audit.files import PRIVATE, make_folder, why
 from seepage.errors import BadInputError
 
 FILE = "victims.jsonl"
@@ -151,7 +151,7 @@ class Store:
     def _append(self, text: str) -> None:
         if self._path is None:
             return
-        make_folder(self._path.parent)
+        make_folder(self._path.parent, self._private)
         try:
             handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE if self._private else 0o666)
             try:
@@ -165,8 +165,7 @@ class Store:
                 os.close(handle)
         except OSError as error:
             raise BadInputError(
-                f"{str(self._path)!r} cannot be written ({error.strerror}); free the disk or choose another --out, "
-                "then run the same command again."
+                f"{str(self._path)!r} cannot be written ({why(error)} with --out, then run the same command again."
             ) from error
 
     def _read(self, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,13 +14,12 @@ from torch import Tensor, nn
 from seepage import datasets
 from seepage.audit.network import make_model
 from seepage.audit.spec import AuditSpec
-from seepage.datasets import Dataset
+from seepage.datasets import Dataset, own_table
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
-from seepage.tabular.infer import infer_schema
+from seepage.tabular.infer import Inferred
 from seepage.tabular.schema import Discrete, Schema
-from seepage.tabular.table import Table
 
 _PROBES = 8
 
@@ -34,6 +34,7 @@ class Subject:
         own: whether the rows are the user's own, so that nothing of them is stored and files are private.
         encoder: from rows to the model's inputs.
         model_source: digest of the source file that made the model; None where seepage or the caller did.
+        inferred: how the schema came about, where it was inferred.
     """
 
     dataset: Dataset
@@ -41,17 +42,20 @@ class Subject:
     own: bool
     encoder: Encoder
     model_source: str | None = None
+    inferred: Inferred | None = None
 
     @cached_property
     def rows_digest(self) -> str:
         """A digest of the client's rows, the schema and the public statistics."""
         digest = hashlib.sha256(self.dataset.schema.to_yaml().encode())
         statistics = self.dataset.statistics
-        tensors = [self.dataset.train.cells, self.dataset.train.labels, statistics.mean, statistics.std]
+        tensors = [self.dataset.train.labels, statistics.mean, statistics.std]
         for marginal in (*statistics.marginals, statistics.target):
             tensors += [marginal.values, marginal.probabilities]
-        for tensor in tensors:
-            digest.update(tensor.contiguous().numpy().tobytes())
+        columns = (self.dataset.train.column(i) for i in range(len(self.dataset.schema.columns)))
+        # One column after the other: all cells at once would take eight bytes each.
+        for tensor in itertools.chain(columns, tensors):
+            digest.update(tensor.contiguous().numpy().data)
         return digest.hexdigest()[:16]
 
     @cached_property
@@ -97,17 +101,17 @@ def prepare(spec: AuditSpec, dataset: Dataset | None = None, model: Model | nn.M
             the model does not fit the table.
     """
     own = dataset is not None or spec.data is not None
+    inferred = None
     if dataset is not None and spec.dataset_options:
         raise BadInputError(
             f"dataset options ({', '.join(spec.dataset_options)}) steer the loader of a registered dataset, but the "
             "rows were passed; leave the options out, or name the dataset instead."
         )
     if dataset is None:
-        dataset = (
-            _own(spec)
-            if spec.data is not None
-            else datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-        )
+        if spec.data is not None:
+            dataset, inferred = _own(spec)
+        else:
+            dataset = datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
     _check_target(dataset)
     placed, source = make_model(
         spec.model if model is None else model,
@@ -121,37 +125,29 @@ def prepare(spec: AuditSpec, dataset: Dataset | None = None, model: Model | nn.M
     )
     dtype = next(iter(placed.parameters.values())).dtype
     encoder = Encoder(dataset.schema, dataset.statistics, dtype=dtype, device=spec.where)
-    return Subject(dataset, placed, own, encoder, source)
+    return Subject(dataset, placed, own, encoder, source, inferred)
 
 
 def _check_target(dataset: Dataset) -> None:
     target, labels = dataset.schema.target, dataset.train.labels
     if isinstance(target, Discrete) and target.width == 1:
         raise BadInputError(
-            f"the target {target.name!r} has one category in its schema, {target.categories[0]!r}, so there is nothing "
-            "to learn; list the others that rows may have, or choose another target."
+            f"the target {target.name!r} has one category in its schema, so there is nothing to learn; "
+            "list the others that rows may have, or choose another target."
         )
     if bool((labels == labels[0]).all()):
-        value = dataset.train.frame[target.name].iloc[0]
         raise BadInputError(
-            f"the target {target.name!r} is {getattr(value, 'item', lambda: value)()!r} in all {len(labels)} rows, so "
-            "there is nothing to learn; choose another target or add rows where it differs."
+            f"the target {target.name!r} is the same in all {len(labels)} rows, so there is nothing to learn; choose "
+            "another target or add rows where it differs."
         )
 
 
-def _own(spec: AuditSpec) -> Dataset:
+def _own(spec: AuditSpec) -> tuple[Dataset, Inferred | None]:
     assert spec.data is not None
     if spec.schema_file is None:
         assert spec.target is not None
-        schema = infer_schema(
-            spec.data, spec.target, sensitive=spec.sensitive, drop=spec.drop, separator=spec.separator
-        )
-    else:
-        schema = Schema.load(spec.schema_file)
-        if spec.target not in (None, schema.target.name):
-            raise unknown_name(
-                f"target of the schema {str(spec.schema_file)!r}:", str(spec.target), [schema.target.name]
-            )
-    table = Table.read(spec.data, schema, spec.separator)
-    # Every row may be in a client's batch; there is nothing to test on.
-    return Dataset(spec.data.name.split(".", 1)[0] or "own", table, None, (), spec.data.name, "own data")
+        return own_table(spec.data, target=spec.target, policy=spec.policy, separator=spec.separator)
+    schema = Schema.load(spec.schema_file)
+    if spec.target not in (None, schema.target.name):
+        raise unknown_name(f"target of the schema {str(spec.schema_file)!r}:", str(spec.target), [schema.target.name])
+    return own_table(spec.data, schema, policy=spec.policy, separator=spec.separator)

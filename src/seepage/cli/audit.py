@@ -28,8 +28,10 @@ from seepage.audit import (
 from seepage.audit.tree import parse
 from seepage.cli.app import app, interruptible
 from seepage.cli.exits import Exit
+from seepage.cli.own import MISSING, MOST_CATEGORIES, OVERRIDE, read_override
 from seepage.errors import BadInputError
 from seepage.report import Bar, Report, audit_all, check_gate, combined, gate, make_console
+from seepage.report.inferred import show_inferred
 
 DOCUMENT = "audit.yaml"
 
@@ -59,6 +61,11 @@ def audit(
         list[str] | None, typer.Option(help="Column of your table that the report singles out. Repeatable.")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column of your table to leave out. Repeatable.")] = None,
+    override: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=KIND", help=f"What a column of your table is: {OVERRIDE}")
+    ] = None,
+    missing: Annotated[str | None, typer.Option(metavar="refuse|drop|category", help=MISSING)] = None,
+    most_categories: Annotated[int | None, typer.Option(help=MOST_CATEGORIES)] = None,
     separator: Annotated[
         str | None, typer.Option(help="Between the cells of your CSV file. Default: a comma.", show_default=False)
     ] = None,
@@ -214,6 +221,9 @@ def audit(
         "schema": schema,
         "sensitive": sensitive,
         "drop": drop,
+        "overrides": dict(map(read_override, override)) if override else None,
+        "missing": missing,
+        "most_categories": most_categories,
         "separator": separator,
         "dataset_option": dict(map(_dataset_option, dataset_option)) if dataset_option else None,
         "protocol": protocol,
@@ -248,6 +258,9 @@ def audit(
     pass_on = _gate(_limit(fail_above, fail_column, specs[0].gate), audits)
     folder = out or Path("runs") / f"{audits[0][1].dataset.name}-{datetime.now():%Y%m%d-%H%M%S}"
     messages = make_console(stderr=True)
+    for _, subject in audits[:1]:
+        if subject.inferred is not None:
+            show_inferred(messages, subject.inferred)
     with Bar(messages) as bar:
         reports = interruptible(lambda: audit_all(audits, folder, bar), folder)
     if document is not None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 import typer
-import yaml
 
 from seepage.audit import write_whole
 from seepage.cli.app import app
-from seepage.errors import BadInputError, unknown_name
-from seepage.tabular.infer import infer_schema
+from seepage.cli.own import MISSING, MOST_CATEGORIES, OVERRIDE, read_override
+from seepage.errors import check_choice
+from seepage.report import make_console
+from seepage.report.inferred import show_inferred
+from seepage.tabular.infer import Missing, Policy, infer
+from seepage.tabular.reading import open_table
 
 
 @app.command()
@@ -22,18 +25,17 @@ def schema(
     sensitive: Annotated[list[str] | None, typer.Option(help="Column that reports single out. Repeatable.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out. Repeatable.")] = None,
     separator: Annotated[str, typer.Option(help="Between the cells of a CSV file.")] = ",",
-    override: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=KIND",
-            help="discrete or continuous, or fields in YAML: 'age={low: 0, high: 110}'. Repeatable.",
-        ),
-    ] = None,
+    override: Annotated[list[str] | None, typer.Option(metavar="COLUMN=KIND", help=OVERRIDE)] = None,
+    missing: Annotated[str, typer.Option(metavar="refuse|drop|category", help=MISSING)] = "refuse",
+    most_categories: Annotated[
+        int, typer.Option(help=MOST_CATEGORIES, min=2, show_default=False)
+    ] = Policy.most_categories,
 ) -> None:
     """Draft the schema of a table: which columns are discrete, their categories, bounds and tolerances.
 
-    Read it before you audit: bounds are those of the rows at hand, and a number with few values is taken for
-    categories.
+    What each column was taken for, and why, goes to the error stream. Read it before you audit: bounds are those of
+    the rows at hand, and whole numbers with at most ten different values are taken for categories. Identifiers are left
+    out.
 
     [bold]Example[/bold]
 
@@ -41,34 +43,20 @@ def schema(
 
         seepage audit --data patients.csv --schema patients.yaml
     """
-    found = infer_schema(
-        file,
-        target,
-        sensitive=sensitive or (),
-        drop=drop or (),
-        overrides=dict(map(_override, override or [])),
-        separator=separator,
+    check_choice("policy for missing cells:", missing, Missing)
+    policy = Policy(
+        sensitive=tuple(sensitive or ()),
+        drop=tuple(drop or ()),
+        overrides=dict(map(read_override, override or [])),
+        missing=cast(Missing, missing),
+        most_categories=most_categories,
     )
+    inferred = infer(open_table(file, separator), target, policy)
+    found = inferred.schema
     if out is None:
         print(found.to_yaml(), end="")
     else:
         # A schema holds cells of the table: every category, and the extremes of every number.
         write_whole(out, found.to_yaml(), private=True)
         print(f"{len(found.columns)} columns and the target {target!r} written to {out}")
-
-
-def _override(text: str) -> tuple[str, dict[str, Any]]:
-    column, equals, said = text.partition("=")
-    try:
-        fields = yaml.safe_load(said)
-    except yaml.YAMLError:
-        fields = None
-    if isinstance(fields, str):
-        if fields not in ("discrete", "continuous"):
-            raise unknown_name(f"kind of column {column!r}:", fields, ("discrete", "continuous"))
-        fields = {"kind": fields}
-    if not equals or not isinstance(fields, dict):
-        raise BadInputError(
-            f"--override takes COLUMN=discrete, COLUMN=continuous or COLUMN={{field: value, ...}}, got {text!r}."
-        )
-    return column, fields
+    show_inferred(make_console(stderr=True), inferred)

@@ -15,6 +15,6 @@ from seepage.datasets import synthetic as synthetic
 from seepage.datasets import synthetic_highdim as synthetic_highdim
 from seepage.datasets.catalogue import Listing, catalogue, load
 from seepage.datasets.dataset import Dataset
-from seepage.datasets.own import from_frame
+from seepage.datasets.own import from_frame, own_table
 
-__all__ = ["Dataset", "Listing", "catalogue", "from_frame", "load"]
+__all__ = ["Dataset", "Listing", "catalogue", "from_frame", "load", "own_table"]

@@ -7,8 +7,68 @@ from pathlib import Path
 import pandas as pd
 
 from seepage.datasets.dataset import Dataset, split
+from seepage.errors import BadInputError
+from seepage.tabular.infer import Inferred, Policy, infer
+from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
+
+
+def own_table(
+    rows: pd.DataFrame | str | Path,
+    schema: Schema | None = None,
+    *,
+    target: str | None = None,
+    policy: Policy | None = None,
+    separator: str = ",",
+    name: str | None = None,
+) -> tuple[Dataset, Inferred | None]:
+    """Make a dataset of all rows of a table, with its schema inferred where there is none.
+
+    Every row may be in a client's batch, so there is nothing held out to test on.
+
+    Args:
+        rows: a DataFrame, or the path of a CSV (``.csv``, ``.csv.gz``) or Parquet file.
+        schema: what its columns hold; further columns are dropped.
+        target: the column to be learnt, where the schema is inferred.
+        policy: how the schema is inferred, and what becomes of missing cells.
+        separator: between the cells of a CSV file.
+        name: what results call it; the file's name without suffix, or ``own``, if None.
+
+    Returns:
+        The dataset, whose notes tell what was left out, filled or taken together, and how its schema was inferred
+        (None where it was given).
+
+    Raises:
+        BadInputError: the file cannot be read, there is neither schema nor target, no schema can be
+            inferred, or the rows do not fit it.
+
+    Example:
+        >>> people = pd.DataFrame({"age": [30.5, None, 52], "job": ["cook", "nurse", None], "ill": [0, 1, 0]})
+        >>> data, inferred = own_table(people, target="ill", policy=Policy(missing="category"))
+        >>> data.notes[0]
+        "'age': 1 of 3 cells are missing and filled with one number; an attack that guesses it gets them right"
+    """
+    policy = policy or Policy()
+    source = open_table(rows, separator)
+    inferred = None
+    if schema is None and target is not None:
+        inferred = infer(source, target, policy)
+        schema = inferred.schema
+    if schema is None:
+        raise BadInputError(
+            "a table of your own needs a schema, or a target (the column that the model learns) to infer one: "
+            "add target='...' or schema=infer_schema(frame, target='...')."
+        )
+    table = Table(schema, source, policy.missing)
+    further = len(source.names) - len(schema.columns) - 1
+    left_out = inferred.notes if inferred is not None else ()
+    if inferred is None and further:
+        left_out = (f"{further} column(s) of the table are not in the schema and were left out",)
+    notes = (*left_out, *table.notes)
+    known = "own data" if isinstance(rows, pd.DataFrame) else Path(rows).name
+    called = name or ("own" if isinstance(rows, pd.DataFrame) else known.split(".", 1)[0] or "own")
+    return Dataset(called, table, None, notes, known, "own data"), inferred
 
 
 def from_frame(
@@ -18,7 +78,7 @@ def from_frame(
     seed: int = 42,
     name: str = "own",
 ) -> Dataset:
-    """Make a dataset of a table that is at hand.
+    """Make a dataset of a table that is at hand, with rows held out.
 
     Args:
         rows: a DataFrame, or the path of a CSV (``.csv``, ``.csv.gz``) or Parquet file.
@@ -42,9 +102,8 @@ def from_frame(
         >>> len(data.train), len(data.test)
         (4, 1)
     """
-    table = Table(schema, rows) if isinstance(rows, pd.DataFrame) else Table.read(rows, schema)
-    source = "own data" if isinstance(rows, pd.DataFrame) else Path(rows).name
+    dataset, _ = own_table(rows, schema, name=name)
     if test_share == 0:
-        return Dataset(name, table, None, (), source, "own data")
-    train, test = split(table, test_share, seed)
-    return Dataset(name, train, test, (), source, "own data")
+        return dataset
+    train, test = split(dataset.train, test_share, seed)
+    return Dataset(name, train, test, dataset.notes, dataset.source, dataset.licence)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from seepage.audit import (
     write_results,
 )
 from seepage.audit.checks import Alarm, Facts, run_checks
-from seepage.datasets import Dataset, from_frame
+from seepage.datasets import Dataset, own_table
 from seepage.errors import BadInputError
 from seepage.models.model import Model
 from seepage.report.console import make_console, show_report
@@ -39,7 +39,7 @@ from seepage.report.frames import Evidence
 from seepage.report.html import FILE as PAGE
 from seepage.report.html import write_html
 from seepage.report.summary import summary
-from seepage.tabular.infer import infer_schema
+from seepage.tabular.infer import Policy
 from seepage.tabular.schema import Schema
 
 
@@ -92,7 +92,7 @@ def audit(
         dataset: a registered name, a dataset, or a DataFrame of one's own.
         model: a registered name, a model, or a module (whose head then follows from the target,
             or from the setting ``head``).
-        schema: of the DataFrame; inferred if None, with the settings ``target``, ``sensitive`` and ``drop``.
+        schema: of the DataFrame; inferred if None, with the settings ``target`` and those of ``tabular.Policy``.
         out: run folder, see ``audit_all``; None to keep nothing.
         settings: any of ``AuditSpec``: batch_sizes, attacks, labels, victims, seed and so on.
 
@@ -168,13 +168,7 @@ def audit_all(
 
 def _own(frame: pd.DataFrame, schema: Schema | None, settings: dict[str, Any]) -> tuple[Dataset, dict[str, Any]]:
     settings = dict(settings)
-    if schema is None:
-        target = settings.pop("target", None)
-        if target is None:
-            raise BadInputError(
-                "a DataFrame needs a schema, or a target (the column that the model learns) to infer one: "
-                "add target='...' or schema=infer_schema(frame, target='...')."
-            )
-        steering = {name: settings.pop(name) for name in ("sensitive", "drop") if name in settings}
-        schema = infer_schema(frame, target, **steering)
-    return from_frame(frame, schema, test_share=0.0), settings
+    target = settings.pop("target", None)
+    steering = {name: settings.pop(name) for name in [f.name for f in fields(Policy)] if name in settings}
+    dataset, _ = own_table(frame, schema, target=target, policy=Policy(**steering))
+    return dataset, settings

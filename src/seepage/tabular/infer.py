@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from seepage.errors import BadInputError, check_choice, check_count, unknown_name
 from seepage.tabular.reading import Source, open_table, typed
 from seepage.tabular.schema import LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
-from seepage.tabular.texts import DAYS, Texts, days, is_date, number
+from seepage.tabular.texts import DAYS, Texts, days, has_decimal_comma, is_date, number
 
 Missing = Literal["refuse", "drop", "category"]
 MISSING_CHOICES: tuple[str, ...] = get_args(Missing)
@@ -90,11 +90,13 @@ class Inferred:
         schema: of the columns that were kept.
         found: one for each column of the table, in its order.
         notes: what a reader of results must know: which columns were left out, and the width.
+        rows: of the table that it was inferred from.
     """
 
     schema: Schema
     found: tuple[Found, ...]
     notes: tuple[str, ...]
+    rows: int
 
 
 def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Policy | None = None) -> Inferred:
@@ -150,7 +152,7 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     wrong: list[str] = []
     for name, raw in table.columns(names):
         try:
-            guesses[name] = _Guess(name, raw, policy, kept)
+            guesses[name] = _Guess(name, raw, policy, kept, is_target=name == target)
         except BadInputError as error:
             wrong.append(str(error))
     if guesses and next(iter(guesses.values())).rows < 2:
@@ -205,7 +207,7 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
         else Found(name, columns[name].kind, guesses[name].why(columns[name]))
         for name in table.names
     ]
-    return Inferred(schema, tuple(found), _notes(schema, left_out, policy))
+    return Inferred(schema, tuple(found), _notes(schema, left_out, policy), guesses[target].rows)
 
 
 def infer_schema(
@@ -367,8 +369,12 @@ def _notes(schema: Schema, left_out: Mapping[str, str], policy: Policy) -> tuple
 class _Guess:
     """What one column seems to hold; the column itself is not kept."""
 
-    def __init__(self, name: str, raw: pd.Series | Texts, policy: Policy, kept: np.ndarray | None) -> None:
+    def __init__(
+        self, name: str, raw: pd.Series | Texts, policy: Policy, kept: np.ndarray | None, is_target: bool = False
+    ) -> None:
         self.name, self.policy = name, policy
+        # Nothing can be learnt from a row without a target.
+        self.fills = policy.missing == "category" and not is_target
         self.said = dict(policy.overrides.get(name, {}))
         series = typed(raw)
         series = series if kept is None else series[kept].reset_index(drop=True)
@@ -424,12 +430,9 @@ class _Guess:
 
     def why(self, column: Column) -> str:
         """Say in a few words what the column holds and what became of it."""
-        told = [self.holds]
+        text = self.holds
         if isinstance(column, Continuous):
-            told.append(f"from {column.low:.6g} to {column.high:.6g}")
-            text = " ".join(told)
-        else:
-            text = self.holds
+            text += f" from {column.low:.6g} to {column.high:.6g}"
         if isinstance(column, Discrete) and column.other is not None and "other" not in self.said:
             text += f", the {self.listed - (column.width - 1 - (column.missing is not None))} rarest as {column.other}"
         if self.missing:
@@ -497,13 +500,20 @@ class _Guess:
             return "continuous"
         if self.distinct <= _FEW_TEXTS and not any("," in text for text in texts):
             return "discrete"
+        sample = texts[:: max(1, len(texts) // 1000)]
+        commas = [text for text in sample if "," in text]
+        if not self.said and _all(sample, _digits) and _all(commas, has_decimal_comma) and _any_nan(commas):
+            raise BadInputError(
+                f"column {self.name!r} holds numbers with a decimal comma; write them with a point, or have pandas "
+                "read the file (read_csv with decimal=',') and pass the DataFrame"
+            )
         # Reading a million different texts takes seconds; where none of a thousand is a number, few are.
-        if all(np.isnan(number(text)) for text in texts[:: max(1, len(texts) // 1000)]):
+        if all(np.isnan(number(text)) for text in sample):
             return "discrete"
         readable = sum(1 for text in texts if not np.isnan(number(text)))
         coded = any(text[:1] == "0" and text[1:2].isdigit() for text in texts)
         if readable == len(texts) and not coded:
-            self.holds = "numbers written as text"
+            self.holds = "numbers written as text,"
             return "continuous"
         if 2 * readable > len(texts) and not coded and self.distinct > _FEW_TEXTS and not self.said:
             odd = series.map(lambda text: np.isnan(number(str(text)))).to_numpy(dtype=bool)
@@ -528,7 +538,7 @@ class _Guess:
             categories = sorted(frequent, key=rank.__getitem__)
             fields["other"] = _unlike(categories, OTHER)
             categories.append(fields["other"])
-        if self.missing and self.policy.missing == "category" and "missing" not in self.said:
+        if self.missing and self.fills and "missing" not in self.said:
             fields["missing"] = _unlike(categories, NOTHING)
             categories.append(fields["missing"])
         return {**fields, "categories": tuple(categories)}
@@ -545,7 +555,7 @@ class _Guess:
         # The lower of two middle values, which is whole where all are.
         middle = (len(values) - 1) // 2
         fields = {"low": low, "high": high, "tolerance": self.policy.tolerance_factor * std, "integer": whole}
-        if self.missing and self.policy.missing == "category":
+        if self.missing and self.fills:
             fields["missing"] = float(np.partition(values, middle)[middle])
         return {name: value for name, value in {**fields, "unit": self.unit}.items() if name not in self.said}
 
@@ -622,6 +632,14 @@ def _as_number(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         return np.nan
+
+
+def _any_nan(texts: list[str]) -> bool:
+    return any(np.isnan(number(text)) for text in texts)
+
+
+def _digits(text: str) -> bool:
+    return text[:1] in "+-0123456789" and not text.strip("+-0123456789., ")
 
 
 def _all(texts: list[str], test: Any) -> bool:

@@ -187,23 +187,15 @@ class CsvSource(Source):
 
     def _read_spaced(self, names: Sequence[str]) -> pa.Table:
         """Read a file in which a space may stand between a separator and a quotation mark."""
-        try:
-            frame = pd.read_csv(
-                self._path,
-                sep=self._separator,
-                encoding="utf-8-sig",
-                skipinitialspace=True,
-                keep_default_na=False,
-                dtype=str,
-                header=None,
-                skiprows=1,
-                names=list(self.names),
-            )
-        except pd.errors.ParserError:
-            self._refuse_ragged()
-            raise
-        if not isinstance(frame.index, pd.RangeIndex) or bool(frame.isna().any(axis=None)):
-            self._refuse_ragged()
+        self._refuse_ragged()
+        frame = pd.read_csv(
+            self._path,
+            sep=self._separator,
+            encoding="utf-8-sig",
+            skipinitialspace=True,
+            keep_default_na=False,
+            dtype=str,
+        )
         return pa.table({name: pa.array(frame[name], type=pa.string()) for name in names})
 
     def _refuse_ragged(self) -> None:

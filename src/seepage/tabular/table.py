@@ -176,54 +176,75 @@ def _read(schema: Schema, source: Source, missing: Missing) -> tuple[dict[str, n
             f"the table lacks the column(s) {', '.join(map(repr, lacking))} of its schema; "
             f"it has {', '.join(map(repr, source.names))}."
         )
-    further = len(source.names) - len(wanted)
     held: dict[str, np.ndarray] = {}
     wrong: list[str] = []
     notes: list[str] = []
     gaps: dict[str, tuple[int, int]] = {}
-    kept: np.ndarray | None = None
+    kept = _kept(schema, source, missing)
     for name, raw in source.columns(list(wanted)):
         if not len(raw):
             raise BadInputError("the table has no rows; give at least one.")
         column = wanted[name]
         try:
-            values, there, merged = _discrete(column, raw) if isinstance(column, Discrete) else _continuous(column, raw)
+            values = _codes(column, raw) if isinstance(column, Discrete) else _numbers(column, raw)
+            there = ~np.isnan(values)
+            counted = there if kept is None else there & kept
+            if isinstance(column, Discrete):
+                merged = _check_codes(column, raw, values, counted)
+            else:
+                merged = 0
+                _check_numbers(column, raw, values, kept)
         except BadInputError as error:
             wrong.append(str(error))
             continue
-        rows = len(values)
+        rows = len(values) if kept is None else int(kept.sum())
         if merged:
             notes.append(
                 f"{name!r}: {merged:,} of {rows:,} cells are rare values taken together as one category, which an "
                 "attack that guesses that category gets right"
             )
-        count = rows - int(there.sum())
-        if count and column.missing is not None:
+        absent = ~there if kept is None else ~there & kept
+        count = int(absent.sum())
+        if count and column.missing is None:
+            gaps[name] = (count, int(absent.argmax()))
+        elif count and column.missing is not None:
             # A category's position, or the number itself.
-            fill = column.categories.index(column.missing) if isinstance(column, Discrete) else column.missing
-            values[~there] = fill
-            how = "a category of their own" if isinstance(column, Discrete) else f"{column.missing:g}"
-            notes.append(f"{name!r}: {count:,} of {rows:,} cells are missing and taken as {how}")
-        elif count and (missing == "drop" or (missing == "category" and name == schema.target.name)):
-            kept = there if kept is None else kept & there
-            values[~there] = 0.0
-        elif count:
-            gaps[name] = (count, int(there.argmin()))
-        held[name] = _compact(values)
+            values[absent] = column.categories.index(column.missing) if isinstance(column, Discrete) else column.missing
+            how = (
+                "taken as a category of their own"
+                if isinstance(column, Discrete)
+                else "filled with one number; an attack that guesses it gets them right"
+            )
+            notes.append(f"{name!r}: {count:,} of {rows:,} cells are missing and {how}")
+        if not gaps and not wrong:
+            held[name] = _compact(values if kept is None else values[kept])
     if gaps:
         wrong.append(missing_cells(gaps))
     raise_all(wrong)
     if kept is not None:
-        if not kept.any():
-            raise BadInputError(
-                "every row of the table has a missing cell, so dropping those rows leaves none; take missing cells as "
-                "a category (--missing category), or drop the columns that are mostly empty."
-            )
-        held = {name: values[kept] for name, values in held.items()}
         notes.append(f"{int((~kept).sum()):,} of {len(kept):,} rows have missing cells and were dropped")
-    if further > 0:
-        notes.append(f"{further} column(s) of the table are not in the schema and were left out")
     return held, tuple(notes)
+
+
+def _kept(schema: Schema, source: Source, missing: Missing) -> np.ndarray | None:
+    """Return which rows are kept where those with missing cells are dropped; None for all."""
+    columns = {"refuse": (), "drop": (*schema.columns, schema.target), "category": (schema.target,)}[missing]
+    at_stake = {column.name: column for column in columns if column.missing is None}
+    kept: np.ndarray | None = None
+    for name, raw in source.columns(list(at_stake)):
+        column = at_stake[name]
+        if isinstance(column, Discrete):
+            there = ~np.isnan(_codes(column, raw))
+        else:
+            there = ~raw.empty()[raw.position] if isinstance(raw, Texts) else raw.notna().to_numpy()
+        if not there.all():
+            kept = there if kept is None else kept & there
+    if kept is not None and not kept.any():
+        raise BadInputError(
+            "every row of the table has a missing cell, so dropping those rows leaves none; take missing cells as "
+            "a category (--missing category), or drop the columns that are mostly empty."
+        )
+    return kept
 
 
 def _compact(values: np.ndarray) -> np.ndarray:
@@ -238,37 +259,43 @@ def _compact(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _discrete(column: Discrete, raw: pd.Series | Texts) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return codes, which of the cells are there, and how many were merged."""
+def _codes(column: Discrete, raw: pd.Series | Texts) -> np.ndarray:
+    """Return the positions of the cells' categories: NaN where one is missing, -1 where it is no category."""
     codes = {category: float(code) for code, category in enumerate(column.categories)}
     if isinstance(raw, Texts):
         position, found = raw.position, _meanings(column, raw.distinct.to_pylist())
-        known = [np.nan if value is None else codes.get(value, -1.0) for value in found]
     else:
         try:
-            position, index = pd.factorize(raw)
-            found = [value.item() if isinstance(value, np.generic) else value for value in index]
-            known = [codes.get(value, -1.0) for value in found]
+            position, found = pd.factorize(raw)
         except TypeError as error:
             raise BadInputError(
                 f"column {column.name!r} holds {type(raw.iloc[0]).__name__} objects, which cannot be categories; "
                 "a category is a text, a number or a boolean"
             ) from error
+    known = [np.nan if value is None else codes.get(value, -1.0) for value in found]
     # Position -1 (a missing cell) takes the last entry.
-    code = np.array([*known, np.nan])[position]
-    there = ~np.isnan(code)
-    unseen = np.flatnonzero(code < 0)
-    if len(unseen) and column.other is None:
-        advice = _advice(column, found[position[unseen[0]]])
+    return np.array([*known, np.nan])[position]
+
+
+def _check_codes(column: Discrete, raw: pd.Series | Texts, codes: np.ndarray, counted: np.ndarray) -> int:
+    """Put cells that are no category into the one that takes them, and return how many there are.
+
+    Raises:
+        BadInputError: there is none.
+    """
+    unseen = np.flatnonzero((codes < 0) & counted)
+    if column.other is None:
+        if not len(unseen):
+            return 0
+        cell = raw.distinct[int(raw.position[unseen[0]])].as_py() if isinstance(raw, Texts) else raw.iloc[unseen[0]]
+        advice = _advice(column, cell.item() if isinstance(cell, np.generic) else cell)
         raise BadInputError(
             f"column {column.name!r} holds {len(unseen)} cell(s) that are none of its {column.width} categories, the "
             f"first in data row {unseen[0] + 1}; {advice}"
         )
-    if column.other is not None:
-        other = codes[column.other]
-        code[unseen] = other
-        return code, there, int((code == other).sum())
-    return code, there, 0
+    other = column.categories.index(column.other)
+    codes[codes < 0] = other
+    return int(((codes == other) & counted).sum())
 
 
 def _advice(column: Discrete, cell: Any) -> str:
@@ -306,26 +333,27 @@ def _kind(value: Any) -> str:
     return "text" if isinstance(value, str) else "boolean" if isinstance(value, bool) else "number"
 
 
-def _continuous(column: Continuous, raw: pd.Series | Texts) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return numbers, which of the cells are there, and 0: none are merged."""
-    if isinstance(raw, Texts):
-        values, there = raw.numbers(), ~raw.empty()[raw.position]
-    else:
-        values, there = numbers_of(column.name, raw), raw.notna().to_numpy()
-    refuse_odd(column.name, values, there)
-    outside = np.flatnonzero((values < column.low) | (values > column.high))
+def _numbers(column: Continuous, raw: pd.Series | Texts) -> np.ndarray:
+    return raw.numbers() if isinstance(raw, Texts) else numbers_of(column.name, raw)
+
+
+def _check_numbers(column: Continuous, raw: pd.Series | Texts, values: np.ndarray, kept: np.ndarray | None) -> None:
+    """Refuse what is there but no number, infinite, out of bounds or not whole."""
+    there = ~raw.empty()[raw.position] if isinstance(raw, Texts) else raw.notna().to_numpy()
+    counted = there if kept is None else there & kept
+    refuse_odd(column.name, values, counted)
+    outside = np.flatnonzero(((values < column.low) | (values > column.high)) & counted)
     if len(outside):
         raise BadInputError(
             f"column {column.name!r} holds {len(outside)} number(s) outside the bounds of its schema, the first in "
             f"data row {outside[0] + 1}; widen the bounds or drop those rows"
         )
-    fractional = np.flatnonzero(there & (values != np.round(values)))
+    fractional = np.flatnonzero((values != np.round(values)) & counted)
     if column.integer and len(fractional):
         raise BadInputError(
             f"column {column.name!r} is integer-valued but holds {len(fractional)} number(s) that are not whole, the "
             f"first in data row {fractional[0] + 1}; set integer: false in the schema or round the column"
         )
-    return values, there, 0
 
 
 def _from_codes(column: Column, values: np.ndarray) -> pd.Series:

@@ -20,7 +20,8 @@ DAYS = "days since 1970-01-01"
 # 01 is a code and 1_0 a name, neither a number.
 _NO_NUMBER = r"_|^[+-]?0[0-9]"
 _WHOLE = r"^[+-]?[0-9]+$"
-_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?")
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?")
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].*)?")
 _compute: Any = pc
 
@@ -128,6 +129,11 @@ def number(text: str) -> float:
 def is_date(text: str) -> bool:
     """Return whether a text looks like an ISO date, with a time or without."""
     return _DATE.fullmatch(text.strip()) is not None
+
+
+def has_decimal_comma(text: str) -> bool:
+    """Return whether a text looks like a number with a comma where a point is expected."""
+    return _DECIMAL_COMMA.fullmatch(text.strip()) is not None
 
 
 def days(moment: date) -> float:

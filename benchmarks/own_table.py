@@ -1,0 +1,125 @@
+"""How long an own table takes from file to report, and how much memory at most.
+
+    python benchmarks/own_table.py                          # 1,000,000 x 50 as CSV and as Parquet
+    python benchmarks/own_table.py --columns 500            # 1,000,000 x 500 as Parquet
+
+Makes a table of random numbers, categories, dates, identifiers and gaps on disk, then runs the command line in
+a process of its own: the schema is inferred, printed and used for one small audit. Seconds are wall time; memory
+is the peak resident set of that process and, apart, of the largest of its workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as parquet
+
+ROWS_AT_ONCE = 50_000
+KINDS = ("real", "whole", "few", "words", "places", "flag", "date", "gaps", "money", "code")
+# Runs an audit as the command does and says what the process took; workers count as children.
+RUN = """
+import json, resource, sys
+from seepage.cli import main
+try:
+    main()
+except SystemExit as stopped:
+    status = stopped.code or 0
+peak = [resource.getrusage(who).ru_maxrss / 2**20 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(json.dumps({"status": status, "peak_gib": round(peak[0], 2), "peak_worker_gib": round(peak[1], 2)}))
+"""
+
+
+def main() -> None:
+    """Measure and print one JSON object a file format."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--columns", type=int, default=50)
+    parser.add_argument("--format", choices=["csv", "parquet"], action="append")
+    arguments = parser.parse_args()
+    formats = arguments.format or (["csv", "parquet"] if arguments.columns <= 50 else ["parquet"])
+    for kind in formats:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"people.{kind}"
+            write(path, arguments.rows, arguments.columns)
+            report = {"format": kind, "rows": arguments.rows, "columns": arguments.columns}
+            report |= {"file_gib": round(path.stat().st_size / 2**30, 2), "machine": platform.machine()}
+            report |= {"cores": os.cpu_count(), **audit(path)}
+        print(json.dumps(report, indent=2), flush=True)
+
+
+def write(path: Path, rows: int, columns: int) -> None:
+    """Write a synthetic table, a few rows at a time."""
+    generator = np.random.default_rng(0)
+    writer: parquet.ParquetWriter | arrow_csv.CSVWriter | None = None
+    for start in range(0, rows, ROWS_AT_ONCE):
+        some = batch(generator, start, min(ROWS_AT_ONCE, rows - start), columns)
+        if writer is None:
+            made = parquet.ParquetWriter if path.suffix == ".parquet" else arrow_csv.CSVWriter
+            writer = made(path, some.schema)
+        writer.write_table(some)
+    if writer is not None:
+        writer.close()
+
+
+def batch(generator: np.random.Generator, start: int, rows: int, columns: int) -> pa.Table:
+    """Return some rows: an identifier, an outcome and columns of every kind in turn."""
+    made = {"id": pa.array(np.arange(start, start + rows))}
+    for i in range(columns - 2):
+        made[f"{KINDS[i % len(KINDS)]}_{i}"] = column(KINDS[i % len(KINDS)], generator, rows)
+    made["outcome"] = words("o", generator.integers(0, 2, rows))
+    return pa.table(made)
+
+
+def column(kind: str, generator: np.random.Generator, rows: int) -> pa.Array:
+    """Return one column of a kind."""
+    if kind in ("real", "gaps"):
+        values = generator.normal(50, 20, rows)
+        return pa.array(values, mask=generator.random(rows) < 0.05 if kind == "gaps" else None)
+    if kind == "whole":
+        return pa.array(generator.integers(0, 100_000, rows))
+    if kind == "few":
+        return pa.array(generator.integers(0, 8, rows))
+    if kind == "words":
+        return words("w", generator.integers(0, 12, rows))
+    if kind == "places":
+        return words("place ", generator.zipf(1.5, rows) % 5_000)
+    if kind == "flag":
+        return pa.array(generator.random(rows) < 0.3)
+    if kind == "date":
+        return pa.array(generator.integers(0, 20_000, rows).astype("datetime64[D]"))
+    if kind == "money":
+        return pa.array(np.round(generator.lognormal(8, 1, rows), 2))
+    return words("c0", generator.integers(0, 40, rows))
+
+
+def words(stem: str, codes: np.ndarray) -> pa.Array:
+    """Return texts of a stem and a number."""
+    different, position = np.unique(codes, return_inverse=True)
+    return pa.DictionaryArray.from_arrays(position, [f"{stem}{code}" for code in different]).cast(pa.string())
+
+
+def audit(path: Path) -> dict[str, object]:
+    """Infer the schema of a table and audit it, in a process of its own; return seconds and memory."""
+    arguments = ["audit", "--data", str(path), "--target", "outcome", "--missing", "category", "--batch-size", "8"]
+    arguments += ["--attack", "tableak", "--victims", "2", "--out", str(path.with_suffix(".run"))]
+    begun = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", RUN, *arguments], capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - begun
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return {"seconds": round(seconds, 1), **json.loads(done.stdout.splitlines()[-1])}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""What the columns of a table were taken for, on the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from seepage.report.console import make_table
+from seepage.report.text import clean
+from seepage.tabular.infer import Inferred
+
+_COLUMNS = 40
+
+
+def show_inferred(console: Console, inferred: Inferred) -> None:
+    """Print a line a column: what it was taken for and why; those left out first, where there are many.
+
+    Args:
+        console: where to.
+        inferred: what was found.
+    """
+    found = inferred.found
+    shown = found
+    if len(found) > _COLUMNS:
+        shown = sorted(found, key=lambda one: one.taken != "left out")[:_COLUMNS]
+    counts = {kind: sum(one.taken == kind for one in found) for kind in ("discrete", "continuous", "left out")}
+    table = make_table(
+        f"Columns as inferred from {inferred.rows:,} rows: "
+        + ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        + f"; {inferred.schema.width:,} encoded"
+    )
+    for name in ("column", "taken as", "because"):
+        table.add_column(name)
+    for one in shown:
+        marks = " (target)" if one.name == inferred.schema.target.name else ""
+        style = "yellow" if one.taken == "left out" else ""
+        table.add_row(Text(clean(one.name, 32) + marks), Text(one.taken, style), Text(clean(one.why, 120)))
+    console.print(table)
+    if len(found) > len(shown):
+        console.print(Text(f"  ... and {len(found) - len(shown)} more columns."))
+    console.print(Text("  Write it down with seepage schema, correct it and give it with --schema.\n", "dim"))
