@@ -304,7 +304,7 @@ def _overrides(said: Said, mistakes: Mistakes) -> dict[str, dict[str, Any]]:
     if not isinstance(said.value, dict):
         said.wrong(
             mistakes,
-            f"expected columns with what they are, such as {{age: {{low: 0}}, zip: discrete}}, got {shown(said.value)}.",
+            f"expected columns and what they are, such as {{age: {{low: 0}}, zip: discrete}}, got {shown(said.value)}.",
         )
         return {}
     made = {}
