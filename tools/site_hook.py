@@ -17,6 +17,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+import site_commands
 import site_figures
 import site_links
 
@@ -30,6 +31,7 @@ GUIDE, EXTENDING, CONTRIBUTING = "CONTRIBUTING.md", "writing-an-attack.md", "con
 # Files that pages link to and that travel along.
 ALONG = ["LICENSE", "NOTICE", "CITATION.cff", "benchmarks/results/*.csv"]
 REFERENCE = "reference"
+COMMANDS = f"{REFERENCE}/command-line.md"
 
 # What a reader's machine fetches by itself on opening a page or a style sheet; links to follow are no such thing.
 _FETCHED = re.compile(
@@ -50,7 +52,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
             return item if item in made or (docs / item).is_file() else None
         [(title, inner)] = item.items()
         if inner == REFERENCE:
-            return {title: [{name: f"{REFERENCE}/{name}.md"} for name in packages()]}
+            modules = [{name: f"{REFERENCE}/{name}.md"} for name in packages()]
+            return {title: [{"Command line": COMMANDS}, *modules]}
         kept = present(inner) if isinstance(inner, str) else [one for one in map(present, inner) if one is not None]
         return {title: kept} if kept else None
 
@@ -71,6 +74,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for path in sorted(ROOT.glob(pattern)):
             place = path.relative_to(ROOT).as_posix()
             files.append(File.generated(config, _along(place), abs_src_path=str(path)))
+    files.append(_made(config, COMMANDS, site_commands.commands()))
     for name in packages():
         files.append(_made(config, f"{REFERENCE}/{name}.md", f"::: seepage.{name}\n"))
     return files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import subprocess
@@ -11,8 +12,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import typer.main
+from mkdocs.config import load_config
 
 import site_hook
+from seepage.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -98,17 +102,35 @@ def test_what_a_page_fetches_is_found(text: str, wanted: list[str]) -> None:
     assert site_hook.fetched(text) == wanted
 
 
-def test_every_public_object_of_the_contributors_guide_has_an_entry_with_shapes(
-    site: Path, pages: dict[Path, Page]
-) -> None:
+def test_a_page_that_would_fetch_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path))
+    (tmp_path / "good.html").write_text('<a href="https://example.org">', encoding="utf-8")
+    site_hook.on_post_build(config)
+    assert caplog.messages == []
+    (tmp_path / "bad.html").write_text('<script src="https://cdn.example/x.js">', encoding="utf-8")
+    site_hook.on_post_build(config)
+    # MkDocs counts warnings in a strict build.
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "bad.html fetches https://cdn.example/x.js" in caplog.text
+
+
+def test_the_reference_has_shapes_and_shows_an_object_once(site: Path, pages: dict[Path, Page]) -> None:
     entries = pages[site / "reference" / "attacks.html"].ids
     assert "seepage.attacks.gradient.parts.ensemble.decode_by_marginals" in entries
-    text = (site / "reference" / "attacks.html").read_text(encoding="utf-8")
-    assert "victim restart record encoded" in text
-    # What a package passes on is shown where it is defined, once.
-    assert "seepage.assessment.measuring.measure" in pages[site / "reference" / "assessment.html"].ids
+    assert "victim restart record encoded" in (site / "reference" / "attacks.html").read_text(encoding="utf-8")
+    # What a package passes on is shown where it is defined.
     whole = (site / "reference" / "assessment.html").read_text(encoding="utf-8")
-    assert len(re.findall(r'<h\d id="seepage\.assessment\.[\w.]*measure"', whole)) == 1
+    shown = re.findall(r'<h\d id="(seepage\.assessment\.[\w.]*)"', whole)
+    assert [name for name in shown if name.endswith(".measure")] == ["seepage.assessment.measuring.measure"]
+
+
+def test_every_command_and_option_is_on_a_page(site: Path) -> None:
+    text = html.unescape((site / "reference" / "command-line.html").read_text(encoding="utf-8"))
+    shown = set(re.findall(r"--[a-z][a-z-]+", text))
+    for command in typer.main.get_group(app).commands.values():
+        assert f"seepage {command.name}" in text
+        assert {name for option in command.params for name in option.opts if name.startswith("--")} <= shown
+    assert "[bold]" not in text
 
 
 def test_pages_made_from_elsewhere_are_whole(site: Path, pages: dict[Path, Page]) -> None:
