@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from seepage.report import Report, audit
+from seepage.report.comparing import compare_runs, load_run, render_comparison
 from seepage.report.html import write_html
 from tests.report.parts import HEBREW, IMAGE, LONG, SCRIPT, hostile_audit, plant
 
@@ -283,4 +284,20 @@ def test_nothing_spills_over_the_side(browser: Browser, hostile: Report, tmp_pat
     shown = browser.new_page(viewport={"width": width, "height": 800})
     shown.goto((tmp_path / "report.html").as_uri())
     assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    shown.close()
+
+
+def test_a_comparison_is_drawn_too(browser: Browser, tmp_path: Path) -> None:
+    told: dict[str, Any] = {"batch_sizes": [1, 2], "attacks": "dlg", "victims": 3, "control": False}
+    for name, steps in (("first", 3), ("second", 30)):
+        audit("german", out=tmp_path / name, iterations=steps, **told)
+    path = tmp_path / "compare.html"
+    found = compare_runs(load_run(tmp_path / "first"), load_run(tmp_path / "second"))
+    path.write_text(render_comparison(found), encoding="utf-8")
+    shown, troubles = opened(browser, path)
+    assert troubles == []
+    assert shown.locator(".plot").count() == 2
+    for plot in shown.locator(".plot").all():
+        assert plot.locator("svg .trace").count() == 2
+    assert "audits 1.spec.iterations" in shown.locator("#differing").inner_text()
     shown.close()

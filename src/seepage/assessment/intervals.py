@@ -154,6 +154,44 @@ def ratio(hits: Float[Tensor, " victim"], counts: Float[Tensor, " victim"], leve
     return Estimate(rate, max(0.0, rate - half), min(1.0, rate + half), n, std)
 
 
+def welch(first: Estimate, second: Estimate, level: float = 0.95) -> Estimate:
+    """Return the difference ``second - first`` of two means over different victims, with Welch's t interval.
+
+    On the same victims use ``paired``: this interval does not know that they are easy or hard for both, and is
+    usually too wide for them.
+
+    Args:
+        first, second: means with their standard deviations and counts.
+        level: confidence level, in (0, 1).
+
+    Returns:
+        ``mean`` is None where either is; ``low`` and ``high`` where either has no standard deviation. ``n`` is the
+        smaller count.
+
+    Raises:
+        BadInputError: ``level`` is not in (0, 1).
+
+    Example:
+        >>> found = welch(Estimate(0.5, None, None, 10, 0.1), Estimate(0.7, None, None, 10, 0.1))
+        >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
+        (0.2, 0.106, 0.294)
+    """
+    _check_level(level)
+    n = min(first.n, second.n)
+    if first.mean is None or second.mean is None:
+        return Estimate(None, None, None, n)
+    difference = second.mean - first.mean
+    if first.std is None or second.std is None or n < 2:
+        return Estimate(difference, None, None, n)
+    parts = [one.std**2 / one.n for one in (first, second) if one.std is not None]
+    total = sum(parts)
+    if total == 0:
+        return Estimate(difference, difference, difference, n)
+    freedom = total**2 / sum(part**2 / (one.n - 1) for part, one in zip(parts, (first, second), strict=True))
+    half = float(stats.t.ppf((1 + level) / 2, freedom)) * math.sqrt(total)
+    return Estimate(difference, difference - half, difference + half, n)
+
+
 def tau_b(x: Float[Tensor, " victim"], y: Float[Tensor, " victim"], level: float = 0.95) -> Estimate:
     """Return Kendall's tau-b across victims with an interval by Fisher's z transformation.
 

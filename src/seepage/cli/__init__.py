@@ -4,6 +4,7 @@
 from seepage.cli import audit as audit  # isort: skip
 from seepage.cli import schema as schema  # isort: skip
 from seepage.cli import lists as lists  # isort: skip
+from seepage.cli import compare as compare  # isort: skip
 from seepage.cli import reproduce as reproduce  # isort: skip
 from seepage.cli.app import app as app
 from seepage.cli.app import main as main

@@ -25,7 +25,7 @@ from seepage.report.figures import Figure
 from seepage.report.frames import worst
 from seepage.report.grids import GridCell
 from seepage.report.sections import Audited, Section, headline, sections
-from seepage.report.text import clean
+from seepage.report.text import clean, flattened
 
 FILE = "report.html"
 _PLAIN = 400
@@ -80,7 +80,7 @@ def render(reports: Sequence[Audited], provenance: Mapping[str, Any]) -> str:
         several=several,
         overall={"name": names[overall], **heads[overall]} if heads else None,
         heads=list(zip(parts, heads, strict=True)),
-        provenance=list(_flat(provenance)),
+        provenance=flattened(provenance),
         own=any(report.subject.own for report in reports),
     )
 
@@ -193,13 +193,3 @@ def _short(value: Any) -> str:
     if isinstance(value, dict):
         return clean(value.get("label") or value.get("name") or json.dumps(value, ensure_ascii=False))
     return clean(value)
-
-
-def _flat(value: Any, path: str = "") -> list[tuple[str, str]]:
-    """Return nested values as lines of a table; lists of plain values stay on one."""
-    if isinstance(value, Mapping) and value:
-        return [line for name, item in value.items() for line in _flat(item, f"{path}.{name}" if path else str(name))]
-    if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
-        return [line for i, item in enumerate(value, start=1) for line in _flat(item, f"{path} {i}")]
-    shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-    return [(path, "–" if shown is None or shown == "" else str(shown))]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 def clean(value: object, longest: int = 48) -> str:
     r"""Return a text of a table as one short printable line.
@@ -59,3 +62,19 @@ def listed(names: list[str]) -> str:
         'a, b and c'
     """
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none"
+
+
+def flattened(value: Any, path: str = "") -> list[tuple[str, str]]:
+    """Return nested values as lines of a table; lists of plain values stay on one line, missing ones are a dash.
+
+    Example:
+        >>> flattened({"commit": {"hash": "ab", "dirty": None}, "sizes": [1, 4], "audits": [{"seed": 0}]})
+        [('commit.hash', 'ab'), ('commit.dirty', '–'), ('sizes', '1, 4'), ('audits 1.seed', '0')]
+    """
+    if isinstance(value, Mapping) and value:
+        lines = (flattened(item, f"{path}.{name}" if path else str(name)) for name, item in value.items())
+        return [line for found in lines for line in found]
+    if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        return [line for i, item in enumerate(value, start=1) for line in flattened(item, f"{path} {i}".strip())]
+    shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+    return [(path, "–" if shown is None or shown in ("", {}) else str(shown))]

@@ -1,0 +1,99 @@
+"""``seepage compare``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from seepage.audit import write_whole
+from seepage.cli.app import app
+from seepage.report import make_console, make_table
+from seepage.report.comparing import Comparison, by_column, compare_runs, load_run, overall, render_comparison, told
+from seepage.report.frames import Record
+from seepage.report.text import clean, percent, points, span
+
+_MOST_ENTRIES = 20
+_MOST_COLUMNS = 15
+
+
+@app.command()
+def compare(
+    first: Annotated[Path, typer.Argument(help="Run folder.", metavar="RUN")],
+    second: Annotated[Path, typer.Argument(help="Run folder that is compared with it.", metavar="RUN")],
+    out: Annotated[Path | None, typer.Option(help="Also write the comparison as a page, such as compare.html.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON instead of tables.")] = False,
+) -> None:
+    """Lay two runs side by side: what differs between them, and every figure that both have.
+
+    Reads results.json and provenance.json of both run folders and nothing else. Differences are the second run
+    less the first, with a 95% interval. Exits with 0 whatever they are.
+
+    [bold]Example[/bold]
+
+        seepage compare runs/before runs/after --out compare.html
+    """
+    found = compare_runs(load_run(first), load_run(second))
+    if out is not None:
+        # Figures of a table of one's own are private, and nothing in results says whose they are.
+        write_whole(out, render_comparison(found), private=True)
+    if as_json:
+        print(json.dumps(asdict(found), indent=1, ensure_ascii=False))
+        return
+    console = make_console()
+    _show(console, found)
+    if out is not None:
+        console.print(Text(f"Comparison: {clean(out, 400)}"))
+
+
+def _show(console: Console, found: Comparison) -> None:
+    first, second = found.names
+    for sentence in told(found):
+        console.print(Padding(Text(sentence), (0, 0, 0, 2)))
+    console.print()
+    if found.differing:
+        table = make_table("What differs, but for the time")
+        for head in ("entry", first, second):
+            table.add_column(Text(clean(head)), overflow="fold")
+        for name, one, other in found.differing[:_MOST_ENTRIES]:
+            table.add_row(Text(clean(name, 60)), Text(clean(one, 60)), Text(clean(other, 60)))
+        console.print(table)
+        if len(found.differing) > _MOST_ENTRIES:
+            console.print(Text(f"  and {len(found.differing) - _MOST_ENTRIES} more\n", "dim"))
+    if shares := overall(found):
+        _show_figures(console, found, "Cells read, in percent [95% interval]", shares)
+    clear = [one for one in by_column(found) if one["clear"]]
+    if clear:
+        title = f"Columns that differ clearly ({min(len(clear), _MOST_COLUMNS)} of {len(clear)})"
+        _show_figures(console, found, title, clear[:_MOST_COLUMNS])
+
+
+def _show_figures(console: Console, found: Comparison, title: str, records: list[Record]) -> None:
+    table = make_table(title)
+    columns = any(one["column"] is not None for one in records)
+    defended = any(one["defense"] not in (None, "none") for one in records)
+    if columns:
+        table.add_column("column")
+    table.add_column("batch", justify="right")
+    if defended:
+        table.add_column("defense")
+    table.add_column("attack")
+    for head in (*found.names, "difference"):
+        table.add_column(Text(clean(head)), justify="right")
+    for one in records:
+        cells = [Text(clean(one["column"], 32))] if columns else []
+        cells.append(Text("" if one["batch_size"] is None else str(one["batch_size"])))
+        if defended:
+            cells.append(Text(clean(one["defense"] or "", 32)))
+        cells.append(Text(clean(one["attack"] or "", 32)))
+        cells += [Text(f"{percent(s['mean'])} {span(s['low'], s['high'])}".strip()) for s in (one["a"], one["b"])]
+        gained = f"{points(one['difference'])} {span(one['difference_low'], one['difference_high'])}".strip()
+        cells.append(Text(gained, style="bold" if one["clear"] else ""))
+        table.add_row(*cells)
+    console.print(table)

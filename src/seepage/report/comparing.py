@@ -1,0 +1,364 @@
+"""Two runs side by side: what differs between them, and every figure that both have with its difference."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+
+from seepage.assessment.intervals import Estimate, welch
+from seepage.errors import BadInputError
+from seepage.report import figures, grids
+from seepage.report.frames import Record
+from seepage.report.grids import Grid
+from seepage.report.html import page
+from seepage.report.text import clean, flattened, listed
+
+RESULTS = "results.json"
+PROVENANCE = "provenance.json"
+# Shares of cells or records, where a difference is one of percentage points.
+_RATES = ("accuracy", "exact_match", "top_quarter", "bottom_quarter", "task_accuracy")
+_FIELDS = ("dataset", "protocol", "model", "batch_size", "defense", "attack", "metric", "column")
+_ALSO = ("labels", "profile", "replacement", "seed")
+_WHEN = "time"
+MOST_ROWS = 3000
+
+
+class _Figure(BaseModel):
+    """What a comparison reads of a row of ``results.json``."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    dataset: str
+    protocol: str
+    model: str
+    batch_size: int | None
+    defense: str | None
+    attack: str | None
+    metric: str
+    column: str | None
+    mean: FiniteFloat | None
+    low: FiniteFloat | None
+    high: FiniteFloat | None
+    std: FiniteFloat | None
+    n: int
+    seed: int
+    settings: dict[str, Any] = Field(default_factory=dict)
+    knowledge: dict[str, Any] = Field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        """What tells this figure from others of the same run."""
+        also = {
+            "labels": self.knowledge.get("labels"),
+            "profile": self.settings.get("profile"),
+            "replacement": self.settings.get("replacement"),
+            "seed": self.seed,
+        }
+        return {name: getattr(self, name) for name in _FIELDS} | also
+
+    def estimate(self) -> Estimate:
+        """The figure with its interval."""
+        return Estimate(self.mean, self.low, self.high, self.n, self.std)
+
+
+_FIGURES = TypeAdapter(list[_Figure]).validate_python
+_ORIGINS = TypeAdapter(list[dict[str, Any]]).validate_python
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder's figures and where they come from.
+
+    Attributes:
+        name: what to call it.
+        figures: rows of its results.
+        origin: of the last command that wrote into it.
+    """
+
+    name: str
+    figures: list[_Figure]
+    origin: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs side by side.
+
+    Attributes:
+        names: of the runs.
+        differing: entries of spec, provenance and settings that differ, with both values.
+        records: one a common figure: batch_size, defense, attack, metric, column, ``a`` and ``b`` (each mean, low,
+            high, n), difference, difference_low, difference_high, clear (whether the interval leaves out zero).
+        only: how many figures only the first and only the second run has.
+        same_victims: whether both attacked the same batches of the same rows.
+    """
+
+    names: tuple[str, str]
+    differing: list[tuple[str, str, str]]
+    records: list[Record]
+    only: tuple[int, int]
+    same_victims: bool
+
+
+def load_run(folder: Path) -> Run:
+    """Read what a run folder says, from ``results.json`` and ``provenance.json`` alone.
+
+    Raises:
+        BadInputError: the folder or one of the files is missing, or holds something else.
+    """
+    if not folder.is_dir():
+        raise BadInputError(
+            f"{str(folder)!r} is no run folder; give the folder that an audit was told with --out, or that it named."
+        )
+    rows = _read(folder / RESULTS, _FIGURES)
+    origins = _read(folder / PROVENANCE, _ORIGINS)
+    if not rows or not origins:
+        empty = RESULTS if not rows else PROVENANCE
+        raise BadInputError(f"{str(folder / empty)!r} holds no entries; finish the audit, then compare it.")
+    return Run(clean(folder.resolve().name or str(folder)), rows, origins[-1])
+
+
+def _read(path: Path, validated: Callable[[Any], Any]) -> Any:
+    try:
+        return validated(json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused))
+    except OSError as error:
+        raise BadInputError(
+            f"{str(path)!r} cannot be read ({error.strerror}); finish the audit in that folder, then compare it."
+        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BadInputError(
+            f"{str(path)!r} was not written by this version of an audit: {clean(where, 80)}: {first['msg']}; run the "
+            "audit again."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(
+            f"{str(path)!r} is not what an audit writes ({clean(error, 120)}); run the audit again."
+        ) from error
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no figure")
+
+
+def compare_runs(first: Run, second: Run) -> Comparison:
+    """Lay the figures of two runs side by side.
+
+    Figures are matched by every field that takes more than one value within a run: two runs of a single model are
+    compared with each other whatever that model is, and what differs is listed. Differences are second less
+    first, with Welch's interval, since results hold no single victims; on the same victims it is usually too wide.
+
+    Args:
+        first, second: from ``load_run``.
+
+    Raises:
+        BadInputError: the runs have no figure in common.
+    """
+    fields = [name for name in (*_FIELDS, *_ALSO) if any(_varies(run, name) for run in (first, second))]
+    fields = list(dict.fromkeys([*fields, "attack", "metric", "column"]))
+    by_key = [_keyed(run, fields) for run in (first, second)]
+    common = [key for key in by_key[0] if key in by_key[1]]
+    if not common:
+        raise BadInputError(
+            f"the runs {first.name!r} and {second.name!r} have no figure in common: they differ in what was "
+            "attacked or with what; compare runs that share attacks or baselines and batch sizes."
+        )
+    records = [record for key in common if (record := _record(by_key[0][key], by_key[1][key])) is not None]
+    return Comparison(
+        names=_distinct(first.name, second.name),
+        differing=_differing(first, second),
+        records=records,
+        only=(len(by_key[0]) - len(common), len(by_key[1]) - len(common)),
+        same_victims=_same_victims(first, second),
+    )
+
+
+def _distinct(first: str, second: str) -> tuple[str, str]:
+    return (f"{first} (1)", f"{second} (2)") if first == second else (first, second)
+
+
+def _varies(run: Run, name: str) -> bool:
+    return len({str(figure.facts()[name]) for figure in run.figures}) > 1
+
+
+def _keyed(run: Run, fields: Sequence[str]) -> dict[tuple[Any, ...], _Figure]:
+    seen: Counter[tuple[Any, ...]] = Counter()
+    made = {}
+    for figure in run.figures:
+        facts = figure.facts()
+        key = tuple(facts[name] for name in fields)
+        # Whatever else sets two figures of a run apart, they come in the same order in both.
+        made[*key, seen[key]] = figure
+        seen[key] += 1
+    return made
+
+
+def _record(first: _Figure, second: _Figure) -> Record | None:
+    if first.mean is None and second.mean is None:
+        return None
+    gained = welch(first.estimate(), second.estimate())
+    clear = gained.low is not None and gained.high is not None and not gained.low <= 0 <= gained.high
+    return {
+        **{name: getattr(first, name) for name in ("batch_size", "defense", "attack", "metric", "column")},
+        "a": _side(first),
+        "b": _side(second),
+        "difference": gained.mean,
+        "difference_low": gained.low,
+        "difference_high": gained.high,
+        # Where all victims are alike the interval is a point that claims too much.
+        "clear": clear and gained.low != gained.high,
+    }
+
+
+def _side(figure: _Figure) -> Record:
+    return {name: getattr(figure, name) for name in ("mean", "low", "high", "n")}
+
+
+def _differing(first: Run, second: Run) -> list[tuple[str, str, str]]:
+    sides = [dict(flattened({k: v for k, v in run.origin.items() if k != _WHEN})) for run in (first, second)]
+    names = list(dict.fromkeys([*sides[0], *sides[1]]))
+    pairs = [(name, sides[0].get(name, "–"), sides[1].get(name, "–")) for name in names]
+    return [(name, one, other) for name, one, other in pairs if one != other]
+
+
+def _same_victims(first: Run, second: Run) -> bool:
+    def drawn(run: Run) -> list[Any]:
+        return sorted(
+            json.dumps(
+                [
+                    audit.get("dataset", {}).get("digest"),
+                    [audit.get("spec", {}).get(name) for name in ("seed", "replacement", "batch_sizes")],
+                ]
+            )
+            for audit in run.origin.get("audits", [])
+        )
+
+    counts = [{figure.n for figure in run.figures if figure.metric == "accuracy"} for run in (first, second)]
+    return bool(drawn(first)) and drawn(first) == drawn(second) and counts[0] == counts[1]
+
+
+def is_rate(record: Record) -> bool:
+    """Return whether a figure is a share, so that it reads in percent."""
+    return record["metric"].startswith(_RATES)
+
+
+def overall(found: Comparison) -> list[Record]:
+    """Return the accuracies over all cells."""
+    return [one for one in found.records if one["metric"] == "accuracy" and one["column"] is None]
+
+
+def by_column(found: Comparison) -> list[Record]:
+    """Return the accuracies of single columns, the largest differences first."""
+    chosen = [one for one in found.records if one["metric"] == "accuracy" and one["column"] is not None]
+    return sorted(chosen, key=lambda one: (not one["clear"], -abs(one["difference"] or 0.0)))
+
+
+def told(found: Comparison) -> list[str]:
+    """Return what the comparison shows, in sentences."""
+    clear = [one for one in overall(found) if one["clear"]]
+    first, second = found.names
+    words = [
+        f"{len(found.records):,} figures in common; {found.only[0]:,} only in {first}, {found.only[1]:,} in {second}."
+    ]
+    if clear:
+        parts = [f"{_called(one)} {100 * one['difference']:+.1f} points" for one in clear[:6]]
+        words.append(f"Cells read, {second} less {first}, clearly different from zero: {listed(parts)}.")
+    else:
+        words.append(
+            "No accuracy over all cells differs clearly: every interval of a difference includes zero or has no width."
+        )
+    words.append(
+        "Both runs attacked the same victims; the intervals of differences take them as different ones and are usually "
+        "too wide."
+        if found.same_victims
+        else "The runs attacked different victims or numbers of them; intervals of differences are Welch's."
+    )
+    return words
+
+
+def _called(one: Record) -> str:
+    parts = [
+        clean(one["attack"]) if one["attack"] else "",
+        "" if one["batch_size"] is None else f"batch {one['batch_size']}",
+    ]
+    defended = one["defense"] not in (None, "none")
+    return ", ".join(part for part in [*parts, clean(one["defense"], 40) if defended else ""] if part)
+
+
+def render_comparison(found: Comparison) -> str:
+    """Return the comparison as one self-contained page in the look of reports."""
+    shares, columns = overall(found), by_column(found)
+    drawings: list[tuple[figures.Figure, Grid]] = []
+    if shares:
+        title = "Cells read in both runs, with 95% intervals"
+        drawn = [{**one, "called": _called(one)} for one in shares]
+        drawings.append(
+            (figures.differences("overall-figure", drawn, found.names, title), _grid(title, found, shares, rates=True))
+        )
+    if columns:
+        title = "Columns, those that differ clearly first and then by the size of the difference"
+        drawn = [{**one, "called": f"{clean(one['column'], 24)} · {_called(one)}"} for one in columns]
+        drawings.append(
+            (
+                figures.differences("columns-figure", drawn, found.names, title),
+                _grid(title, found, columns[:MOST_ROWS], rates=True),
+            )
+        )
+    return page(
+        "compare.html",
+        f"{found.names[0]} and {found.names[1]}",
+        [figure for figure, _ in drawings],
+        names=found.names,
+        words=told(found),
+        drawings_of=drawings,
+        differing=_differences_grid(found),
+        everything=_grid("Every figure that both runs have", found, found.records[:MOST_ROWS], rates=False),
+        left_out=max(0, len(found.records) - MOST_ROWS),
+    )
+
+
+def _differences_grid(found: Comparison) -> Grid:
+    records = [{"entry": name, "a": one, "b": other} for name, one, other in found.differing]
+    columns = [
+        grids.text("Entry", "entry", 120),
+        grids.text(found.names[0], "a", 200),
+        grids.text(found.names[1], "b", 200),
+    ]
+    return grids.grid("What differs in spec and provenance, but for the time", columns, records)
+
+
+def _grid(caption: str, found: Comparison, records: Sequence[Record], rates: bool) -> Grid:
+    flat = [
+        {
+            **one,
+            **{f"{side}_{name}": one[side][name] for side in ("a", "b") for name in ("mean", "low", "high", "n")},
+            "clearly": "yes" if one["clear"] else "no",
+        }
+        for one in records
+    ]
+    first, second = found.names
+    figure = grids.share if rates else grids.number
+    scale = 100.0 if rates else 1.0
+    columns = [
+        *([] if rates else [grids.text("Metric", "metric")]),
+        grids.text("Column", "column"),
+        grids.text("Attack or guess", "attack"),
+        grids.count("Batch size", "batch_size"),
+        grids.text("Defense", "defense"),
+        figure(first, "a_mean"),
+        grids.interval("its interval", "a_low", "a_high", scale),
+        figure(second, "b_mean"),
+        grids.interval("its interval", "b_low", "b_high", scale),
+        (grids.gain if rates else grids.number)("Difference", "difference"),
+        grids.interval("Interval of difference", "difference_low", "difference_high", scale),
+        grids.text("Clear", "clearly"),
+        grids.count("n", "a_n"),
+        grids.count("n", "b_n"),
+    ]
+    return grids.filled(caption, columns, flat)

@@ -1,0 +1,153 @@
+"""Two runs side by side."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from seepage.cli.app import app
+from seepage.errors import BadInputError
+from seepage.report import audit
+from seepage.report.comparing import compare_runs, load_run, overall, render_comparison
+from tests.report.parts import IMAGE, SCRIPT
+
+TINY: dict[str, Any] = {"batch_sizes": [1, 2], "attacks": "tableak", "restarts": 2, "victims": 4, "control": False}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    audit("german", out=folder / "short", iterations=3, **TINY)
+    audit("german", "linear", out=folder / "long", iterations=40, **TINY)
+    return folder / "short", folder / "long"
+
+
+def test_a_run_differs_from_itself_in_nothing(runs: tuple[Path, Path]) -> None:
+    found = compare_runs(load_run(runs[0]), load_run(runs[0]))
+    assert found.differing == []
+    assert found.only == (0, 0)
+    assert found.same_victims
+    assert all(one["difference"] in (0, None) and not one["clear"] for one in found.records)
+    assert found.names == ("short (1)", "short (2)")
+
+
+def test_runs_of_different_models_are_compared_and_what_differs_is_listed(runs: tuple[Path, Path]) -> None:
+    first, second = map(load_run, runs)
+    found = compare_runs(first, second)
+    assert {"audits 1.spec.model", "audits 1.spec.iterations"} <= {name for name, _, _ in found.differing}
+    assert "time" not in {name for name, _, _ in found.differing}
+    rows = {path: json.loads((path / "results.json").read_text(encoding="utf-8")) for path in runs}
+    for one in overall(found):
+        means = [
+            row["mean"]
+            for path in runs
+            for row in rows[path]
+            if (row["batch_size"], row["attack"], row["metric"], row["column"])
+            == (one["batch_size"], one["attack"], "accuracy", None)
+        ]
+        assert [one["a"]["mean"], one["b"]["mean"]] == means
+        assert one["difference"] == pytest.approx(means[1] - means[0])
+    backwards = compare_runs(second, first)
+    assert [one["difference"] for one in overall(backwards)] == pytest.approx(
+        [-one["difference"] for one in overall(found)]
+    )
+
+
+def edited(folder: Path, target: Path, change: Any) -> Path:
+    """A copy of a run folder with other rows."""
+    target.mkdir()
+    rows = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    (target / "results.json").write_text(json.dumps(change(rows)), encoding="utf-8")
+    (target / "provenance.json").write_bytes((folder / "provenance.json").read_bytes())
+    return target
+
+
+def test_a_planted_difference_is_found_clear(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    def worse(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for row in rows:
+            if row["metric"] == "accuracy" and row["column"] is None and row["attack"] == "tableak":
+                row |= {"mean": 0.99, "std": 0.005, "low": 0.98, "high": 1.0}
+        return rows
+
+    found = compare_runs(load_run(runs[0]), load_run(edited(runs[0], tmp_path / "worse", worse)))
+    assert [(one["batch_size"], one["attack"]) for one in overall(found) if one["clear"]] == [
+        (1, "tableak"),
+        (2, "tableak"),
+    ]
+
+
+def test_figures_of_one_run_only_are_counted(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    fewer = edited(runs[0], tmp_path / "fewer", lambda rows: [row for row in rows if row["column"] is None])
+    whole = json.loads((runs[0] / "results.json").read_text(encoding="utf-8"))
+    found = compare_runs(load_run(runs[0]), load_run(fewer))
+    assert found.only == (sum(row["column"] is not None for row in whole), 0)
+
+
+def test_runs_without_anything_in_common_are_refused(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    other = edited(runs[0], tmp_path / "other", lambda rows: [{**row, "metric": f"my_{row['metric']}"} for row in rows])
+    with pytest.raises(BadInputError, match="no figure in common"):
+        compare_runs(load_run(runs[0]), load_run(other))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("results.json", None, "cannot be read"),
+        ("provenance.json", None, "cannot be read"),
+        ("results.json", "[", "not what an audit writes"),
+        ("results.json", "[" * 100_000, "not what an audit writes"),
+        ("results.json", '{"rows": []}', "not written by this version"),
+        ("results.json", '[{"dataset": "german"}]', "not written by this version"),
+        ("results.json", "[]", "holds no entries"),
+        ("provenance.json", "[]", "holds no entries"),
+        ("provenance.json", "[1]", "not written by this version"),
+        ("results.json", "[NaN]", "NaN is no figure"),
+        ("results.json", b"\xff\xfe", "not what an audit writes"),
+    ],
+)
+def test_what_is_no_run_folder_is_refused(
+    runs: tuple[Path, Path], tmp_path: Path, file: str, content: str | bytes | None, reason: str
+) -> None:
+    bad = edited(runs[0], tmp_path / "bad", lambda rows: rows)
+    if content is None:
+        (bad / file).unlink()
+    else:
+        (bad / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(BadInputError, match=reason):
+        load_run(bad)
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="no run folder"):
+        load_run(tmp_path / "nowhere")
+
+
+def test_the_command_prints_tables_and_writes_a_private_page(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    page = tmp_path / "compare.html"
+    done = CliRunner().invoke(app, ["compare", str(runs[0]), str(runs[1]), "--out", str(page)])
+    assert done.exit_code == 0, done.output
+    assert "figures in common" in done.output
+    assert "audits 1.spec.model" in done.output
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    text = page.read_text(encoding="utf-8")
+    assert "overall-figure" in text
+    as_json = CliRunner().invoke(app, ["compare", str(runs[0]), str(runs[1]), "--json"])
+    assert json.loads(as_json.output)["names"] == ["short", "long"]
+
+
+def test_names_from_files_are_text_in_the_page(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    def renamed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [
+            {**row, "column": SCRIPT if row["column"] == "age" else row["column"], "defense": IMAGE} for row in rows
+        ]
+
+    hostile = load_run(edited(runs[0], tmp_path / "a", renamed))
+    text = render_comparison(compare_runs(hostile, hostile))
+    assert SCRIPT not in text
+    assert IMAGE not in text
+    assert "&lt;/script&gt;" in text
