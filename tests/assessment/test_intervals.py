@@ -3,8 +3,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 
 from seepage.assessment import Estimate, interval, paired, tau_b
+from seepage.assessment.intervals import ratio, welch
 from seepage.errors import BadInputError
 from tests.oracles import assessment as oracle
 
@@ -110,3 +114,49 @@ def test_the_kendall_interval_covers_the_known_tau_of_a_normal_pair():
         assert -1 <= estimate.low < estimate.high <= 1
         covered += estimate.low <= tau <= estimate.high
     assert covered / 1500 == pytest.approx(0.95, abs=0.02)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_welch_is_scipys(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    first, second = draw.normal(0, 1, 5 + seed), draw.normal(1, 3, 9)
+    found = welch(interval(torch.from_numpy(first)), interval(torch.from_numpy(second)))
+    truth = stats.ttest_ind(second, first, equal_var=False).confidence_interval()
+    assert found.mean == pytest.approx(second.mean() - first.mean())
+    assert (found.low, found.high) == (pytest.approx(truth.low), pytest.approx(truth.high))
+
+
+def test_without_spread_or_value_there_is_no_interval() -> None:
+    one = interval(torch.tensor([0.5]))
+    several = interval(torch.tensor([0.5, 0.7]))
+    none = interval(torch.tensor([float("nan")]))
+    assert welch(one, several).low is None
+    assert welch(one, several).mean == pytest.approx(0.1)
+    assert welch(none, several).mean is None
+    alike = interval(torch.tensor([0.5, 0.5]))
+    assert (welch(alike, alike).low, welch(alike, alike).high) == (0, 0)
+    with pytest.raises(BadInputError, match="confidence level"):
+        welch(one, several, 1.0)
+
+
+@given(st.lists(st.integers(0, 7), min_size=2, max_size=9))
+def test_a_ratio_over_equal_counts_is_a_mean(hits: list[int]) -> None:
+    counts = torch.full((len(hits),), 7.0)
+    found, known = ratio(torch.tensor(hits) * 1.0, counts), interval(torch.tensor(hits) / 7.0, bounds=(0.0, 1.0))
+    assert found.mean == pytest.approx(known.mean)
+    assert found.low == pytest.approx(known.low, abs=1e-6)
+    assert found.high == pytest.approx(known.high, abs=1e-6)
+
+
+def test_intervals_of_ratios_hold_the_truth_as_often_as_they_say() -> None:
+    draw = np.random.default_rng(0)
+    held = 0
+    for _ in range(400):
+        counts = draw.integers(5, 60, 30)
+        # Victims differ, so cells of one victim are not independent.
+        hits = draw.binomial(counts, draw.beta(6, 4, 30))
+        found = ratio(torch.from_numpy(hits * 1.0), torch.from_numpy(counts * 1.0))
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= 0.6 <= found.high
+    assert 0.92 <= held / 400 <= 0.98
