@@ -10,9 +10,10 @@ Example:
 from seepage import waiting as waiting
 
 # isort: split
+from seepage.audit.captured import capture
 from seepage.audit.versions import installed
 from seepage.errors import BadInputError
 from seepage.report import Report, audit
 
-__all__ = ["BadInputError", "Report", "audit"]
+__all__ = ["BadInputError", "Report", "audit", "capture"]
 __version__ = installed("seepage")

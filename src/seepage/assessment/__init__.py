@@ -4,6 +4,7 @@ Importing the package registers its metrics; a new one is a new file and a line 
 """
 
 from seepage.assessment.accuracy import Accuracy
+from seepage.assessment.certainty import certainties, spreads
 from seepage.assessment.entropy import Entropy
 from seepage.assessment.exact_match import ExactMatch
 from seepage.assessment.intervals import Estimate, interval, paired, tau_b
@@ -30,10 +31,12 @@ __all__ = [
     "Metric",
     "Quarters",
     "best_baseline",
+    "certainties",
     "interval",
     "lift",
     "match_records",
     "measure",
     "paired",
+    "spreads",
     "tau_b",
 ]

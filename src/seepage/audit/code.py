@@ -24,6 +24,7 @@ _DETERMINING = (
         "audit/run.py",
         "audit/seeds.py",
         "audit/utility.py",
+        "audit/network.py",
     ),
 )
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from torch import Tensor
 
-from seepage.assessment import Matched
+from seepage.assessment import Matched, certainties, spreads
 from seepage.audit.files import write_whole
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import frame_of
@@ -62,6 +63,11 @@ class Example:
 def examples(matched: Matched, dataset: str, model: str, batch_size: int, attack: str) -> list[Example]:
     """Return the first records of the first victims, whether they were read well or not."""
     shown = []
+    doubt = matched.uncertainty
+    certainty = spread = None
+    if doubt is not None:
+        certainty = certainties(matched.schema, doubt, matched.scale)
+        spread = spreads(matched.schema, doubt, matched.scale)
     positions = [(v, r) for v in range(len(matched.true)) for r in range(matched.true.shape[1])][:COUNT]
     for victim, record in positions:
         truth = frame_of(matched.schema, matched.true[victim, record : record + 1])
@@ -69,28 +75,24 @@ def examples(matched: Matched, dataset: str, model: str, batch_size: int, attack
         guess = frame_of(matched.schema, guess_cells) if bool(guess_cells.isfinite().all()) else None
         cells = []
         for i, column in enumerate(matched.schema.columns):
-            certainty = spread = None
-            if matched.uncertainty is not None:
-                entropy = float(matched.uncertainty[victim, record, i])
-                if isinstance(column, Discrete):
-                    certainty = 1 - entropy if math.isfinite(entropy) else None
-                elif entropy == -math.inf:
-                    spread = 0.0
-                elif math.isfinite(entropy):
-                    # The entropy of a normal distribution, solved for its standard deviation.
-                    spread = math.exp(entropy - 0.5) / math.sqrt(2 * math.pi) * float(matched.scale[i])
             cells.append(
                 Cell(
                     column.name,
                     _value(truth, i),
                     None if guess is None else _value(guess, i),
                     bool(matched.right[victim, record, i]),
-                    certainty,
-                    spread,
+                    _finite(certainty, victim, record, i) if isinstance(column, Discrete) else None,
+                    _finite(spread, victim, record, i),
                 )
             )
         shown.append(Example(dataset, model, batch_size, attack, victim, record, tuple(cells)))
     return shown
+
+
+def _finite(values: Tensor | None, *at: int) -> float | None:
+    if values is None or not math.isfinite(value := float(values[at])):
+        return None
+    return value
 
 
 def _value(frame: pd.DataFrame, column: int) -> Any:

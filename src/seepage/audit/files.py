@@ -40,12 +40,24 @@ def why(error: OSError) -> str:
     return f"{error.strerror}): {advice}choose another folder"
 
 
-def write_whole(path: Path, text: str, private: bool = False) -> None:
-    """Write a text file so that a reader sees the old content or the new, never a part of it.
+def make_private_folder(folder: Path) -> None:
+    """Make ``folder``, for its owner alone where it was not there before.
+
+    Raises:
+        BadInputError: that is impossible; the message says why.
+    """
+    there = folder.exists()
+    make_folder(folder)
+    if not there:
+        folder.chmod(0o700)
+
+
+def write_whole(path: Path, content: str | bytes, private: bool = False) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part of it.
 
     Args:
         path: the file.
-        text: its content, written as UTF-8.
+        content: text is written as UTF-8.
         private: whether only its owner may read it.
 
     Raises:
@@ -55,8 +67,8 @@ def write_whole(path: Path, text: str, private: bool = False) -> None:
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
             os.chmod(temporary, PRIVATE if private else 0o666 & ~_umask())
             os.replace(temporary, path)
         except BaseException:

@@ -119,6 +119,10 @@ class Table:
         cells = torch.stack([column[index].double() for column in self._columns], dim=-1)
         return cells, self._target[index].double()
 
+    def of_cells(self, cells: Float[Tensor, "some column"], labels: Float[Tensor, " some"]) -> Table:
+        """Return the table that holds other cells of the same schema, as ``at`` gives them."""
+        return Table._of(self.schema, list(cells.unbind(-1)), labels, self.notes)
+
     def rows(self, index: Tensor | np.ndarray | Sequence[int]) -> Table:
         """Return the table of the given rows (positions, repeats allowed, in the order given).
 

@@ -1,0 +1,192 @@
+"""``seepage attack``: what a captured update gives away."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.text import Text
+
+from seepage import registry
+from seepage.audit import (
+    Recovered,
+    check_new,
+    known_statistics,
+    load_capture,
+    make_model,
+    make_spec,
+    read_description,
+    recover,
+    write_recovered,
+)
+from seepage.cli.app import app
+from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
+from seepage.errors import BadInputError
+from seepage.report import Bar, make_console, make_table
+from seepage.report.text import clean, percent, points
+from seepage.tabular.schema import Schema
+from seepage.tabular.table import Table
+
+_SHOWN = 4
+
+
+@app.command()
+def attack(
+    update: Annotated[Path, typer.Argument(help="The captured update (.safetensors), see seepage capture --help.")],
+    model: Annotated[str, typer.Option(help=MODEL_HELP)],
+    schema: Annotated[Path, typer.Option(help=SCHEMA_HELP)],
+    out: Annotated[Path, typer.Option(help="Folder for the results, made if need be.")],
+    weights: Annotated[Path | None, typer.Option(help=WEIGHTS_HELP)] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Public rows of the same kind (.csv, .parquet): what the attacker knows of the columns."),
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Records behind the update, where it does not say it.")] = None,
+    attack: Annotated[str, typer.Option(help="Attack; [bold]seepage attacks[/bold] lists them.")] = "tableak",
+    truth: Annotated[
+        Path | None, typer.Option(help="The true rows of the batch, in any order: scores what was read.")
+    ] = None,
+    restore_labels: Annotated[
+        bool, typer.Option("--restore-labels", help="Do not use the labels that the update may hold.")
+    ] = False,
+    head: Annotated[str | None, typer.Option(help="softmax, sigmoid or regression, if not the usual one.")] = None,
+    model_seed: Annotated[int, typer.Option(help="Of the network's initialisation, without --weights.")] = 0,
+    profile: Annotated[str, typer.Option(help="default: the strongest attacks we know; faithful: as published.")] = (
+        "default"
+    ),
+    restarts: Annotated[int | None, typer.Option(help="Random starts of an attack that uses several.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Descent steps.")] = None,
+    separator: Annotated[str, typer.Option(help="Between the cells of CSV files.")] = ",",
+    seed: Annotated[int, typer.Option(help="Of the attack's random starts.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+) -> None:
+    """Reconstruct the records behind a captured update, without knowing them.
+
+    The folder gets reconstruction.csv (the records that were read), confidence.csv (how sure the attacker is of
+    each cell: certainty from 0 to 1, and for numbers the spread of its attempts) and results.json, for their
+    owner alone. Certainty is the attacker's own: attempts can agree and be wrong.
+
+    [bold]Examples[/bold]
+
+        seepage attack update.safetensors --model nn3 --weights model.safetensors --schema people.yaml --out read
+
+        seepage attack update.safetensors --model networks:build --schema people.yaml --truth batch.csv --out read
+    """
+    spec = make_spec(head=head, device=device, threads=threads, seed=seed, profile=profile, model_seed=model_seed)
+    if (restarts is not None and restarts < 1) or (iterations is not None and iterations < 1):
+        raise BadInputError(
+            f"restarts and iterations are at least 1, got --restarts {restarts} and --iterations {iterations}."
+        )
+    check_new(out)
+    options = _options(attack, profile, restarts, iterations)
+    table = Schema.load(schema)
+    reference = None if data is None else Table.read(data, table, separator)
+    rows = None if truth is None else Table.read(truth, table, separator)
+    about = read_description(update)
+    statistics, origin = known_statistics(table, about, reference)
+    made, _ = make_model(
+        model,
+        table,
+        statistics,
+        seed=model_seed,
+        head=spec.head or about.head,
+        weights=weights,
+        device=spec.where,
+    )
+    capture = load_capture(update, made, table)
+    if restore_labels:
+        capture = capture.without_labels()
+    torch.set_num_threads(spec.threads)
+    with Bar(make_console(stderr=True)) as bar:
+        bar.begin(1.0)
+        found = recover(
+            capture,
+            table,
+            statistics,
+            origin,
+            attack,
+            batch_size=batch_size,
+            options=options,
+            seed=seed,
+            truth=rows,
+            progress=bar.advance,
+        )
+    write_recovered(out, found)
+    _show(found, initial=weights is None, model_seed=model_seed)
+    make_console().print(Text(f"Read records: {out / 'reconstruction.csv'}; certainties: {out / 'confidence.csv'}"))
+
+
+def _options(attack: str, profile: str, restarts: int | None, iterations: int | None) -> dict[str, Any]:
+    """Return what was asked for; each attack says itself what it does not take."""
+    parameters = inspect.signature(registry.attacks[attack].factory).parameters
+    options: dict[str, Any] = {}
+    if profile != "default" or "profile" in parameters:
+        options["profile"] = profile
+    return options | {
+        name: value for name, value in (("restarts", restarts), ("iterations", iterations)) if value is not None
+    }
+
+
+def _show(found: Recovered, initial: bool, model_seed: int) -> None:
+    console = make_console()
+    settings = found.settings
+    console.print()
+    console.print(
+        Text(f"{settings['attack']} on an update of {settings['batch_size']} record(s)", style="bold")
+        + Text(f" · {settings['protocol']}, model {clean(settings['model'])}", style="not bold")
+    )
+    facts = [f"columns: {found.knowledge['statistics']}", f"labels: {found.knowledge['labels']}"]
+    if initial:
+        facts.append(f"weights: those of the model's initialisation with seed {model_seed}; give --weights if it moved")
+    for fact in (*facts, *found.notes):
+        console.print(Text(f"  · {clean(fact, 300)}"))
+    records = found.records
+    shown = min(_SHOWN, len(records))
+    grid = make_table(
+        f"What was read{'' if shown == len(records) else f', first {shown} of {len(records)} records'} (certainty)"
+    )
+    grid.add_column("column", no_wrap=True)
+    for i in range(shown):
+        grid.add_column(f"record {i + 1}")
+    for i, name in enumerate(found.schema.names):
+        cells = [_cell(records.iat[r, i], found.certainty[r, i], found.spread[r, i]) for r in range(shown)]
+        grid.add_row(Text(clean(name, 32)), *cells)
+    if found.guess.labels is not None:
+        target = found.schema.target.name
+        grid.add_row(
+            Text(f"{clean(target, 32)} (label)"), *(Text(clean(records[target].iat[r], 24)) for r in range(shown))
+        )
+    console.print(grid)
+    if found.scores is not None:
+        console.print(_scores(found))
+
+
+def _cell(value: object, certainty: torch.Tensor, spread: torch.Tensor) -> Text:
+    text = Text(f"{value:.6g}" if isinstance(value, float) else clean(value, 24))
+    if bool(certainty.isfinite()):
+        around = f", ±{float(spread):.3g}" if bool(spread.isfinite()) else ""
+        text.append(f" ({percent(float(certainty), 0)}{around})", "dim")
+    return text
+
+
+def _scores(found: Recovered) -> Any:
+    grid = make_table("Beside the truth: share of cells read, and what guessing without the update gives")
+    grid.add_column("cells", no_wrap=True)
+    for name in ("read", "best guess", "lift in points"):
+        grid.add_column(name, justify="right")
+    for row in found.scores or []:
+        if row["metric"] == "accuracy":
+            name = "all" if row["column"] is None else clean(row["column"], 32)
+        elif row["metric"] in ("accuracy_discrete", "accuracy_continuous", "exact_match") and row["column"] is None:
+            name = {"accuracy_discrete": "all categories", "accuracy_continuous": "all numbers"}.get(
+                row["metric"], "whole records"
+            )
+        else:
+            continue
+        guess = "–" if row["baseline"] is None else f"{percent(row['baseline'])} {row['baseline_name']}"
+        grid.add_row(Text(name), percent(row["value"]), Text(guess), points(row["lift"]))
+    return grid

@@ -1,0 +1,177 @@
+"""``seepage capture``: a real client's update on disk, its form and a check of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.text import Text
+from safetensors.torch import save
+
+from seepage.audit import (
+    Description,
+    encoding_of,
+    known_statistics,
+    load_capture,
+    make_model,
+    make_private_folder,
+    make_spec,
+    prepare,
+    read_description,
+    save_capture,
+    stream,
+    write_whole,
+)
+from seepage.cli.app import app
+from seepage.errors import BadInputError
+from seepage.protocols.fedsgd import FedSGD
+from seepage.report import make_console, make_table
+from seepage.report.text import clean
+from seepage.tabular.schema import Schema
+
+captures = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help=(
+        "Hold on to a real client's update, in a form that is safe to read.\n\n"
+        "A captured update is a [bold]safetensors[/bold] file: for each parameter of the model, under the name that "
+        "model.named_parameters() gives it, the gradient of the batch's mean loss, in the parameter's shape, as "
+        "float32 (float16, bfloat16 and float64 are taken too). What else is known is JSON, as the entry "
+        "[bold]seepage[/bold] of the file's metadata or in a file beside it (update.json for update.safetensors):\n\n"
+        "format: 1 · protocol: fedsgd · batch_size: number of records · model: its name · head: softmax, sigmoid or "
+        "regression · encoding: mean and std with which rows are standardised, one number an encoded column · labels: "
+        "one a record, only where the attacker is to be granted them. All of them may be left out.\n\n"
+        "A client writes one with a single line of Python after loss.backward():\n\n"
+        "    seepage.capture(model.named_parameters(), 'update.safetensors', batch_size=len(rows))\n\n"
+        "Files are never unpickled. An update tells of the records behind it: treat it like them."
+    ),
+)
+app.add_typer(captures, name="capture")
+
+MODEL_HELP = "The network: a name of [bold]seepage models[/bold], package.module:factory or path/to/file.py:factory."
+SCHEMA_HELP = "YAML schema of the client's table; [bold]seepage schema[/bold] drafts one."
+WEIGHTS_HELP = "Its weights when the update was made (.safetensors). Default: those of its initialisation."
+
+
+@captures.command()
+def check(
+    update: Annotated[Path, typer.Argument(help="The captured update (.safetensors).")],
+    model: Annotated[str, typer.Option(help=MODEL_HELP)],
+    schema: Annotated[Path, typer.Option(help=SCHEMA_HELP)],
+    weights: Annotated[Path | None, typer.Option(help=WEIGHTS_HELP)] = None,
+    head: Annotated[str | None, typer.Option(help="softmax, sigmoid or regression, if not the usual one.")] = None,
+    model_seed: Annotated[int, typer.Option(help="Of the network's initialisation.")] = 0,
+) -> None:
+    """Check that a captured update is whole and can be one of a model.
+
+    [bold]Example[/bold]
+
+        seepage capture check update.safetensors --model networks:build --schema people.yaml
+    """
+    table = Schema.load(schema)
+    about = read_description(update)
+    statistics, _ = known_statistics(table, about)
+    spec = make_spec(head=head or about.head, model_seed=model_seed)
+    made, _ = make_model(model, table, statistics, seed=model_seed, head=spec.head, weights=weights)
+    capture = load_capture(update, made, table)
+    console = make_console()
+    grid = make_table(f"{clean(update.name)}: a gradient of model {clean(made.name)}, {capture.about.protocol}")
+    grid.add_column("parameter", no_wrap=True)
+    grid.add_column("shape")
+    for name in ("norm", "largest entry", "zeros"):
+        grid.add_column(name, justify="right")
+    for name, tensor in capture.view.gradient.items():
+        grid.add_row(
+            Text(clean(name)),
+            " x ".join(map(str, tensor.shape[1:])),
+            f"{float(tensor.norm()):.3g}",
+            f"{float(tensor.abs().max()) if tensor.numel() else 0:.3g}",
+            f"{float((tensor == 0).double().mean()):.0%}",
+        )
+    console.print(grid)
+    known = {
+        "records": about.batch_size or "not said: give seepage attack --batch-size",
+        "labels": "granted" if about.labels is not None else "not granted: the attacker restores them",
+        "rows are standardised": "with what the update says" if about.encoding else "not said",
+    }
+    for name, value in known.items():
+        console.print(Text(f"  {name}: {value}"))
+    for note in capture.notes:
+        console.print(Text(f"  note: {clean(note, 400)}"))
+    console.print(Text("The update fits the model."))
+
+
+@captures.command()
+def example(
+    out: Annotated[Path, typer.Option(help="Folder that the files are written to.")],
+    dataset: Annotated[str | None, typer.Option(help="Dataset by name. Default: adult.")] = None,
+    data: Annotated[Path | None, typer.Option(help="A table of your own instead.")] = None,
+    target: Annotated[str | None, typer.Option(help="The column of your table that the model learns.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="YAML schema of your table. Inferred if left out.")] = None,
+    model: Annotated[str, typer.Option(help=MODEL_HELP)] = "nn3",
+    weights: Annotated[Path | None, typer.Option(help=WEIGHTS_HELP)] = None,
+    head: Annotated[str | None, typer.Option(help="softmax, sigmoid or regression, if not the usual one.")] = None,
+    batch_size: Annotated[int, typer.Option(help="Records behind the update.")] = 1,
+    labels: Annotated[bool, typer.Option("--labels", help="Grant the attacker the labels.")] = False,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="Write all rows as reference.csv, to stand for public ones.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of the batch and of the network's initialisation.")] = 0,
+) -> None:
+    """Make a captured update from a table: that of the first victim of an audit with the same seed.
+
+    The folder gets update.safetensors, model.safetensors (the weights), schema.yaml and truth.csv (the records of
+    the batch), for their owner alone.
+
+    [bold]Example[/bold]
+
+        seepage capture example --dataset adult --batch-size 1 --out client
+
+        seepage attack client/update.safetensors --model nn3 --weights client/model.safetensors
+        --schema client/schema.yaml --truth client/truth.csv --out read
+    """
+    given: dict[str, Any] = {"dataset": dataset, "data": data, "target": target, "schema_file": schema, "head": head}
+    given |= {"weights": weights}
+    spec = make_spec(
+        model=model,
+        batch_sizes=batch_size,
+        seed=seed,
+        device="cpu",
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    if data is not None and dataset is not None:
+        raise BadInputError(
+            f"either a dataset or a table of your own: give --dataset {dataset} or --data {data}, not both."
+        )
+    there = [name for name in ("update.safetensors", "update.json", "truth.csv") if (out / name).exists()]
+    if there:
+        raise BadInputError(f"{str(out)!r} holds {there[0]} already; choose another --out or move it away.")
+    subject = prepare(spec)
+    torch.set_num_threads(spec.threads)
+    rows = subject.dataset.train
+    transcript = FedSGD(batch_size).run(subject.model, rows, subject.encoder, [stream(seed, 0, "batch")])
+    about = Description(
+        batch_size=batch_size,
+        model=subject.model.name,
+        head=subject.model.head,
+        encoding=encoding_of(subject.dataset.statistics),
+        labels=tuple(transcript.secret.labels[0].tolist()) if labels else None,
+    )
+    state = {name: tensor.cpu().contiguous().clone() for name, tensor in subject.model.module.state_dict().items()}
+    truth = rows.of_cells(transcript.secret.cells[0], transcript.secret.labels[0])
+    files: dict[str, str | bytes] = {
+        "model.safetensors": save(state),
+        "schema.yaml": rows.schema.to_yaml(),
+        "truth.csv": truth.frame.to_csv(index=False),
+    }
+    if reference:
+        files["reference.csv"] = subject.dataset.all.frame.to_csv(index=False)
+    make_private_folder(out)
+    for name, content in files.items():
+        write_whole(out / name, content, private=True)
+    # Last: where it is, the others are whole.
+    save_capture(out / "update.safetensors", {n: g[0] for n, g in transcript.view.gradient.items()}, about)
+    print(f"An update of {batch_size} record(s) of {subject.dataset.name} is in {out / 'update.safetensors'}")

@@ -1,0 +1,142 @@
+"""Statistics where no rows are at hand: from the schema's bounds, or from what encoded rows are standardised with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from seepage.errors import BadInputError
+from seepage.tabular.schema import Column, Discrete, Schema
+from seepage.tabular.statistics import Marginal, Statistics
+
+_BINS = 100
+# How far the means of a column's categories may be from adding up to 1 to pass for their shares.
+_SHARES = 1e-3
+
+
+def uniform_statistics(schema: Schema, bins: int = _BINS) -> Statistics:
+    """Return the statistics of columns in which every category and every number within the bounds is as likely.
+
+    Standard deviations of 0 (a single category, equal bounds) are replaced by 1, as in ``Statistics``.
+
+    Args:
+        schema: of the table.
+        bins: bound on the number of values of a continuous marginal.
+
+    Example:
+        >>> from seepage.tabular.schema import Continuous
+        >>> schema = Schema(
+        ...     columns=(Continuous(name="age", low=0, high=12, tolerance=5),),
+        ...     target=Discrete(name="ill", categories=("no", "yes")),
+        ... )
+        >>> uniform_statistics(schema).mean.tolist(), round(uniform_statistics(schema).std.item(), 3)
+        ([6.0], 3.464)
+    """
+    marginals = tuple(_uniform(column, bins) for column in schema.columns)
+    means, stds = [], []
+    for column, marginal in zip(schema.columns, marginals, strict=True):
+        if isinstance(column, Discrete):
+            p = marginal.probabilities
+            means.append(p)
+            stds.append((p * (1 - p)).sqrt())
+        else:
+            means.append(torch.tensor([marginal.mean], dtype=torch.float64))
+            stds.append(torch.tensor([marginal.std], dtype=torch.float64))
+    std = torch.cat(stds)
+    return Statistics(
+        marginals=marginals,
+        target=_uniform(schema.target, bins),
+        mean=torch.cat(means),
+        std=torch.where(std > 0, std, torch.ones_like(std)),
+    )
+
+
+def standardised_statistics(
+    schema: Schema, mean: Sequence[float], std: Sequence[float], bins: int = _BINS
+) -> Statistics:
+    """Return the statistics that the numbers suggest with which encoded rows are standardised.
+
+    Means of a column's categories that add up to 1 are their shares; mean and standard deviation of a continuous
+    column make a normal distribution within its bounds. Where they do neither (a column that is not standardised, say,
+    has mean 0 and standard deviation 1), the column is taken to be uniform.
+
+    Args:
+        schema: of the table.
+        mean, std: of each encoded column.
+        bins: bound on the number of values of a continuous marginal.
+
+    Raises:
+        BadInputError: not one number for each encoded column, one that is not finite, or a standard
+            deviation that is not positive.
+
+    Example:
+        >>> sex, ill = Discrete(name="sex", categories=("f", "m")), Discrete(name="ill", categories=(0, 1))
+        >>> found = standardised_statistics(Schema(columns=(sex,), target=ill), [0.25, 0.75], [0.5, 0.5])
+        >>> found.marginals[0].probabilities.tolist(), found.marginals[0].median
+        ([0.25, 0.75], 1.0)
+    """
+    means, stds = torch.tensor(mean, dtype=torch.float64), torch.tensor(std, dtype=torch.float64)
+    if len(means) != schema.width or len(stds) != schema.width:
+        raise BadInputError(
+            f"the encoding has {len(means)} means and {len(stds)} standard deviations where the schema takes "
+            f"{schema.width} encoded columns (one a category, one a number); give one of each for every encoded column."
+        )
+    if not bool(means.isfinite().all()) or not bool((stds.isfinite() & (stds > 0)).all()):
+        raise BadInputError(
+            "the encoding's means must be finite and its standard deviations positive; write 1 for the standard "
+            "deviation of a column that never varies."
+        )
+    marginals = []
+    for column, block in zip(schema.columns, schema.blocks, strict=True):
+        flat = _uniform(column, bins)
+        if isinstance(column, Discrete):
+            shares = means[block]
+            fit = bool((shares >= 0).all()) and abs(float(shares.sum()) - 1) <= _SHARES
+            marginals.append(_discrete(shares / shares.sum()) if fit else flat)
+        else:
+            m, s = float(means[block.start]), float(stds[block.start])
+            identity = m == 0 and s == 1
+            fit = column.low <= m <= column.high and s <= column.high - column.low and not identity
+            marginals.append(_bell(flat, m, s) if fit else flat)
+    return Statistics(tuple(marginals), _uniform(schema.target, bins), means, stds)
+
+
+def _uniform(column: Column, bins: int) -> Marginal:
+    if isinstance(column, Discrete):
+        return _discrete(torch.full((column.width,), 1 / column.width, dtype=torch.float64))
+    spread = column.high - column.low
+    if column.integer:
+        bins = min(bins, round(spread) + 1)
+    if spread == 0:
+        bins = 1
+    values = torch.linspace(column.low, column.high, bins + 1, dtype=torch.float64)[:-1]
+    values = values.ceil() if column.integer else values
+    # A whole number is uniform on high - low + 1 of them.
+    steps = spread + 1 if column.integer else spread
+    std = math.sqrt((steps * steps - 1) / 12) if column.integer else steps / math.sqrt(12)
+    return Marginal(
+        values=values,
+        probabilities=torch.full((bins,), 1 / bins, dtype=torch.float64),
+        mean=column.low + spread / 2,
+        std=std,
+        median=float(values[(bins - 1) // 2]),
+    )
+
+
+def _discrete(shares: Tensor) -> Marginal:
+    codes = torch.arange(len(shares), dtype=torch.float64)
+    mean = float((shares * codes).sum())
+    std = math.sqrt(max(0.0, float((shares * (codes - mean).square()).sum())))
+    return Marginal(codes, shares, mean, std, float(shares.argmax()))
+
+
+def _bell(flat: Marginal, mean: float, std: float) -> Marginal:
+    z = (flat.values - mean) / std
+    # A bin that lies far out still gets a share, however small: that it cannot occur is not known.
+    weight = torch.exp(-0.5 * z.square()).clamp_min(1e-6)
+    share = weight / weight.sum()
+    median = flat.values[torch.searchsorted(share.cumsum(0), 0.5).clamp(max=len(share) - 1)]
+    return Marginal(flat.values, share, mean, std, float(median))
