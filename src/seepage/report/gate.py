@@ -72,11 +72,12 @@ def combined(decisions: Sequence[Decision]) -> Decision:
 def _decide(
     rows: Sequence[Row], size: int, defense: str, above: float, column: str | None, alarms: Sequence[Alarm]
 ) -> Decision:
+    setting = clean(place(Where(size, defense)), 80)
     what = "all cells" if column is None else f"column {clean(column)}"
     row = strongest_row(rows, size, defense, column)
     if row is None:
-        return Decision(True, f"gate failed: no attack was scored on {what} at {place(Where(size, defense))}.", None)
-    at = f"{clean(row['dataset'])}, {clean(row['model'])}, {place(Where(size, defense))}"
+        return Decision(True, f"gate failed: no attack was scored on {what} at {setting}.", None)
+    at = f"{clean(row['dataset'])}, {clean(row['model'])}, {setting}"
     told = f"{clean(row['attack'])} on {what} ({at})"
     upper = row["lift_high"]
     failed = upper is not None and upper > above

@@ -20,7 +20,7 @@ from seepage import datasets, registry
 from seepage.audit import AuditSpec, Outcome, Store, Subject, make_spec, prepare, rows, run_audit
 from seepage.audit.checks import CHECKS, SEVERITIES, Alarm, Facts, Where, control_of, run_checks
 from seepage.datasets import Dataset
-from seepage.datasets.planted import distinct, twins
+from seepage.datasets.planted import distinct, twins, uniform
 from seepage.knowledge import Knowledge
 from seepage.models.model import seeded
 from seepage.report.verdict import verdict
@@ -269,14 +269,14 @@ def test_a_gradient_that_does_not_depend_on_the_records() -> None:
 
 
 def test_batches_that_cannot_differ_have_no_constant_gradient() -> None:
-    everyone = distinct(rows=8)
-    module = two_layers(nn.ReLU(), everyone.schema.width)
-    with torch.no_grad():
-        linear(module, 0).bias.fill_(-1000.0)
-    assert found("SEEP009", of_module(module, everyone, batch_sizes=4))
-    # All eight rows in another order are the same batch; so near to it is rounding.
-    alive = two_layers(nn.ReLU(), everyone.schema.width)
-    assert found("SEEP009", of_module(alive, everyone, batch_sizes=4)) == []
+    same, everyone = uniform(rows=8, columns=4), distinct(rows=8)
+    for table, fires in ((same, False), (everyone, True)):
+        dead = two_layers(nn.ReLU(), table.schema.width)
+        with torch.no_grad():
+            linear(dead, 0).bias.fill_(-1000.0)
+        assert bool(found("SEEP009", of_module(dead, table, batch_sizes=8))) is fires
+    # The same eight rows in another order, each with another's label, are another batch.
+    assert found("SEEP009", of_module(two_layers(nn.ReLU(), everyone.schema.width), everyone, batch_sizes=8)) == []
 
 
 def test_a_saturated_model() -> None:
