@@ -98,7 +98,7 @@ def figures(root: Path, method: str, labels: str = "true") -> str:
             if default:
                 row += _ours(default[size]) if size in default else [_NONE] * 3
             if "best guess" in head:
-                row += [f"{points(line['guess'])} ({line['guess_name']})" if line["guess"] else _NONE]
+                row += [f"{points(line['guess'])}{_SPACE}({line['guess_name']})" if line["guess"] else _NONE]
             rows.append(row)
         parts.append(
             f"**{about.audit['dataset'].capitalize()}**, {labels} labels, share of all cells in percent, mean ± "
