@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seepage.attacks.gradient.parts.defended import counts_by_sign, weigh_counts
 from seepage.errors import BadInputError, check_choice
 from seepage.knowledge import Knowledge
 from seepage.models.model import Model
@@ -35,6 +36,10 @@ def restore_labels(
     - ``geng``: from the output *weights'* gradient and normal dummies (Geng et al. 2021 as TabLeak's
       code runs it, D13): needs the mean activation besides, and is far less exact.
 
+    Of what a known defense did to the gradient, the first two account for noise (``weigh_counts``) and for
+    lost magnitudes (``counts_by_sign``); a clipped gradient's length is to be restored before
+    (``undo_clipping``). An entry that was not sent is within the least one that was of 0, and taken as 0.
+
     Args:
         view: the received gradients; the model's head must be softmax or sigmoid.
         knowledge: gives the batch size and the marginals.
@@ -44,8 +49,8 @@ def restore_labels(
             expectation, and more of them would move it by less than rounding the counts undoes.
 
     Raises:
-        BadInputError: the head is a regression, the model does not end in an affine layer, or that
-            layer lacks what the method reads.
+        BadInputError: the head is a regression, the model does not end in an affine layer, that layer
+            lacks what the method reads, or a defense took away what only ``geng`` reads.
     """
     check_choice("label restoration", method, Method)
     model = view.model
@@ -64,6 +69,14 @@ def restore_labels(
         dummies = encoder.encode(knowledge.statistics.rows(uniform).to(encoder.mean.device))
     layer, name, inputs, outputs = _output_layer(model, dummies)
     mean = outputs.softmax(-1).mean(0) if model.head == "softmax" else outputs.sigmoid().mean(0)
+    known = knowledge.defense
+    if method == "geng" and known.signs:
+        raise BadInputError(
+            f"label restoration 'geng' reads the magnitudes of the output layer's gradient, of which the defense "
+            f"{known.name!r} leaves the signs; grant the true labels, use the profile 'default', which restores them "
+            "from the bias, or leave this defense out."
+        )
+    share = knowledge.statistics.target.probabilities.to(mean.device)[-len(mean) :]
     if method == "geng":
         activation = inputs.sum(-1).mean()
         if inputs.min() < 0 or not activation > 0:
@@ -82,6 +95,10 @@ def restore_labels(
             )
         moved = view.gradient[_joined(name, "bias")].double()
     counts = knowledge.batch_size * (mean - moved)
+    if method != "geng":
+        if known.signs:
+            counts = counts_by_sign(moved.sign(), mean, knowledge.batch_size, share)
+        counts = weigh_counts(counts, knowledge, share)
     if model.head == "sigmoid":
         counts = torch.cat([knowledge.batch_size - counts, counts], dim=-1)
     return _spell_out(counts, knowledge.batch_size)

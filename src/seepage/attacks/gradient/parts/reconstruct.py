@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seepage.attacks.gradient.parts.defended import undo_clipping
 from seepage.attacks.gradient.parts.engine import match
 from seepage.attacks.gradient.parts.ensemble import (
     Decoding,
@@ -107,6 +108,7 @@ class Reconstruction:
         check(view, knowledge, seeds)
         first = next(iter(view.gradient.values()))
         encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=first.dtype, device=first.device)
+        view = undo_clipping(view, knowledge, encoder)
         if knowledge.labels is not None:
             labels = knowledge.labels.to(first.device)
         else:
