@@ -76,7 +76,6 @@ def restore_labels(
             f"{known.name!r} leaves the signs; grant the true labels, use the profile 'default', which restores them "
             "from the bias, or leave this defense out."
         )
-    share = knowledge.statistics.target.probabilities.to(mean.device)[-len(mean) :]
     if method == "geng":
         activation = inputs.sum(-1).mean()
         if inputs.min() < 0 or not activation > 0:
@@ -95,7 +94,8 @@ def restore_labels(
             )
         moved = view.gradient[_joined(name, "bias")].double()
     counts = knowledge.batch_size * (mean - moved)
-    if method != "geng":
+    if method != "geng" and (known.signs or known.noise > 0):
+        share = knowledge.statistics.target.probabilities.to(mean.device)[-len(mean) :]
         if known.signs:
             counts = counts_by_sign(moved.sign(), mean, knowledge.batch_size, share)
         counts = weigh_counts(counts, knowledge, share)
