@@ -234,6 +234,19 @@ def test_a_document_is_run_with_options_over_it_and_kept(seepage: Any, tmp_path:
     assert (tmp_path / "run" / "audit.yaml").read_text() == text
 
 
+def test_a_starter_is_written_once_and_can_be_run(seepage: Any, tmp_path: Path) -> None:
+    own_table(tmp_path / "own.csv")
+    assert seepage("spec", "new", "--data", "own.csv", "--target", "ill", "--out", "own.yaml").status == 0
+    settings = ["--batch-size", 2, "--victims", 2, "--attack", "dlg", "--no-control", *TINY]
+    assert seepage("audit", "own.yaml", *settings, "--out", "run").status == 0
+    copy = tmp_path / "run" / "audit.yaml"
+    assert copy.read_text() == (tmp_path / "own.yaml").read_text()
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    for bad in (["--out", "own.yaml"], ["--target", "ill"], ["--dataset", "adlut"], ["--data", "own.csv"]):
+        assert seepage("spec", "new", *bad).status == 2
+    assert not (tmp_path / "audit.yaml").exists()
+
+
 def test_mistakes_of_a_document_are_a_line_each(seepage: Any, tmp_path: Path) -> None:
     (tmp_path / "audit.yaml").write_text("datset: german\nattacks: [dlg,\n  tabelak]\nvictims: 0\n")
     ran = seepage("audit", "audit.yaml", "--seed", -1, "--out", "run")

@@ -13,7 +13,7 @@ from seepage import waiting as waiting
 from seepage.audit.captured import capture
 from seepage.audit.versions import installed
 from seepage.errors import BadInputError
-from seepage.report import Report, audit
+from seepage.report import Report, audit, audit_document
 
-__all__ = ["BadInputError", "Report", "audit", "capture"]
+__all__ = ["BadInputError", "Report", "audit", "audit_document", "capture"]
 __version__ = installed("seepage")

@@ -83,7 +83,7 @@ def test_a_target_of_one_value_is_refused() -> None:
         audit(frame, target="sold", **TINY)
     schema = infer_schema(house_prices(), "price")
     assert isinstance(schema.target, Continuous)
-    with pytest.raises(BadInputError, match=r"'price' is \d+\.\d+ in all 60 rows"):
+    with pytest.raises(BadInputError, match="'price' is the same in all 60 rows"):
         audit(house_prices().assign(price=schema.target.low), "nn3", schema=schema, labels="true", **TINY)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from seepage.audit import make_spec, prepare
+from seepage.report.console import show_report
 from seepage.report.summary import summary
 from seepage.report.verdict import strongest, verdict
 
@@ -20,6 +23,7 @@ def row(**changes: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "batch_size": 8,
         "attack": "tableak",
+        "defense": "none",
         "metric": "accuracy",
         "column": None,
         "mean": 0.7,
@@ -126,3 +130,26 @@ def test_an_attack_that_cannot_be_told_from_guessing_is_not_called_safe() -> Non
     spec = make_spec(dataset="german", batch_sizes=8, attacks="tableak")
     text = summary(spec, prepare(spec), [row(lift=0.01, lift_low=-0.05, lift_high=0.07)])
     assert "cannot be told from guessing, which does not show that nothing leaks" in text
+
+
+def test_every_defense_has_a_paragraph_of_its_own() -> None:
+    spec = make_spec(dataset="german", batch_sizes=8, attacks="tableak")
+    rows = [row(), row(defense="noise(0.1)", mean=0.55, lift=0.05, lift_low=0.01, lift_high=0.09)]
+    text = summary(spec, prepare(spec), rows)
+    assert "At batch size 8 the server reads 70.0%" in text
+    assert "At batch size 8 under noise(0.1) the server reads 55.0%" in text
+    assert strongest(rows, 8, "noise(0.1)") == "tableak"
+    assert strongest(rows, 8, "other") is None
+
+
+def test_the_terminal_shows_every_defense_and_what_has_no_figure() -> None:
+    spec = make_spec(dataset="german", batch_sizes=8, attacks="tableak")
+    guess = row(attack="mode", seconds_per_victim=None, mean=0.5, lift=None, lift_low=None, lift_high=None)
+    rows = [row(), guess, row(defense="noise(0.1)", mean=0.55, lift=0.05), row(defense="noise(0.1)", metric="other")]
+    rows.append(row(defense="broken", attack="dlg", mean=None, lift=None, low=None, high=None))
+    written = io.StringIO()
+    console = Console(file=written, width=200)
+    show_report(console, spec, prepare(spec), [{**one, "knowledge": {"labels": "true"}} for one in rows], [])
+    assert "noise(0.1)" in written.getvalue()
+    assert "broken" in written.getvalue()
+    assert "55.0" in written.getvalue()

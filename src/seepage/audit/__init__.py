@@ -22,6 +22,7 @@ from seepage.audit.results import Row, as_csv, rows, write_results
 from seepage.audit.run import Listener, Outcome, Run, check_audit, held_runs, run_audit
 from seepage.audit.seeds import stream
 from seepage.audit.spec import AuditSpec, Gate, Part, make_spec
+from seepage.audit.starter import starter
 from seepage.audit.store import Store
 from seepage.audit.subject import Subject, prepare
 from seepage.audit.tree import read_text
@@ -69,6 +70,7 @@ __all__ = [
     "rows",
     "run_audit",
     "save_capture",
+    "starter",
     "stream",
     "write_examples",
     "write_provenance",

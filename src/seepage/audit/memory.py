@@ -5,6 +5,12 @@ from __future__ import annotations
 import ctypes
 import sys
 
+try:
+    import resource
+except ImportError:
+    # Windows has none.
+    resource = None
+
 # glibc's mallopt parameters, see mallopt(3), and the largest threshold that all its versions take.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT = 2**25
@@ -24,3 +30,17 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):
         return False
     return mallopt(_MMAP_THRESHOLD, _KEPT) == 1 and mallopt(_TRIM_THRESHOLD, 2**30) == 1
+
+
+def peak_memory() -> int | None:
+    """Return the bytes that this process has held at most; None where the system does not say.
+
+    Example:
+        >>> (peak_memory() or 0) > 10_000_000
+        True
+    """
+    if resource is None:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # macOS counts bytes, others kilobytes.
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -22,7 +22,8 @@ Row = dict[str, Any]
 def rows(spec: AuditSpec, subject: Subject, outcome: Outcome) -> list[Row]:
     """Return one row a setting, attack or baseline, metric and column.
 
-    Each has dataset, protocol, model, batch_size, attack (or the baseline's name), defense, metric,
+    Each has dataset, protocol, model, variant (what else tells the audits of one document apart), batch_size,
+    attack (or the baseline's name), defense, metric,
     column (None: all of them), mean, low, high and std over n victims, baseline and baseline_name
     (the best baseline's mean on the same metric and column), lift with lift_low and lift_high (paired
     mean of the gain over it), seconds_per_victim, status, seed, settings and knowledge. Rates are in
@@ -48,6 +49,7 @@ def _rows_of(spec: AuditSpec, subject: Subject, run: Run, guessing: dict[str, li
                 "dataset": subject.dataset.name,
                 "protocol": spec.protocol,
                 "model": subject.model.name,
+                "variant": spec.variant,
                 "batch_size": run.batch_size,
                 "attack": run.called,
                 "defense": "none",

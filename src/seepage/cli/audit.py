@@ -23,17 +23,14 @@ from seepage.audit import (
     read_preset,
     read_text,
     read_text_document,
-    write_whole,
 )
 from seepage.audit.tree import parse
 from seepage.cli.app import app, interruptible
 from seepage.cli.exits import Exit
 from seepage.cli.own import MISSING, MOST_CATEGORIES, OVERRIDE, read_override
 from seepage.errors import BadInputError
-from seepage.report import Bar, Report, audit_all, check_gate, combined, gate, make_console
+from seepage.report import Bar, Report, audit_all, check_gate, combined, gate, keep_document, make_console
 from seepage.report.inferred import show_inferred
-
-DOCUMENT = "audit.yaml"
 
 
 @app.command()
@@ -264,7 +261,7 @@ def audit(
     with Bar(messages) as bar:
         reports = interruptible(lambda: audit_all(audits, folder, bar), folder)
     if document is not None:
-        write_whole(folder / DOCUMENT, text, private=any(subject.own for _, subject in audits))
+        keep_document(folder, text, audits)
     if as_json:
         print(json.dumps([row for report in reports for row in report.rows], indent=1, ensure_ascii=False))
     else:

@@ -3,7 +3,7 @@
 from seepage.report.console import make_console, make_table, show_report
 from seepage.report.gate import Decision, check_gate, combined, gate
 from seepage.report.progress import Bar
-from seepage.report.report import Report, audit, audit_all
+from seepage.report.report import Report, audit, audit_all, audit_document, keep_document
 from seepage.report.summary import summary
 
 __all__ = [
@@ -12,9 +12,11 @@ __all__ = [
     "Report",
     "audit",
     "audit_all",
+    "audit_document",
     "check_gate",
     "combined",
     "gate",
+    "keep_document",
     "make_console",
     "make_table",
     "show_report",

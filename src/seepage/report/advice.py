@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from seepage.audit.tiers import BOUNDS
-from seepage.report.frames import UNDEFENDED, Record, Setting
+from seepage.report.frames import Record, Setting
 from seepage.report.text import clean, percent
+from seepage.report.verdict import UNDEFENDED
 
 
 def advice(

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from seepage.audit import AuditSpec, Row, Subject
 from seepage.audit.tiers import is_attack
-from seepage.report.frames import UNDEFENDED
 from seepage.report.text import clean
+from seepage.report.verdict import UNDEFENDED
 
 
 def assumptions(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> list[str]:

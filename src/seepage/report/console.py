@@ -12,11 +12,11 @@ from rich.text import Text
 
 from seepage.audit import AuditSpec, Cell, Example, Row, Subject
 from seepage.audit.checks import Alarm, Severity
-from seepage.audit.tiers import Tier
+from seepage.audit.tiers import Tier, is_attack, settings
 from seepage.report.assumptions import assumptions
 from seepage.report.summary import summary
 from seepage.report.text import clean, percent, points, span
-from seepage.report.verdict import pick, strongest, verdict
+from seepage.report.verdict import UNDEFENDED, pick, strongest, verdict
 
 _STYLES: dict[Tier, str] = {
     "none": "green",
@@ -28,6 +28,7 @@ _STYLES: dict[Tier, str] = {
 }
 _SEVERITIES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _PLAIN_WIDTH = 120
+_SCORE = "accuracy"
 _LONGEST_MESSAGE = 1200
 
 
@@ -53,9 +54,9 @@ def show_report(
     """Print the threat model, the audit's doubts, the results, the columns, examples and a summary."""
     _show_head(console, spec, subject, rows)
     _show_alarms(console, alarms)
-    console.print(_results_table(spec, rows, alarms))
-    if any(strongest(rows, size) for size in spec.batch_sizes):
-        console.print(_columns_table(spec, subject, rows, alarms))
+    console.print(_results_table(rows, alarms))
+    if any(strongest(rows, *setting) for setting in settings(rows)):
+        console.print(_columns_table(subject, rows, alarms))
     for size in spec.batch_sizes:
         shown = [e for e in examples if e.batch_size == size and e.attack == strongest(rows, size)]
         if shown:
@@ -94,32 +95,39 @@ def _show_alarms(console: Console, alarms: Sequence[Alarm]) -> None:
     console.print(Text("  Each code is explained in docs/checks.md.\n", "dim"))
 
 
-def _results_table(spec: AuditSpec, rows: Sequence[Row], alarms: Sequence[Alarm]) -> Table:
+def _results_table(rows: Sequence[Row], alarms: Sequence[Alarm]) -> Table:
     table = make_table("Share of cells read and what guessing gives, in percent [95% interval]; lift in points")
+    defended = any(row["defense"] != UNDEFENDED for row in rows)
     table.add_column("batch", justify="right")
+    if defended:
+        table.add_column("defense")
     table.add_column("attack", no_wrap=True)
     for name in ("accuracy", "best guess", "lift", "leakage", "whole records", "discrete / numbers", "s/victim"):
         table.add_column(name, justify="right", no_wrap=name in ("accuracy", "best guess"))
-    for size in spec.batch_sizes:
-        at_size = pick(rows, batch_size=size, column=None)
-        for i, attack in enumerate(dict.fromkeys(row["attack"] for row in at_size)):
-            scores = {row["metric"]: row for row in pick(at_size, attack=attack)}
-            score = scores["accuracy"]
-            is_attack = score["seconds_per_victim"] is not None
+    scored = list(dict.fromkeys((row["batch_size"], row["defense"]) for row in pick(rows, metric=_SCORE)))
+    for i, (size, defense) in enumerate(scored):
+        here = pick(rows, batch_size=size, defense=defense, column=None)
+        names = dict.fromkeys(row["attack"] for row in here if row["metric"] == _SCORE)
+        for j, attack in enumerate(names):
+            scores = {row["metric"]: row for row in pick(here, attack=attack)}
+            score = scores[_SCORE]
+            attacks = is_attack(score)
             found = verdict(score, scores.get("exact_match"), alarms)
             guess = "" if score["baseline"] is None else f"{_mean(score, 'baseline')} {score['baseline_name']}"
             table.add_row(
-                str(size) if i == 0 else "",
-                Text(clean(attack), style="" if is_attack else "dim"),
+                str(size) if j == 0 else "",
+                *([Text(clean(defense, 32) if j == 0 else "")] if defended else []),
+                Text(clean(attack), style="" if attacks else "dim"),
                 f"{_mean(score)} {span(score['low'], score['high'])}".strip(),
                 guess,
-                points(score["lift"]) if is_attack else "",
-                Text(found.tier, style=_STYLES[found.tier]) if is_attack else "",
+                points(score["lift"]) if attacks else "",
+                Text(found.tier, style=_STYLES[found.tier]) if attacks else "",
                 _mean(scores.get("exact_match")),
                 f"{_mean(scores.get('accuracy_discrete'))} / {_mean(scores.get('accuracy_continuous'))}",
-                f"{score['seconds_per_victim']:.2f}" if is_attack else "",
+                f"{score['seconds_per_victim']:.2f}" if score["seconds_per_victim"] is not None else "",
             )
-        table.add_section()
+        if i + 1 < len(scored):
+            table.add_section()
     return table
 
 
@@ -127,17 +135,18 @@ def _mean(row: Row | None, field: str = "mean") -> str:
     return "–" if row is None else percent(row[field]).removesuffix("%")
 
 
-def _columns_table(spec: AuditSpec, subject: Subject, rows: Sequence[Row], alarms: Sequence[Alarm]) -> Table:
+def _columns_table(subject: Subject, rows: Sequence[Row], alarms: Sequence[Alarm]) -> Table:
     table = make_table("Columns: accuracy of the strongest attack (lift over the best guess, in points); * sensitive")
     table.add_column("column", no_wrap=True)
     table.add_column("kind")
-    attacks = {size: strongest(rows, size) for size in spec.batch_sizes}
-    for size, attack in attacks.items():
-        table.add_column(f"{size}: {attack}", justify="right")
+    attacks = {setting: strongest(rows, *setting) for setting in settings(rows)}
+    for (size, defense), attack in attacks.items():
+        under = "" if defense == UNDEFENDED else f", {clean(defense, 32)}"
+        table.add_column(Text(f"{size}: {clean(attack)}{under}"), justify="right")
     for column in subject.dataset.schema.columns:
         cells = []
-        for size, attack in attacks.items():
-            found = pick(rows, batch_size=size, attack=attack, metric="accuracy", column=column.name)
+        for (size, defense), attack in attacks.items():
+            found = pick(rows, batch_size=size, defense=defense, attack=attack, metric="accuracy", column=column.name)
             text = f"{percent(found[0]['mean'])} ({points(found[0]['lift'])})" if found else "–"
             cells.append(Text(text, style=_STYLES[verdict(found[0], alarms=alarms).tier] if found else ""))
         name = Text(clean(column.name, 32) + (" *" if column.sensitive else ""))

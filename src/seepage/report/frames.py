@@ -26,7 +26,6 @@ Record = dict[str, Any]
 Setting = tuple[int, str]
 BINS = 10
 SURE = 0.95
-UNDEFENDED = "none"
 TASK_ACCURACY = "task_accuracy"
 TASK_RMSE = "task_rmse"
 
@@ -84,7 +83,7 @@ def overview(rows: Sequence[Row], alarms: Sequence[Alarm] = ()) -> list[Record]:
     made = []
     for setting in settings(rows):
         here = at(rows, setting)
-        attack = strongest(here, setting[0])
+        attack = strongest(here, *setting)
         own = pick(here, attack=attack, column=None)
         score = _one(own, "accuracy") if attack else None
         made.append({"batch_size": setting[0], "defense": setting[1], "attack": attack, **_scored(score, own, alarms)})
@@ -145,7 +144,7 @@ def scores(rows: Sequence[Row], alarms: Sequence[Alarm] = ()) -> list[Record]:
 def columns(rows: Sequence[Row], schema: Schema, setting: Setting, alarms: Sequence[Alarm] = ()) -> list[Record]:
     """Return what the strongest attack of a setting reads of each column: sensitive ones first, then by lift."""
     here = at(rows, setting)
-    attack = strongest(here, setting[0])
+    attack = strongest(here, *setting)
     if attack is None:
         return []
     known = {row["column"]: row for row in pick(here, metric="accuracy", attack=attack)}

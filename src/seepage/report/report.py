@@ -21,14 +21,18 @@ from seepage.audit import (
     check_audit,
     check_folder,
     make_spec,
+    make_specs,
     prepare,
     provenance,
     read_examples,
+    read_text,
+    read_text_document,
     rows,
     run_audit,
     write_examples,
     write_provenance,
     write_results,
+    write_whole,
 )
 from seepage.audit.checks import Alarm, Facts, run_checks
 from seepage.datasets import Dataset, own_table
@@ -41,6 +45,8 @@ from seepage.report.html import write_html
 from seepage.report.summary import summary
 from seepage.tabular.infer import Policy
 from seepage.tabular.schema import Schema
+
+DOCUMENT = "audit.yaml"
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,44 @@ def audit(
     subject = prepare(spec, None if isinstance(dataset, str) else dataset, None if isinstance(model, str) else model)
     [report] = audit_all([(spec, subject)], None if out is None else Path(out))
     return report
+
+
+def audit_document(document: str | Path | Mapping[str, Any], out: str | Path | None = None) -> list[Report]:
+    """Run an audit document: a YAML file, or the same as a mapping.
+
+    Args:
+        document: see ``seepage.audit.make_specs``.
+        out: run folder, see ``audit_all``; a copy of the file goes there too. None to keep nothing.
+
+    Returns:
+        One report for each table, model and protocol, and for each value of what else a spec cannot sweep over.
+
+    Raises:
+        BadInputError: something in the document cannot be used, or cannot be run.
+
+    Example:
+        >>> document = {"dataset": "german", "protocol": {"batch_size": [1, 2]}, "attacks": "dlg", "iterations": 3}
+        >>> [report] = audit_document({**document, "victims": 2, "control": False})
+        >>> sorted(set(report.frame()["batch_size"]))
+        [1, 2]
+    """
+    text = None if isinstance(document, Mapping) else read_text(document)
+    if isinstance(document, Mapping):
+        specs = make_specs(document)
+    else:
+        assert text is not None
+        specs = read_text_document(text, str(document), Path(document).parent)
+    audits = [(spec, prepare(spec)) for spec in specs]
+    folder = None if out is None else Path(out)
+    reports = audit_all(audits, folder)
+    if folder is not None and text is not None:
+        keep_document(folder, text, audits)
+    return reports
+
+
+def keep_document(folder: Path, text: str, audits: Sequence[tuple[AuditSpec, Subject]]) -> None:
+    """Put a copy of the document that audits were started from into their run folder."""
+    write_whole(folder / DOCUMENT, text, private=any(subject.own for _, subject in audits))
 
 
 def audit_all(

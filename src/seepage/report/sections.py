@@ -16,11 +16,11 @@ from seepage.report import figures, frames, grids
 from seepage.report.advice import advice, sentences
 from seepage.report.assumptions import assumptions
 from seepage.report.figures import Figure
-from seepage.report.frames import UNDEFENDED, Evidence, Record, Setting
+from seepage.report.frames import Evidence, Record, Setting
 from seepage.report.grids import Grid, GridCell
 from seepage.report.summary import summary
 from seepage.report.text import clean, listed, percent, points
-from seepage.report.verdict import pick, strongest
+from seepage.report.verdict import UNDEFENDED, pick, strongest
 
 MOST_ROWS = 2000
 # On a table of one's own, a rate never speaks of fewer records than this.

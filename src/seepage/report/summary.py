@@ -6,26 +6,27 @@ from collections.abc import Sequence
 
 from seepage.audit import AuditSpec, Row, Subject
 from seepage.audit.checks import Alarm
+from seepage.audit.tiers import settings
 from seepage.report.text import clean, listed, percent
-from seepage.report.verdict import pick, strongest, verdict
+from seepage.report.verdict import UNDEFENDED, pick, strongest, verdict
 
 _COLUMNS = 3
 
 
 def summary(spec: AuditSpec, subject: Subject, rows: Sequence[Row], alarms: Sequence[Alarm] = ()) -> str:
-    """Return a paragraph for each batch size and one on how to read it."""
-    paragraphs = [_of_batch_size(subject, rows, size, alarms) for size in spec.batch_sizes]
+    """Return a paragraph for each batch size and defense, and one on how to read them."""
+    paragraphs = [_of_setting(subject, rows, size, defense, alarms) for size, defense in settings(rows)]
     paragraphs = [paragraph for paragraph in paragraphs if paragraph]
     if paragraphs:
         paragraphs.append(_reading(spec))
     return "\n\n".join(paragraphs)
 
 
-def _of_batch_size(subject: Subject, rows: Sequence[Row], size: int, alarms: Sequence[Alarm]) -> str:
-    attack = strongest(rows, size)
+def _of_setting(subject: Subject, rows: Sequence[Row], size: int, defense: str, alarms: Sequence[Alarm]) -> str:
+    attack = strongest(rows, size, defense)
     if attack is None:
         return ""
-    own = pick(rows, batch_size=size, attack=attack)
+    own = pick(rows, batch_size=size, defense=defense, attack=attack)
     [score] = pick(own, metric="accuracy", column=None)
     exact = pick(own, metric="exact_match", column=None)
     found = verdict(score, exact[0] if exact else None, alarms)
@@ -36,7 +37,9 @@ def _of_batch_size(subject: Subject, rows: Sequence[Row], size: int, alarms: Seq
         between = ", the same for each"
     else:
         between = f", 95% interval {percent(score['low'])} to {percent(score['high'])}"
-    text = f"At batch size {size} the server reads {percent(score['mean'])} of all cells ({attack}, {of}{between})"
+    under = "" if defense == UNDEFENDED else f" under {clean(defense, 60)}"
+    text = f"At batch size {size}{under} the server reads {percent(score['mean'])} of all cells "
+    text += f"({clean(attack)}, {of}{between})"
     if score["lift"] is not None:
         gain = score["lift"]
         against = f"the best guess ({score['baseline_name']}, {percent(score['baseline'])})"

@@ -78,3 +78,19 @@ def flattened(value: Any, path: str = "") -> list[tuple[str, str]]:
         return [line for i, item in enumerate(value, start=1) for line in flattened(item, f"{path} {i}".strip())]
     shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
     return [(path, "–" if shown is None or shown in ("", {}) else str(shown))]
+
+
+def lasting(seconds: float) -> str:
+    """Return a time as one would say it.
+
+    Example:
+        >>> lasting(0.2), lasting(48.0), lasting(130.0), lasting(7e3), lasting(2e5)
+        ('1 s', '48 s', '2 min', '1 h 57 min', '55 h')
+    """
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 24 else f"{hours} h"

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from seepage.audit import Row
 from seepage.audit.checks import Alarm
-from seepage.audit.tiers import Tier, closed_gap, tier_of
+from seepage.audit.tiers import Tier, closed_gap, strongest_row, tier_of
 
 _HALF = 0.5
+UNDEFENDED = "none"
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,7 @@ def pick(rows: Iterable[Row], **wanted: object) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
 
 
-def strongest(rows: Sequence[Row], batch_size: int) -> str | None:
-    """Return the attack with the highest accuracy over all cells at a batch size; None without attacks."""
-    scored = [
-        row
-        for row in pick(rows, batch_size=batch_size, metric="accuracy", column=None)
-        if row["seconds_per_victim"] is not None and row["mean"] is not None
-    ]
-    return max(scored, key=lambda row: row["mean"])["attack"] if scored else None
+def strongest(rows: Sequence[Row], batch_size: int, defense: str = UNDEFENDED) -> str | None:
+    """Return the attack with the highest accuracy over all cells in a setting; None without attacks."""
+    found = strongest_row(rows, batch_size, defense)
+    return None if found is None else found["attack"]
