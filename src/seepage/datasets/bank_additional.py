@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
-
 from seepage.datasets.about import About, File, dataset
-from seepage.datasets.dataset import Dataset, in_order, measured, split
-from seepage.datasets.files import obtain
-from seepage.tabular.schema import Column, Discrete, Schema
-from seepage.tabular.table import Table
+from seepage.datasets.bank import load_bank
+from seepage.datasets.dataset import Dataset
 
 FILE = "bank-additional-full.csv"
 CARD = About(
@@ -98,19 +94,4 @@ def bank_additional(folder: str | Path | None = None, test_share: float = 0.2, s
     Raises:
         BadInputError: the file is missing, damaged or another one, or the share leaves no row.
     """
-    files = obtain(CARD, folder)
-    raw = files.parse(FILE, lambda file: pd.read_csv(file, sep=";", keep_default_na=False))
-    frame = in_order(raw, [*COLUMNS, "y"], FILE)
-
-    def column(name: str) -> Column:
-        domain, sensitive = COLUMNS[name], name in SENSITIVE
-        if isinstance(domain, tuple):
-            return Discrete(name=name, categories=domain, sensitive=sensitive)
-        return measured(frame[name], integer=name not in FRACTIONAL, unit=domain, sensitive=sensitive)
-
-    schema = Schema(
-        columns=tuple(column(name) for name in COLUMNS),
-        target=Discrete(name="y", categories=("no", "yes"), sensitive=True),
-    )
-    train, test = split(Table(schema, frame), test_share, seed)
-    return Dataset(CARD.name, train, test, (), CARD.source, CARD.licence)
+    return load_bank(CARD, COLUMNS, SENSITIVE, fractional=FRACTIONAL, folder=folder, test_share=test_share, seed=seed)

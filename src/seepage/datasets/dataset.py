@@ -53,6 +53,12 @@ class Dataset:
         """The schema that both tables share."""
         return self.train.schema
 
+    @property
+    def extent(self) -> str:
+        """How many rows the clients hold, and how many are held out, for readers."""
+        rows = f"{len(self.train):,} rows"
+        return rows if self.test is None else f"{rows} of clients ({len(self.test):,} more held out)"
+
     @cached_property
     def all(self) -> Table:
         """The training rows followed by the test rows."""

@@ -72,7 +72,7 @@ def _show_head(console: Console, spec: AuditSpec, subject: Subject, rows: Sequen
     console.print(
         Text(f"Audit of {clean(dataset.name)}", style="bold")
         + Text(
-            f" · {len(dataset.train):,} rows, {len(dataset.schema.columns)} columns · {spec.protocol}, "
+            f" · {dataset.extent}, {len(dataset.schema.columns)} columns · {spec.protocol}, "
             f"model {clean(subject.model.name)} · {spec.victims} victims a setting · seed {spec.seed}",
             style="not bold",
         )

@@ -242,7 +242,7 @@ def _threat_model(found: _Found) -> Section:
     facts = [_sentence(fact) for fact in assumptions(spec, report.subject, report.rows)]
     facts += [
         f"Protocol {clean(spec.protocol)}, model {clean(report.subject.model.name)}, "
-        f"{len(dataset.train):,} rows, {len(dataset.schema.columns)} columns, "
+        f"{dataset.extent}, {len(dataset.schema.columns)} columns, "
         f"target {clean(dataset.schema.target.name)}.",
         f"One victim is one batch, drawn at random from the client's rows {_drawn(spec)}; "
         f"{spec.victims} victims a setting, seed {spec.seed}.",
