@@ -36,9 +36,10 @@ try:
     main()
 except SystemExit as stopped:
     status = stopped.code or 0
-peak = [resource.getrusage(who).ru_maxrss / 2**20 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-cpu = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-print(json.dumps({"status": status, "cpu_seconds": round(cpu, 1), "peak_gib": round(peak[0], 2), "peak_worker_gib": round(peak[1], 2)}))
+both = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+cpu = round(sum(sum(resource.getrusage(who)[:2]) for who in both), 1)
+peak, workers = (round(resource.getrusage(who).ru_maxrss / 2**20, 2) for who in both)
+print(json.dumps({"status": status, "cpu_seconds": cpu, "peak_gib": peak, "peak_worker_gib": workers}))
 """
 
 
