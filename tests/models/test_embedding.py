@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loky import get_reusable_executor
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -151,6 +152,20 @@ def test_the_adapter_is_differentiable_in_the_rows_twice() -> None:
         return torch.stack([(g - target[name]).square().sum() for name, g in found.items()]).sum()
 
     assert torch.autograd.gradcheck(distance, rows.clone().requires_grad_())
+
+
+def test_an_adapter_reaches_another_process_whole() -> None:
+    data = distinct(rows=4, continuous=1, discrete=2)
+    adapter = Embedded(Separate(data.schema, 2), data.schema, data.statistics)
+    encoded = Encoder(data.schema, data.statistics, dtype=torch.float32).encode(data.train.cells)
+    with get_reusable_executor(max_workers=1) as executor:
+        sent = executor.submit(lambda module, rows: (module, module(rows).detach()), adapter, encoded).result()
+    assert torch.equal(sent[1], adapter(encoded))
+    back: Embedded = sent[0]
+    with torch.no_grad():
+        for parameter in back.parameters():
+            parameter.zero_()
+    assert not back(encoded).any()
 
 
 def test_moving_copying_and_saving_keep_the_networks_own_names() -> None:

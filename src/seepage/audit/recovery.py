@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from seepage.audit.captured import Capture, Description
 from seepage.audit.files import make_private_folder, write_whole
 from seepage.audit.parts import registry
 from seepage.audit.seeds import stream
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, check_count
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
 from seepage.tabular.assumed import standardised_statistics, uniform_statistics
@@ -28,6 +29,9 @@ from seepage.tabular.table import Table, frame_of
 from seepage.transcript import RecordsSecret
 
 FILES = ("reconstruction.csv", "confidence.csv", "results.json")
+
+# Of the dummy rows of all restarts; four bytes each in float32, and a descent holds a handful of copies.
+_MOST_NUMBERS = 2**26
 
 Origin = Literal["reference rows", "encoding", "bounds"]
 _SAID: dict[Origin, str] = {
@@ -155,8 +159,17 @@ def recover(
     labels = None if given is None else torch.tensor([given], dtype=torch.float64)
     knowledge = Knowledge(schema, statistics, records, labels)
     made = registry.attacks.create(attack, **(options or {}))
+    numbers = records * schema.width * int(getattr(made, "restarts", 1))
+    if numbers > _MOST_NUMBERS:
+        raise BadInputError(
+            f"{records} records of {schema.width} encoded columns, searched from {getattr(made, 'restarts', 1)} random "
+            f"starts, take {numbers:,} numbers, more than the {_MOST_NUMBERS:,} that are tried; check the number of "
+            "records, or ask for fewer restarts."
+        )
     seeds = [stream(seed, 0, "starts")]
-    guess = made(capture.view, knowledge, seeds, **({"progress": progress} if progress is not None else {}))
+    # An attack that another package adds may have no progress to report.
+    reports = progress is not None and "progress" in inspect.signature(made).parameters
+    guess = made(capture.view, knowledge, seeds, **({"progress": progress} if reports else {}))
     doubt = torch.full_like(guess.cells, torch.nan) if guess.uncertainty is None else guess.uncertainty
     scale = torch.tensor(
         [
@@ -221,6 +234,8 @@ def check_new(folder: Path) -> None:
 
 
 def _records(capture: Capture, batch_size: int | None, truth: Table | None) -> int:
+    if batch_size is not None:
+        check_count("batch_size", batch_size)
     stated = capture.about.batch_size
     if stated is None and capture.about.labels is not None:
         stated = len(capture.about.labels)
