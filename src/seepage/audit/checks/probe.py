@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -100,8 +99,6 @@ def _is_flat(kind: type[nn.Module], output: Tensor) -> Tensor:
 
 def _watched(subject: Subject, encoded: Tensor) -> tuple[Tensor, tuple[Layer, ...]]:
     """Return the outputs, and what each activation layer did; a layer that runs twice must be flat both times."""
-    # Hooks on the audited module itself would make it one that the fast engine does not take.
-    module = copy.deepcopy(subject.model.module)
     flat: dict[str, Tensor] = {}
     kinds: dict[str, type[nn.Module]] = {}
 
@@ -113,11 +110,17 @@ def _watched(subject: Subject, encoded: Tensor) -> tuple[Tensor, tuple[Layer, ..
 
         return note
 
-    for name, layer in module.named_modules():
-        if type(layer) in (nn.ReLU, nn.Tanh, nn.Sigmoid):
-            layer.register_forward_hook(listen(name))
-    with torch.no_grad():
-        outputs = module(encoded)
+    handles = [
+        layer.register_forward_hook(listen(name))
+        for name, layer in subject.model.module.named_modules()
+        if type(layer) in (nn.ReLU, nn.Tanh, nn.Sigmoid)
+    ]
+    try:
+        outputs = subject.model.outputs(encoded)
+    finally:
+        # A module with hooks is one that the fast engine does not take.
+        for handle in handles:
+            handle.remove()
     return outputs, tuple(
         Layer(name, kinds[name].__name__, always.numel(), int(always.sum())) for name, always in flat.items()
     )
