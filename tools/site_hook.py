@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import re
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -43,21 +42,12 @@ _FETCHED = re.compile(
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the reference's pages in the navigation and leave out pages that are not there."""
-    made = {*WHOLE.values(), EXTENDING, CONTRIBUTING}
-    docs = Path(config.docs_dir)
-
-    def present(item: Any) -> Any:
-        if isinstance(item, str):
-            return item if item in made or (docs / item).is_file() else None
-        [(title, inner)] = item.items()
-        if inner == REFERENCE:
-            modules = [{name: f"{REFERENCE}/{name}.md"} for name in packages()]
-            return {title: [{"Command line": COMMANDS}, *modules]}
-        kept = present(inner) if isinstance(inner, str) else [one for one in map(present, inner) if one is not None]
-        return {title: kept} if kept else None
-
-    config.nav = [one for one in map(present, config.nav or []) if one is not None]
+    """Put the commands and the reference of every package in the navigation."""
+    modules = [{name: f"{REFERENCE}/{name}.md"} for name in packages()]
+    listed = [{"Command line": COMMANDS}, *modules]
+    config.nav = [
+        {title: listed if inner == REFERENCE else inner for title, inner in item.items()} for item in config.nav or []
+    ]
     return config
 
 
