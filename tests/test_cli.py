@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
-import signal
 import stat
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -347,35 +343,6 @@ def test_text_of_a_table_is_shown_and_not_obeyed(seepage: Any, tmp_path: Path) -
     wrong = seepage("audit", "--data", path, "--target", "\x1b[31mll", "--out", "other")
     assert wrong.status == 2
     assert "\x1b" not in wrong.err
-
-
-def test_a_killed_audit_continues_to_the_figures_of_an_undisturbed_one(seepage: Any, tmp_path: Path) -> None:
-    arguments = ["audit", "--dataset", "german", "--batch-size", "4", "--attack", "tableak", "--attack", "dlg"]
-    arguments += ["--victims", "40", "--restarts", "30", "--iterations", "40"]
-    program = [sys.executable, "-c", "from seepage.cli import main; main()"]
-    killed = subprocess.Popen(
-        [*program, *arguments, "--out", "killed"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        lines, until = tmp_path / "killed" / "victims.jsonl", time.monotonic() + 120
-        while not (lines.exists() and lines.read_bytes().count(b"\n") > 60) and time.monotonic() < until:
-            assert killed.poll() is None, "the audit ended before it could be killed"
-            time.sleep(0.005)
-    finally:
-        killed.send_signal(signal.SIGKILL)
-        killed.wait()
-    assert not (tmp_path / "killed" / "results.json").exists()
-    with lines.open("ab") as file:
-        file.write(b'{"key":"')
-    assert seepage(*arguments, "--out", "killed").status == 0
-    assert seepage(*arguments, "--out", "whole").status == 0
-    timeless = [
-        [{**row, "seconds_per_victim": None} for row in results(tmp_path / name)] for name in ("killed", "whole")
-    ]
-    assert timeless[0] == timeless[1]
 
 
 @pytest.mark.parametrize("command", ["datasets", "attacks", "defenses", "models", "reproduce"])

@@ -16,6 +16,7 @@ from seepage.models.model import seeded
 from seepage.report import audit, audit_all
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Continuous
+from tests.stores import measurements
 
 TINY: dict[str, Any] = {
     "batch_sizes": 2,
@@ -71,10 +72,10 @@ def test_every_setting_of_a_sweep_is_tried_before_the_first_runs(tmp_path: Path,
 def test_audits_of_a_sweep_are_kept_under_their_own_keys(tmp_path: Path) -> None:
     specs = [make_spec(**{**TINY, "dataset": "german", "model": name}) for name in ("nn1", "linear")]
     first = audit_all([(spec, prepare(spec)) for spec in specs], tmp_path)
-    lines = (tmp_path / "victims.jsonl").read_bytes()
+    kept = measurements(tmp_path)
     again = audit_all([(spec, prepare(spec)) for spec in specs], tmp_path)
     assert [report.rows for report in again] == [report.rows for report in first]
-    assert (tmp_path / "victims.jsonl").read_bytes() == lines
+    assert measurements(tmp_path) == kept
 
 
 def test_a_target_of_one_value_is_refused() -> None:

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from seepage.assessment import Estimate
-from seepage.audit import run as runner
+from seepage.audit import grid
 from seepage.errors import BadInputError
 from seepage.reproduce import Selection, load_table, reproduce, tables
 from seepage.reproduce.compare import Difference, welch
 from seepage.reproduce.table import Figure
+from tests.stores import measurements
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 METHODS = ("tableak", "tableak_no_pooling", "tableak_no_softmax", "inverting_gradients", "dlg", "random")
@@ -118,10 +119,10 @@ def test_a_part_is_run_once_kept_and_compared(tmp_path: Path) -> None:
     [gain] = first.gains["default"]
     assert (gain.method, gain.batch_size, gain.gain.n) == ("tableak", 2, 3)
 
-    lines = (tmp_path / "run" / "victims.jsonl").read_bytes()
+    kept = measurements(tmp_path / "run")
     again = reproduce(table, tmp_path / "run", 3, part, **quick)
     assert again == first
-    assert (tmp_path / "run" / "victims.jsonl").read_bytes() == lines
+    assert measurements(tmp_path / "run") == kept
     with (tmp_path / "run" / "comparison.csv").open(encoding="utf-8") as file:
         written = list(csv.DictReader(file))
     assert [float(line["ours"]) for line in written] == pytest.approx([cell.ours for cell in first.cells])
@@ -146,7 +147,7 @@ def test_victims_of_other_code_are_not_compared_in_silence(tmp_path: Path, monke
     quick: dict[str, Any] = {"iterations": 3, "threads": 1}
     reproduce(table, tmp_path, 2, part, **quick)
     assert reproduce(table, tmp_path, selection=part, run_missing=False, **quick).cells
-    monkeypatch.setattr(runner, "own_code", lambda: {"digest": "other", "torch": "9"})
+    monkeypatch.setattr(grid, "own_code", lambda: {"digest": "other", "torch": "9"})
     with pytest.raises(BadInputError, match="measured by other code"):
         reproduce(table, tmp_path, selection=part, run_missing=False, **quick)
     assert not reproduce(table, tmp_path / "new", selection=part, run_missing=False, **quick).cells

@@ -10,9 +10,9 @@ from seepage.assessment.exact_match import ExactMatch
 from seepage.assessment.intervals import Estimate, interval, paired, tau_b
 from seepage.assessment.kendall import Kendall
 from seepage.assessment.lifts import Lift, best_baseline, lift
-from seepage.assessment.matched import Matched, match_records
+from seepage.assessment.matched import Matched, match_records, scales
 from seepage.assessment.measurement import Association, Measured, Measurement, Metric
-from seepage.assessment.measuring import measure
+from seepage.assessment.measuring import measure, measure_matched
 from seepage.assessment.quarters import Quarters
 from seepage.assessment.rmse import RMSE
 
@@ -36,7 +36,9 @@ __all__ = [
     "lift",
     "match_records",
     "measure",
+    "measure_matched",
     "paired",
+    "scales",
     "spreads",
     "tau_b",
 ]

@@ -49,6 +49,14 @@ class Matched:
         return self.schema.discrete if kind == "discrete" else self.schema.continuous
 
 
+def scales(schema: Schema, statistics: Statistics) -> Float[Tensor, " column"]:
+    """Return the standard deviation of each continuous column, NaN for discrete ones."""
+    scale = torch.full((len(schema.columns),), torch.nan, dtype=torch.float64)
+    for i in schema.continuous:
+        scale[i] = statistics.std[schema.blocks[i].start]
+    return scale
+
+
 def match_records(schema: Schema, statistics: Statistics, secret: RecordsSecret, guess: RecordsGuess) -> Matched:
     """Match guessed to true records, one to one, at the least total error (TabLeak Eq. 6).
 
@@ -79,10 +87,7 @@ def match_records(schema: Schema, statistics: Statistics, secret: RecordsSecret,
             f"a guess of shape {tuple(guessed.shape)} came with uncertainties of shape {tuple(uncertainty.shape)}; "
             "give one for each cell, or None."
         )
-    scale = torch.full((len(schema.columns),), torch.nan, dtype=torch.float64)
-    for i in schema.continuous:
-        scale[i] = statistics.std[schema.blocks[i].start]
-
+    scale = scales(schema, statistics)
     cost = pairwise_error(schema, guessed, true)
     if schema.continuous:
         apart = torch.zeros_like(cost)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seepage.assessment.matched import match_records
+from seepage.assessment.matched import Matched, match_records
 from seepage.assessment.measurement import Measured, Metric
 from seepage.guesses import RecordsGuess
 from seepage.registry import metrics as registered
@@ -60,6 +60,10 @@ def measure(
         accuracy sex 0.5
         accuracy age 0.5
     """
+    return measure_matched(match_records(schema, statistics, secret, guess), metrics)
+
+
+def measure_matched(matched: Matched, metrics: Sequence[Metric] | None = None) -> list[Measured]:
+    """Score a guess that is laid beside the truth already, see ``measure``."""
     chosen = [entry.factory() for entry in registered.entries()] if metrics is None else metrics
-    matched = match_records(schema, statistics, secret, guess)
     return [measured for metric in chosen for measured in metric(matched)]

@@ -1,4 +1,4 @@
-"""An audit: what to do (spec), doing it (run), what came out (results) and where it came from."""
+"""An audit: what to do (spec), doing it (runner), what came out (results) and where it came from."""
 
 from seepage.audit.captured import (
     Capture,
@@ -11,7 +11,8 @@ from seepage.audit.captured import (
     save_capture,
 )
 from seepage.audit.document import make_specs, read_document, read_text_document
-from seepage.audit.examples import Cell, Example, read_examples, write_examples
+from seepage.audit.evidence import Evidence
+from seepage.audit.examples import Cell, Example, examples
 from seepage.audit.files import make_private_folder, write_whole
 from seepage.audit.mistakes import DocumentError
 from seepage.audit.network import make_model
@@ -19,12 +20,13 @@ from seepage.audit.preset import presets, read_preset
 from seepage.audit.provenance import check_folder, provenance, write_provenance
 from seepage.audit.recovery import Recovered, check_new, known_statistics, recover, write_recovered
 from seepage.audit.results import Row, as_csv, rows, write_results
-from seepage.audit.run import Listener, Outcome, Run, check_audit, held_runs, run_audit
+from seepage.audit.runner import Listener, Outcome, Plan, Run, held_runs, make_plan, run_audits
 from seepage.audit.seeds import stream
 from seepage.audit.spec import AuditSpec, Gate, Part, make_spec
 from seepage.audit.starter import starter
 from seepage.audit.store import Store
 from seepage.audit.subject import Subject, prepare
+from seepage.audit.tasks import task_rows
 from seepage.audit.tree import read_text
 
 __all__ = [
@@ -34,11 +36,13 @@ __all__ = [
     "Description",
     "DocumentError",
     "Encoding",
+    "Evidence",
     "Example",
     "Gate",
     "Listener",
     "Outcome",
     "Part",
+    "Plan",
     "Recovered",
     "Row",
     "Run",
@@ -46,14 +50,15 @@ __all__ = [
     "Subject",
     "as_csv",
     "capture",
-    "check_audit",
     "check_folder",
     "check_new",
     "encoding_of",
+    "examples",
     "held_runs",
     "known_statistics",
     "load_capture",
     "make_model",
+    "make_plan",
     "make_private_folder",
     "make_spec",
     "make_specs",
@@ -62,17 +67,16 @@ __all__ = [
     "provenance",
     "read_description",
     "read_document",
-    "read_examples",
     "read_preset",
     "read_text",
     "read_text_document",
     "recover",
     "rows",
-    "run_audit",
+    "run_audits",
     "save_capture",
     "starter",
     "stream",
-    "write_examples",
+    "task_rows",
     "write_provenance",
     "write_recovered",
     "write_results",

@@ -15,17 +15,8 @@ _PACKAGE = Path(__file__).parents[1]
 # What reports and the command line do with figures changes none of them.
 _DETERMINING = (
     *("tabular", "models", "datasets", "protocols", "defenses", "attacks", "baselines", "assessment"),
-    *(
-        "learning.py",
-        "knowledge.py",
-        "views.py",
-        "guesses.py",
-        "transcript.py",
-        "audit/run.py",
-        "audit/seeds.py",
-        "audit/utility.py",
-        "audit/network.py",
-    ),
+    *("learning.py", "knowledge.py", "views.py", "guesses.py", "transcript.py"),
+    *("audit/grid.py", "audit/job.py", "audit/evidence.py", "audit/seeds.py", "audit/utility.py", "audit/network.py"),
 )
 
 

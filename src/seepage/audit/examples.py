@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+import torch
 from torch import Tensor
 
-from seepage.assessment import Matched, certainties, spreads
-from seepage.audit.files import write_whole
-from seepage.tabular.schema import Discrete
+from seepage.assessment import certainties, scales, spreads
+from seepage.audit.evidence import Evidence
+from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import frame_of
 
-FILE = "examples.json"
 COUNT = 3
 
 
@@ -46,7 +45,7 @@ class Example:
     """One true record and the guess that stands for it.
 
     Attributes:
-        dataset, model, batch_size, attack: the setting.
+        dataset, model, batch_size, defense, attack: the setting.
         victim, record: position of the true record.
         cells: one a column.
     """
@@ -54,38 +53,52 @@ class Example:
     dataset: str
     model: str
     batch_size: int
+    defense: str
     attack: str
     victim: int
     record: int
     cells: tuple[Cell, ...]
 
 
-def examples(matched: Matched, dataset: str, model: str, batch_size: int, attack: str) -> list[Example]:
-    """Return the first records of the first victims, whether they were read well or not."""
+def examples(
+    schema: Schema, statistics: Statistics, found: Evidence, dataset: str, model: str, run: tuple[int, str, str]
+) -> list[Example]:
+    """Return the first records of the first victims, whether they were read well or not.
+
+    Args:
+        schema: of the table.
+        statistics: give the unit of a spread.
+        found: of the attack's victims; without the records themselves there are no examples.
+        dataset, model: names.
+        run: batch size, defense and attack.
+    """
+    if found.true is None or found.guess is None:
+        return []
     shown = []
-    doubt = matched.uncertainty
+    batch_size, defense, attack = run
     certainty = spread = None
-    if doubt is not None:
-        certainty = certainties(matched.schema, doubt, matched.scale)
-        spread = spreads(matched.schema, doubt, matched.scale)
-    positions = [(v, r) for v in range(len(matched.true)) for r in range(matched.true.shape[1])][:COUNT]
+    if found.uncertainty is not None:
+        doubt, scale = torch.tensor(found.uncertainty, dtype=torch.float64), scales(schema, statistics)
+        certainty, spread = certainties(schema, doubt, scale), spreads(schema, doubt, scale)
+    positions = [(v, r) for v in range(found.victims) for r in range(found.true.shape[1])][:COUNT]
     for victim, record in positions:
-        truth = frame_of(matched.schema, matched.true[victim, record : record + 1])
-        guess_cells = matched.guess[victim, record : record + 1]
-        guess = frame_of(matched.schema, guess_cells) if bool(guess_cells.isfinite().all()) else None
+        one = slice(record, record + 1)
+        truth = frame_of(schema, torch.tensor(found.true[victim, one]))
+        guess_cells = torch.tensor(found.guess[victim, one])
+        guess = frame_of(schema, guess_cells) if bool(guess_cells.isfinite().all()) else None
         cells = []
-        for i, column in enumerate(matched.schema.columns):
+        for i, column in enumerate(schema.columns):
             cells.append(
                 Cell(
                     column.name,
                     _value(truth, i),
                     None if guess is None else _value(guess, i),
-                    bool(matched.right[victim, record, i]),
+                    bool(found.right[victim, record, i]),
                     _finite(certainty, victim, record, i) if isinstance(column, Discrete) else None,
                     _finite(spread, victim, record, i),
                 )
             )
-        shown.append(Example(dataset, model, batch_size, attack, victim, record, tuple(cells)))
+        shown.append(Example(dataset, model, batch_size, defense, attack, victim, record, tuple(cells)))
     return shown
 
 
@@ -97,17 +110,3 @@ def _finite(values: Tensor | None, *at: int) -> float | None:
 
 def _value(frame: pd.DataFrame, column: int) -> Any:
     return frame.iloc[:, column].tolist()[0]
-
-
-def write_examples(folder: Path, shown: list[Example]) -> None:
-    """Write examples to the run folder."""
-    write_whole(folder / FILE, json.dumps([asdict(example) for example in shown], indent=1, ensure_ascii=False) + "\n")
-
-
-def read_examples(folder: Path) -> list[Example]:
-    """Return the examples of a run folder, none where it has no such file or one that cannot be read."""
-    try:
-        entries = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        return [Example(**{**e, "cells": tuple(Cell(**cell) for cell in e["cells"])}) for e in entries]
-    except (OSError, ValueError, TypeError, KeyError):
-        return []

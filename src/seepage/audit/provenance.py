@@ -15,6 +15,7 @@ import torch
 from seepage.audit.code import own_code
 from seepage.audit.files import write_whole
 from seepage.audit.spec import AuditSpec
+from seepage.audit.store import Store
 from seepage.audit.subject import Subject
 from seepage.audit.versions import installed
 from seepage.errors import BadInputError
@@ -35,7 +36,6 @@ def provenance(audits: Sequence[tuple[AuditSpec, Subject]]) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.platform(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
-        "threads": torch.get_num_threads(),
     }
 
 
@@ -73,41 +73,21 @@ def _git(folder: Path, *command: str) -> str | None:
     return done.stdout.strip()
 
 
-def write_provenance(folder: Path, entry: dict[str, Any], private: bool = False) -> None:
-    """Put ``entry`` at the end of the list of runs in the folder's ``provenance.json``."""
-    write_whole(
-        folder / FILE, json.dumps([*read_provenance(folder), entry], indent=1, ensure_ascii=False) + "\n", private
-    )
+def write_provenance(folder: Path, store: Store, private: bool = False) -> None:
+    """Write what the store says of the commands that wrote into it to the folder's ``provenance.json``."""
+    write_whole(folder / FILE, json.dumps(store.runs(), indent=1, ensure_ascii=False) + "\n", private)
 
 
-def read_provenance(folder: Path) -> list[dict[str, Any]]:
-    """Return what earlier runs into the folder said, oldest first; empty where there were none.
-
-    Raises:
-        BadInputError: the file is not one of these.
-    """
-    path = folder / FILE
-    if not path.exists():
-        return []
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-        return [dict(entry, audits=[dict(audit) for audit in entry["audits"]]) for entry in entries]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise BadInputError(f"{str(path)!r} was not written by an audit ({error}); choose another --out.") from error
-
-
-def check_folder(folder: Path, audits: Sequence[tuple[AuditSpec, Subject]]) -> None:
+def check_folder(folder: Path, store: Store, audits: Sequence[tuple[AuditSpec, Subject]]) -> None:
     """Refuse a folder whose results these audits would replace by fewer or by other ones.
 
     Same data, model and settings continue what is there: with more or fewer victims, another number
-    of threads, further batch sizes, attacks or baselines, or further audits.
+    of workers, further batch sizes, attacks, defenses or baselines, or further audits.
 
     Raises:
         BadInputError: the folder holds another audit, or files of something else.
     """
-    if folder.exists() and not folder.is_dir():
-        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
-    earlier = read_provenance(folder)
+    earlier = store.runs()
     if not earlier:
         if (folder / "results.json").exists():
             raise BadInputError(

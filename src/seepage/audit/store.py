@@ -1,113 +1,204 @@
-"""What each victim gave away, one line each, appended as it is measured: a killed audit goes on where it was."""
+"""What a run folder holds: one SQLite file, in which each job's victims appear whole or not at all."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from seepage.assessment import Association, Measured, Measurement
-from seepage.audit.files import PRIVATE, make_folder, why
+from seepage.audit.evidence import ARRAYS, Evidence, together
+from seepage.audit.files import PRIVATE, make_folder
 from seepage.errors import BadInputError
 
-FILE = "victims.jsonl"
+FILE = "audit.sqlite"
+# In the file's header: whose it is, and which layout of tables it has.
+_APPLICATION = 0x5EE9A6E0
+_VERSION = 1
+_SECONDS_TO_WAIT = 2.0
+
+_TABLES = """
+CREATE TABLE setups (key TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE runs (id INTEGER PRIMARY KEY, entry TEXT NOT NULL);
+CREATE TABLE settings (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, setting TEXT NOT NULL);
+CREATE TABLE figures (
+    id INTEGER PRIMARY KEY, setting INTEGER NOT NULL REFERENCES settings (id), position INTEGER NOT NULL,
+    metric TEXT NOT NULL, "column" TEXT, higher_leaks INTEGER, low REAL, high REAL, UNIQUE (setting, position)
+);
+CREATE TABLE jobs (
+    id INTEGER PRIMARY KEY, setting INTEGER NOT NULL REFERENCES settings (id), first INTEGER NOT NULL,
+    victims INTEGER NOT NULL, state TEXT NOT NULL CHECK (state IN ('done', 'failed')), failure TEXT, traceback TEXT,
+    UNIQUE (setting, first)
+);
+CREATE TABLE victims (
+    setting INTEGER NOT NULL REFERENCES settings (id), victim INTEGER NOT NULL, seconds REAL NOT NULL, loss REAL,
+    PRIMARY KEY (setting, victim)
+) WITHOUT ROWID;
+CREATE TABLE scores (
+    figure INTEGER NOT NULL REFERENCES figures (id), victim INTEGER NOT NULL, value REAL, entropy REAL,
+    PRIMARY KEY (figure, victim)
+) WITHOUT ROWID;
+CREATE TABLE evidence (
+    setting INTEGER NOT NULL REFERENCES settings (id), victim INTEGER NOT NULL, about TEXT NOT NULL,
+    arrays BLOB NOT NULL, PRIMARY KEY (setting, victim)
+) WITHOUT ROWID;
+"""
 
 
 @dataclass(frozen=True)
-class Figure:
-    """What one entry of a victim's values means.
+class Failure:
+    """A job that failed.
 
     Attributes:
-        metric, column: as in ``Measurement``.
-        higher_leaks, low, high: as in ``Measurement``; None for a pair of accuracy and entropy that
-            is correlated across victims.
+        victims: indices of its victims.
+        message: why, in a line.
+        traceback: where, for those who mend it.
     """
 
-    metric: str
-    column: str | None
-    higher_leaks: bool | None
-    low: float | None
-    high: float | None
-
-    @classmethod
-    def of(cls, measured: Measured) -> Figure:
-        """Return what ``measured`` holds, without its values."""
-        if isinstance(measured, Association):
-            return cls(measured.metric, measured.column, None, None, None)
-        return cls(measured.metric, measured.column, measured.higher_leaks, *map(_plain, measured.bounds))
-
-    def measured(self, values: Sequence[Any]) -> Measured:
-        """Return the measurement whose victims have ``values``."""
-        if self.higher_leaks is None:
-            pairs = torch.tensor([[_number(v) for v in pair] for pair in values], dtype=torch.float64).reshape(-1, 2)
-            return Association(self.metric, self.column, pairs[:, 0], pairs[:, 1])
-        bounds = (-math.inf if self.low is None else self.low, math.inf if self.high is None else self.high)
-        numbers = torch.tensor([_number(v) for v in values], dtype=torch.float64)
-        return Measurement(self.metric, self.column, numbers, self.higher_leaks, bounds)
+    victims: range
+    message: str
+    traceback: str
 
 
-@dataclass(frozen=True)
-class Stored:
-    """One victim of one setting.
+def digest_of(values: Mapping[str, Any]) -> str:
+    """Return a short digest of JSON values, the same for equal ones.
 
-    Attributes:
-        values: one a figure: a number, None for not applicable, or a pair of them.
-        seconds: the attack took for this victim (a share of the time of those that ran with it).
-        loss: the attack's own, None where it has none.
+    Example:
+        >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
+        True
     """
-
-    values: tuple[Any, ...]
-    seconds: float
-    loss: float | None
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class Store:
-    """The victims of a run folder, in memory and, where there is a folder, in ``victims.jsonl``.
+    """The measured victims of a run folder, in ``audit.sqlite``; in memory where there is no folder.
 
-    The file holds two kinds of lines: a setting (its key, everything that determines its figures and
-    what the entries of its values mean) and, after it, its victims. The file appears with the first
-    victims. A line that a crash cut short is dropped; any other damage is refused.
+    A job's victims are written in one transaction, so that a killed run loses the jobs in flight and
+    nothing else. The file appears with the first of them. While a store is open, no other can write.
+
+    The tables: ``setups`` (what was dear to make, by a digest of what it was made from), ``runs`` (the
+    provenance of each command that wrote here, as JSON), ``settings`` (key, and everything that determines
+    its figures, as JSON), ``figures`` (what is measured of a setting), ``scores`` (one a figure and victim;
+    ``value`` is the accuracy where the figure is a correlation with ``entropy``), ``victims``, ``jobs`` and
+    ``evidence`` (see ``Evidence``; arrays are zlib-compressed).
 
     Args:
         folder: the run folder, None to keep nothing.
         private: whether only its owner may read the file.
 
     Raises:
-        BadInputError: the file is damaged, or not one of these.
+        BadInputError: the file is not one of these, damaged, of a later version, or in use.
     """
 
     def __init__(self, folder: Path | None, private: bool = False) -> None:
         self._path = None if folder is None else folder / FILE
         self._private = private
-        self._cut: int | None = None
-        self._figures: dict[str, list[Figure]] = {}
-        self._victims: dict[str, dict[int, Stored]] = {}
-        if self._path is not None and self._path.exists():
-            self._read(self._path)
+        self._connection: sqlite3.Connection | None = None
+        if self._path is None:
+            self._connection = sqlite3.connect(":memory:")
+            self._make_tables(self._connection)
+        elif self._path.exists():
+            self._connection = self._open(self._path)
+
+    def close(self) -> None:
+        """Let others write; what was added stays."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def is_empty(self) -> bool:
         """Whether no victim of any setting is held."""
-        return not self._victims
+        return not self._rows("SELECT 1 FROM victims LIMIT 1")
 
-    def victims(self, key: str) -> dict[int, Stored]:
-        """Return the victims measured so far under ``key``, by index."""
-        return dict(self._victims.get(key, {}))
+    def victims(self, key: str) -> set[int]:
+        """Return the indices of the victims measured so far under ``key``."""
+        return {victim for (victim,) in self._of(key, "victims", "victim")}
 
-    def measured(self, key: str, victims: int) -> list[Measured]:
-        """Return the measurements of the first ``victims`` victims under ``key``."""
-        held = self._victims[key]
-        rows = [held[i].values for i in range(victims)]
-        return [
-            figure.measured(list(column))
-            for figure, column in zip(self._figures[key], zip(*rows, strict=True), strict=True)
-        ]
+    def seconds(self, key: str) -> dict[int, float]:
+        """Return what each victim under ``key`` took of the machine's time, in seconds."""
+        return dict(self._of(key, "victims", "victim, seconds"))
+
+    def losses(self, key: str) -> dict[int, float | None]:
+        """Return the attack's own loss of each victim under ``key``; None where it has none."""
+        return dict(self._of(key, "victims", "victim, loss"))
+
+    def measured(self, key: str, victims: Iterable[int]) -> list[Measured]:
+        """Return the measurements of these victims under ``key``, in their order."""
+        place = {victim: i for i, victim in enumerate(victims)}
+        made: list[Measured] = []
+        figures = self._of(key, "figures", 't.id, metric, "column", higher_leaks, low, high', "ORDER BY position")
+        for number, metric, column, higher_leaks, low, high in figures:
+            pairs = torch.full((len(place), 2), torch.nan, dtype=torch.float64)
+            for victim, *pair in self._rows("SELECT victim, value, entropy FROM scores WHERE figure = ?", number):
+                if victim in place:
+                    pairs[place[victim]] = torch.tensor([_number(v) for v in pair], dtype=torch.float64)
+            if higher_leaks is None:
+                made.append(Association(metric, column, pairs[:, 0].clone(), pairs[:, 1].clone()))
+            else:
+                bounds = (-math.inf if low is None else low, math.inf if high is None else high)
+                made.append(Measurement(metric, column, pairs[:, 0].clone(), bool(higher_leaks), bounds))
+        return made
+
+    def evidence(self, key: str, victims: Iterable[int]) -> Evidence | None:
+        """Return the evidence of these victims under ``key``, in their order; None where there is none."""
+        held = {
+            victim: _unpacked(about, arrays)
+            for victim, about, arrays in self._of(key, "evidence", "victim, about, arrays")
+        }
+        parts = [held[victim] for victim in victims if victim in held]
+        return together(parts) if parts else None
+
+    def failures(self, key: str) -> list[Failure]:
+        """Return the jobs under ``key`` that failed and were not done since."""
+        rows = self._of(key, "jobs", "first, victims, failure, traceback", "AND state = 'failed' ORDER BY first")
+        return [Failure(range(first, first + count), message, trace) for first, count, message, trace in rows]
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Return the provenance of the commands that wrote here, oldest first."""
+        return [json.loads(entry) for (entry,) in self._rows("SELECT entry FROM runs ORDER BY id")]
+
+    def add_run(self, entry: Mapping[str, Any]) -> None:
+        """Keep the provenance of a command that is about to write here.
+
+        Raises:
+            BadInputError: the file cannot be written.
+        """
+        self._write([("INSERT INTO runs (entry) VALUES (?)", [(json.dumps(entry, ensure_ascii=False),)])])
+
+    def setup(self, made_from: Mapping[str, Any], make: Callable[[], Any]) -> Any:
+        """Return what ``make`` returns, made once for everything that is made from the same.
+
+        Args:
+            made_from: everything that determines it, as JSON values.
+            make: returns JSON values; called where it is not held yet.
+
+        Raises:
+            BadInputError: the file cannot be written, or what ``make`` raises.
+        """
+        key = digest_of(made_from)
+        held = self._rows("SELECT content FROM setups WHERE key = ?", key)
+        if held:
+            return json.loads(held[0][0])
+        content = json.dumps(make(), ensure_ascii=False)
+        self._write([("INSERT INTO setups VALUES (?, ?)", [(key, content)])])
+        return json.loads(content)
 
     def add(
         self,
@@ -116,87 +207,203 @@ class Store:
         first: int,
         measured: Sequence[Measured],
         seconds: float,
-        losses: Sequence[float] | None,
+        evidence: Sequence[Evidence] = (),
     ) -> None:
-        """Keep victims that were measured together, all in one write.
+        """Keep the victims of one job, all in one transaction.
 
         Args:
             key: of the setting.
             setting: what the key stands for.
             first: index of the first of the victims.
             measured: of the victims.
-            seconds: the attack took for each.
-            losses: one a victim, None where the attack has none.
+            seconds: each took of the machine's time.
+            evidence: one a victim, or none.
 
         Raises:
             BadInputError: the file cannot be written.
         """
-        figures = [Figure.of(m) for m in measured]
-        lines: list[str] = []
-        if key not in self._figures:
-            self._figures[key] = figures
-            lines.append(_line({"key": key, "setting": setting, "figures": [list(vars(f).values()) for f in figures]}))
-        columns = [
-            [[_plain(a), _plain(e)] for a, e in zip(m.accuracy.tolist(), m.entropy.tolist(), strict=True)]
-            if isinstance(m, Association)
-            else [_plain(v) for v in m.values.tolist()]
-            for m in measured
+        number, writes = self._setting(key, setting)
+        known = dict(self._rows("SELECT position, id FROM figures WHERE setting = ?", number))
+        fresh, scores = [], []
+        free = self._next("figures")
+        for position, m in enumerate(measured):
+            if position not in known:
+                known[position] = free + len(fresh)
+                fresh.append((known[position], number, position, *_about(m)))
+            values, entropy = (m.accuracy, m.entropy) if isinstance(m, Association) else (m.values, None)
+            for i, value in enumerate(values.tolist()):
+                doubt = None if entropy is None else _plain(float(entropy[i]))
+                scores.append((known[position], first + i, _plain(value), doubt))
+        count = len(measured[0].accuracy if isinstance(measured[0], Association) else measured[0].values)
+        losses = [None if e.loss is None else _plain(float(e.loss[0])) for e in evidence] or [None] * count
+        writes += [
+            ("INSERT INTO figures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", fresh),
+            ("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?)", scores),
+            (
+                "INSERT OR REPLACE INTO victims VALUES (?, ?, ?, ?)",
+                [(number, first + i, seconds, losses[i]) for i in range(count)],
+            ),
+            (
+                "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?)",
+                [(number, first + i, *_packed(e)) for i, e in enumerate(evidence)],
+            ),
+            (_JOB, [(number, first, count, "done", None, None)]),
         ]
-        for i, values in enumerate(zip(*columns, strict=True)):
-            stored = Stored(values, seconds, None if losses is None else _plain(losses[i]))
-            self._victims.setdefault(key, {})[first + i] = stored
-            lines.append(_line({"key": key, "victim": first + i, **vars(stored)}))
-        self._append("".join(lines))
+        self._write(writes)
 
-    def _append(self, text: str) -> None:
-        if self._path is None:
-            return
-        make_folder(self._path.parent, self._private)
+    def add_failure(self, key: str, setting: Mapping[str, Any], failure: Failure) -> None:
+        """Keep why a job failed, until it is done by another run.
+
+        Raises:
+            BadInputError: the file cannot be written.
+        """
+        number, writes = self._setting(key, setting)
+        victims = failure.victims
+        row = (number, victims.start, len(victims), "failed", failure.message, failure.traceback)
+        self._write([*writes, (_JOB, [row])])
+
+    def _setting(self, key: str, setting: Mapping[str, Any]) -> tuple[int, list[tuple[str, list[tuple[Any, ...]]]]]:
+        found = self._rows("SELECT id FROM settings WHERE key = ?", key)
+        if found:
+            return found[0][0], []
+        number = self._next("settings")
+        row = (number, key, json.dumps(setting, sort_keys=True, ensure_ascii=False))
+        return number, [("INSERT INTO settings VALUES (?, ?, ?)", [row])]
+
+    def _next(self, table: str) -> int:
+        rows = self._rows(f"SELECT max(id) FROM {table}")
+        return 1 + ((rows[0][0] or 0) if rows else 0)
+
+    def _of(self, key: str, table: str, columns: str, rest: str = "") -> list[tuple[Any, ...]]:
+        """Return columns of a table (called t) for one setting."""
+        return self._rows(
+            f"SELECT {columns} FROM {table} t JOIN settings s ON s.id = t.setting WHERE s.key = ? {rest}", key
+        )
+
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        if self._connection is None:
+            return []
         try:
-            handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE if self._private else 0o666)
-            try:
-                if self._cut is not None:
-                    os.ftruncate(handle, self._cut)
-                    self._cut = None
-                rest = text.encode()
-                while rest:
-                    rest = rest[os.write(handle, rest) :]
-            finally:
-                os.close(handle)
-        except OSError as error:
+            return self._connection.execute(query, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from error
+
+    def _write(self, writes: Iterable[tuple[str, list[tuple[Any, ...]]]]) -> None:
+        if self._connection is None:
+            assert self._path is not None
+            self._connection = self._create(self._path)
+        try:
+            with self._connection:
+                for statement, rows in writes:
+                    self._connection.executemany(statement, rows)
+        except sqlite3.OperationalError as error:
             raise BadInputError(
-                f"{str(self._path)!r} cannot be written ({why(error)} with --out, then run the same command again."
+                f"{str(self._path)!r} cannot be written ({error}); make room or choose another folder with --out. What "
+                "was stored before is intact; the same command then goes on from there."
             ) from error
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from error
 
-    def _read(self, path: Path) -> None:
+    def _create(self, path: Path) -> sqlite3.Connection:
+        make_folder(path.parent, self._private)
         try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise BadInputError(f"{str(path)!r} cannot be read ({error.strerror}); choose another --out.") from error
-        whole = content[: content.rfind(b"\n") + 1]
-        # Cut when something is added, not now: another process may be writing the rest of the line.
-        self._cut = len(whole) if len(whole) < len(content) else None
-        for number, line in enumerate(whole.splitlines(), start=1):
-            try:
-                entry = json.loads(line)
-                key = entry["key"]
-                if "figures" in entry:
-                    self._figures[key] = [Figure(*figure) for figure in entry["figures"]]
-                else:
-                    values = tuple(entry["values"])
-                    if len(values) != len(self._figures[key]):
-                        raise ValueError("values do not fit the setting")
-                    stored = Stored(values, entry["seconds"], entry["loss"])
-                    self._victims.setdefault(key, {})[int(entry["victim"])] = stored
-            except (ValueError, KeyError, TypeError) as error:
+            # Before anything is in it: SQLite would make it readable to all.
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE if self._private else 0o666))
+            connection = self._connect(path)
+            self._make_tables(connection)
+        except (OSError, sqlite3.Error) as error:
+            raise BadInputError(f"{str(path)!r} cannot be written ({error}); choose another --out.") from error
+        return connection
+
+    def _open(self, path: Path) -> sqlite3.Connection:
+        try:
+            with path.open("rb+"):
+                pass
+            connection = self._connect(path)
+            [application] = connection.execute("PRAGMA application_id").fetchone()
+            [version] = connection.execute("PRAGMA user_version").fetchone()
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if not tables and application == 0:
+                # A run was killed between making the file and making its tables.
+                self._make_tables(connection)
+                return connection
+            if application != _APPLICATION:
+                raise BadInputError(f"{str(path)!r} was not written by seepage; choose another --out.")
+            if version > _VERSION:
                 raise BadInputError(
-                    f"line {number} of {str(path)!r} is no measured victim ({error}); the file was edited or belongs "
-                    "to another program. Choose another --out, or delete that line to have its victims measured again."
+                    f"{str(path)!r} was written by a later seepage (layout {version}, this one knows {_VERSION}); "
+                    "upgrade seepage or choose another --out."
+                )
+            [state] = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if state != "ok":
+                raise sqlite3.DatabaseError(state)
+        except OSError as error:
+            raise BadInputError(f"{str(path)!r} cannot be opened ({error.strerror}); choose another --out.") from error
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise BadInputError(
+                    f"{str(path)!r} is in use by another seepage; wait until it has ended, or choose another --out."
                 ) from error
+            raise self._damaged(error) from error
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from error
+        return connection
+
+    def _connect(self, path: Path) -> sqlite3.Connection:
+        connection = sqlite3.connect(path, timeout=_SECONDS_TO_WAIT)
+        # Held from the first write to the end: two runs into one folder would both measure everything.
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA synchronous = FULL")
+        return connection
+
+    def _make_tables(self, connection: sqlite3.Connection) -> None:
+        with connection:
+            connection.execute("BEGIN")
+            for statement in _TABLES.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def _damaged(self, error: Exception) -> BadInputError:
+        return BadInputError(
+            f"{str(self._path)!r} is damaged or no store of seepage ({error}); it was left as it is. Restore it from a "
+            "copy, or choose another --out to measure anew."
+        )
 
 
-def _line(entry: Mapping[str, Any]) -> str:
-    return json.dumps(entry, separators=(",", ":"), allow_nan=False, ensure_ascii=False) + "\n"
+_JOB = "INSERT OR REPLACE INTO jobs (setting, first, victims, state, failure, traceback) VALUES (?, ?, ?, ?, ?, ?)"
+
+
+def _about(m: Measured) -> tuple[str, str | None, int | None, float | None, float | None]:
+    if isinstance(m, Association):
+        return m.metric, m.column, None, None, None
+    low, high = map(_plain, m.bounds)
+    return m.metric, m.column, int(m.higher_leaks), low, high
+
+
+def _packed(evidence: Evidence) -> tuple[str, bytes]:
+    """Return a description as JSON and the arrays' bytes, one after the other, compressed."""
+    arrays = {name: getattr(evidence, name) for name in ARRAYS if getattr(evidence, name) is not None}
+    layout = {name: [array.dtype.newbyteorder("<").str, list(array.shape)] for name, array in arrays.items()}
+    content = b"".join(
+        np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes() for array in arrays.values()
+    )
+    about = {"columns": evidence.column_names, "groups": evidence.groups, "layout": layout}
+    return json.dumps(about, ensure_ascii=False), zlib.compress(content, 6)
+
+
+def _unpacked(about: str, arrays: bytes) -> Evidence:
+    told, content, begin = json.loads(about), zlib.decompress(arrays), 0
+    found: dict[str, np.ndarray | None] = dict.fromkeys(ARRAYS)
+    for name, (kind, shape) in told["layout"].items():
+        dtype = np.dtype(kind)
+        count = math.prod(shape)
+        found[name] = np.frombuffer(content, dtype, count, begin).reshape(shape)
+        begin += count * dtype.itemsize
+    groups = {name: {c: (int(n), int(r)) for c, (n, r) in counts.items()} for name, counts in told["groups"].items()}
+    return Evidence(column_names=tuple(told["columns"]), groups=groups, **found)  # pyright: ignore[reportArgumentType]
 
 
 def _plain(value: float) -> float | None:

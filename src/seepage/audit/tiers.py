@@ -50,8 +50,8 @@ def settings(rows: Iterable[dict[str, Any]]) -> list[tuple[int, str]]:
 
 
 def is_attack(row: dict[str, Any]) -> bool:
-    """Return whether a row is an attack's and not a baseline's: only attacks are timed."""
-    return row["seconds_per_victim"] is not None
+    """Return whether a row is an attack's, not a baseline's or of the task."""
+    return row["is_attack"]
 
 
 def strongest_row(

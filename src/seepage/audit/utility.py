@@ -218,6 +218,7 @@ def utility_row(
         "lift_low": gained[1],
         "lift_high": gained[2],
         "seconds_per_victim": None,
+        "is_attack": False,
         "status": "diverged" if utility.diverged else "ok",
         "seed": seed,
         "settings": {

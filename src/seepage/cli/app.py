@@ -12,7 +12,7 @@ import typer
 from seepage import __version__
 from seepage.audit.memory import keep_freed_memory
 from seepage.audit.mistakes import DocumentError
-from seepage.audit.store import FILE as VICTIMS
+from seepage.audit.store import FILE as STORE
 from seepage.cli.exits import Exit
 from seepage.errors import BadInputError
 from seepage.report.text import clean
@@ -67,7 +67,7 @@ def interruptible(work: Callable[[], Any], folder: Path) -> Any:
     try:
         return work()
     except KeyboardInterrupt:
-        if (folder / VICTIMS).exists():
+        if (folder / STORE).exists():
             kept = f"The victims measured so far are kept; run the same command with --out {str(folder)!r} to go on."
         else:
             kept = "Nothing was measured yet."

@@ -102,7 +102,7 @@ def attack(
         capture = capture.without_labels()
     torch.set_num_threads(spec.threads)
     with Bar(make_console(stderr=True)) as bar:
-        bar.begin(1.0)
+        bar.begin(1.0, jobs=1)
         found = recover(
             capture,
             table,

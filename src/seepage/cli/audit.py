@@ -26,6 +26,7 @@ from seepage.audit import (
 )
 from seepage.audit.tree import parse
 from seepage.cli.app import app, interruptible
+from seepage.cli.duration import seconds
 from seepage.cli.exits import Exit
 from seepage.cli.own import MISSING, MOST_CATEGORIES, OVERRIDE, read_override
 from seepage.errors import BadInputError
@@ -162,6 +163,14 @@ def audit(
             show_default=False,
         ),
     ] = None,
+    time_budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Such as 30m or 2h: attack the first victims of every setting, then as many more as fit.",
+            show_default=False,
+        ),
+    ] = None,
     fail_above: Annotated[
         float | None,
         typer.Option(
@@ -180,8 +189,8 @@ def audit(
 
     Each victim is one batch of a client's records. Attacks see its gradient as the server does; their
     guesses are then matched to the true records. The run folder gets report.html to read in a browser, results.json
-    and results.csv (one row a figure, with interval, baseline and lift), victims.jsonl (one line a victim, from
-    which a run that was stopped continues) and provenance.json.
+    and results.csv (one row a figure, with interval, baseline and lift), audit.sqlite (all that
+    was measured, from which a run that was stopped continues) and provenance.json.
 
     [bold]Examples[/bold]
 
@@ -253,13 +262,14 @@ def audit(
     specs = read_text_document(text, name, Path() if document is None else document.parent, given)
     audits = [(spec, prepare(spec)) for spec in specs]
     pass_on = _gate(_limit(fail_above, fail_column, specs[0].gate), audits)
+    budget = None if time_budget is None else seconds(time_budget)
     folder = out or Path("runs") / f"{audits[0][1].dataset.name}-{datetime.now():%Y%m%d-%H%M%S}"
     messages = make_console(stderr=True)
     for _, subject in audits[:1]:
         if subject.inferred is not None:
             show_inferred(messages, subject.inferred)
     with Bar(messages) as bar:
-        reports = interruptible(lambda: audit_all(audits, folder, bar), folder)
+        reports = interruptible(lambda: audit_all(audits, folder, bar, budget), folder)
     if document is not None:
         keep_document(folder, text, audits)
     if as_json:
@@ -270,6 +280,8 @@ def audit(
             report.show(console)
         console.print(Text(f"Report: {folder / 'report.html'} (figures: results.json, results.csv)"))
     pass_on(reports)
+    if any(report.failed for report in reports):
+        raise typer.Exit(Exit.JOBS_FAILED)
 
 
 def _limit(above: float | None, column: str | None, of_document: Gate | None) -> Gate | None:

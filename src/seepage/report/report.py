@@ -13,33 +13,34 @@ from torch import nn
 
 from seepage.audit import (
     AuditSpec,
+    Evidence,
     Example,
     Listener,
     Row,
+    Run,
     Store,
     Subject,
-    check_audit,
     check_folder,
+    examples,
+    make_plan,
     make_spec,
     make_specs,
     prepare,
     provenance,
-    read_examples,
     read_text,
     read_text_document,
     rows,
-    run_audit,
-    write_examples,
+    run_audits,
+    task_rows,
     write_provenance,
     write_results,
     write_whole,
 )
-from seepage.audit.checks import Alarm, Facts, run_checks
+from seepage.audit.checks import Alarm, Facts, control_of, run_checks
 from seepage.datasets import Dataset, own_table
 from seepage.errors import BadInputError
 from seepage.models.model import Model
 from seepage.report.console import make_console, show_report
-from seepage.report.frames import Evidence
 from seepage.report.html import FILE as PAGE
 from seepage.report.html import write_html
 from seepage.report.summary import summary
@@ -57,19 +58,39 @@ class Report:
         spec: what was done.
         subject: to which rows and model.
         rows: one result each, see ``seepage.audit.rows``.
-        examples: reconstructed records beside the truth, where they were computed or kept.
-        evidence: what was right, cell by cell, by batch size, defense and attack.
+        runs: what each attack and baseline got out of each setting's victims.
         alarms: what the audit's own checks found; None where they were not run.
         control: figures of the positive control; None where none was run.
+        left_out: settings and numbers of victims for which there was no time.
     """
 
     spec: AuditSpec
     subject: Subject
     rows: list[Row]
-    examples: list[Example]
-    evidence: Mapping[tuple[int, str, str], Evidence] = field(default_factory=dict)
+    runs: list[Run]
     alarms: Sequence[Alarm] | None = None
     control: list[Row] | None = None
+    left_out: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def evidence(self) -> dict[tuple[int, str, str], Evidence]:
+        """What is kept of the victims, by batch size, defense and attack."""
+        return {(r.batch_size, r.defense, r.called): r.evidence for r in self.runs if r.evidence is not None}
+
+    @property
+    def failed(self) -> list[Run]:
+        """The runs of which a job failed."""
+        return [run for run in self.runs if run.failures]
+
+    @property
+    def examples(self) -> list[Example]:
+        """Reconstructed records beside the truth, where records are kept."""
+        dataset, model = self.subject.dataset, self.subject.model.name
+        return [
+            example
+            for of, found in self.evidence.items()
+            for example in examples(dataset.schema, dataset.statistics, found, dataset.name, model, of)
+        ]
 
     def frame(self) -> pd.DataFrame:
         """Return the results as a DataFrame, one row each."""
@@ -166,45 +187,49 @@ def audit_all(
     audits: Sequence[tuple[AuditSpec, Subject]],
     folder: Path | None,
     listener: Listener | None = None,
+    budget: float | None = None,
 ) -> list[Report]:
     """Run audits and keep their results in a folder.
 
-    The folder gets ``victims.jsonl`` as the audit goes on, and ``report.html``, ``results.json``,
-    ``results.csv``, ``provenance.json`` and, for public data only, ``examples.json`` when it has ended. The same audits
-    into the same folder continue from what is there. Files of one's own data are private (mode 0600).
+    The folder gets ``audit.sqlite`` as the audit goes on, and ``report.html``, ``results.json``,
+    ``results.csv`` and ``provenance.json`` when it has ended. The same audits into the same folder
+    continue from what is there. Files of one's own data are private (mode 0600).
 
     Args:
         audits: specs with what they were prepared to.
         folder: the run folder, made if need be; None to keep nothing.
         listener: told about the progress.
+        budget: seconds that the attacks may take; what does not fit is left out, see ``make_plan``.
 
     Raises:
         BadInputError: the folder holds another audit, or a setting cannot be run.
     """
     private = any(subject.own for _, subject in audits)
-    if folder is not None:
-        check_folder(folder, audits)
-    store = Store(folder, private)
-    # All of them before the first runs: a mistake in the last must not cost hours.
-    for spec, subject in audits:
-        check_audit(spec, subject, store)
-    kept = [] if folder is None else read_examples(folder)
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
+    # A positive control is one more audit, so that it is planned, kept and shared like any other.
+    controls = {i: control_of(spec, subject) for i, (spec, subject) in enumerate(audits) if spec.control}
+    every = [*audits, *controls.values()]
+    with Store(folder, private) as store:
+        if folder is not None:
+            check_folder(folder, store, audits)
+        # All of them before the first runs: a mistake in the last must not cost hours.
+        plan = make_plan(every, store, budget)
+        store.add_run(provenance(audits))
+        outcomes = run_audits(every, store, listener, plan, budget)
+        listener = listener or Listener()
+        tasks = [task_rows(spec, subject, store, listener.started) for spec, subject in audits]
+        origin = store.runs()[-1]
+        if folder is not None:
+            write_provenance(folder, store, private)
+    held = dict(zip(controls, outcomes[len(audits) :], strict=True))
     reports = []
-    for spec, subject in audits:
-        outcome = run_audit(spec, subject, store, listener, checked=True)
-        about = (subject.dataset.name, subject.model.name)
-        fresh = {(e.batch_size, e.attack) for e in outcome.examples}
-        earlier = [e for e in kept if (e.dataset, e.model) == about and (e.batch_size, e.attack) not in fresh]
-        shown = [*outcome.examples, *earlier]
-        made = rows(spec, subject, outcome)
-        alarms = run_checks(Facts(spec, subject, made, outcome.runs))
-        reports.append(Report(spec, subject, made, shown, alarms=alarms))
+    for i, (spec, subject) in enumerate(audits):
+        made = [*rows(spec, subject, outcomes[i]), *tasks[i]]
+        control = rows(*controls[i], held[i]) if i in controls else None
+        alarms = run_checks(Facts(spec, subject, made, outcomes[i].runs, control))
+        reports.append(Report(spec, subject, made, outcomes[i].runs, alarms, control, plan.left_out))
     if folder is not None:
-        public = [example for report in reports if not report.subject.own for example in report.examples]
-        if public:
-            write_examples(folder, public)
-        origin = provenance(audits)
-        write_provenance(folder, origin, private)
         write_html(folder / PAGE, reports, origin, private)
         write_results(folder, [row for report in reports for row in report.rows], private)
     return reports

@@ -116,7 +116,7 @@ def compare(table: PublishedTable, planned: PlannedRun, spec: AuditSpec, made: S
             continue
         attack = str(row["attack"])
         method = planned.compared.get(attack, attack)
-        if row["seconds_per_victim"] is None and attack not in planned.compared:
+        if not row["is_attack"] and attack not in planned.compared:
             continue
         published = table.figure(spec.labels, method, row["batch_size"])
         estimate = Estimate(row["mean"], row["low"], row["high"], row["n"], row["std"])
@@ -179,6 +179,9 @@ def gain(metric: str, labels: str, ours: Run, other: Run) -> Gain:
         )
         for run in (ours, other)
     ]
-    n = min(ours.victims, other.victims)
-    first, second = (torch.as_tensor(v[:n]) for v in values)
+    both = sorted({*ours.victims} & {*other.victims})
+    first, second = (
+        torch.stack([v[run.victims.index(victim)] for victim in both])
+        for v, run in zip(values, (ours, other), strict=True)
+    )
     return Gain(labels, ours.batch_size, ours.called, paired(first, second))

@@ -15,13 +15,13 @@ from seepage.audit import (
     Run,
     Store,
     Subject,
-    check_audit,
     check_folder,
     held_runs,
+    make_plan,
     prepare,
     provenance,
     rows,
-    run_audit,
+    run_audits,
     write_provenance,
     write_results,
     write_whole,
@@ -90,7 +90,7 @@ def reproduce(
 ) -> Comparison:
     """Run what of a table is missing in a folder and compare all that is there.
 
-    The folder gets ``victims.jsonl`` as the runs go on (a stopped one continues), then ``comparison.csv``,
+    The folder gets ``audit.sqlite`` as the runs go on (a stopped one continues), then ``comparison.csv``,
     ``results.json``, ``results.csv`` and ``provenance.json``. Different parts may be run one after the other
     into the same folder.
 
@@ -114,33 +114,35 @@ def reproduce(
     if not any(part for _, _, part in chosen):
         raise BadInputError(f"no cell of {table.name!r} fits all of the chosen batch sizes, attacks, runs and labels.")
     subjects = _Subjects()
-    if folder is not None:
-        check_folder(folder, [(spec, subjects.of(spec)) for _, spec in planned])
-    store = Store(folder)
-    parts = [part for _, _, part in chosen if part is not None] if run_missing else []
-    for part in parts:
-        check_audit(part, subjects.of(part), store)
-    for part in parts:
-        run_audit(part, subjects.of(part), store, listener, checked=True)
-
+    audits = [(spec, subjects.of(spec)) for _, spec in planned]
+    with Store(folder) as store:
+        if folder is not None:
+            check_folder(folder, store, audits)
+        if run_missing:
+            parts = [(part, subjects.of(part)) for _, _, part in chosen if part is not None]
+            plan = make_plan(parts, store)
+            store.add_run(provenance(audits))
+            run_audits(parts, store, listener, plan)
+        else:
+            planned = [(run, spec.model_copy(update={"victims": _ALL})) for run, spec in planned]
+        held = [(run, spec, held_runs(spec, subjects.of(spec), store)) for run, spec in planned]
+        is_empty = store.is_empty
+        if folder is not None and run_missing:
+            write_provenance(folder, store)
     comparison = Comparison(table)
-    if not run_missing:
-        planned = [(run, spec.model_copy(update={"victims": _ALL})) for run, spec in planned]
-    held = [(run, spec, held_runs(spec, subjects.of(spec), store)) for run, spec in planned]
     for run, spec, runs in held:
         made = rows(spec, subjects.of(spec), Outcome(runs))
         comparison.rows.extend(made)
         comparison.cells.extend(compare(table, run, spec, made))
-    if not run_missing and not comparison.cells and not store.is_empty:
+    if not run_missing and not comparison.cells and not is_empty:
         raise BadInputError(
-            f"what {str(folder)!r} holds was measured by other code, another PyTorch or on another kind of device, so "
-            "it cannot be compared as this program's figures; run without --compare-only to measure it again, or "
-            "install the commit that its provenance.json names."
+            f"what {str(folder)!r} holds was measured by other code, another PyTorch, on another kind of device or "
+            "with another number of threads, so it cannot be compared as this program's figures; run without "
+            "--compare-only to measure it again, or install the commit that its provenance.json names."
         )
     comparison.gains.update(_gains(table, held))
     if folder is not None and run_missing:
         write_whole(folder / FILE, as_csv(comparison.cells))
-        write_provenance(folder, provenance([(spec, subjects.of(spec)) for _, spec in planned]))
         write_results(folder, comparison.rows)
     return comparison
 

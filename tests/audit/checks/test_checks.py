@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from seepage import datasets, registry
-from seepage.audit import AuditSpec, Outcome, Store, Subject, make_spec, prepare, rows, run_audit
+from seepage.audit import AuditSpec, Outcome, Store, Subject, make_spec, prepare, rows, run_audits
 from seepage.audit.checks import CHECKS, SEVERITIES, Alarm, Facts, Where, control_of, run_checks
 from seepage.datasets import Dataset
 from seepage.datasets.planted import distinct, twins, uniform
@@ -402,7 +402,7 @@ def test_every_check_is_documented_under_its_code() -> None:
 
 
 def ran(spec: AuditSpec, subject: Subject) -> tuple[Outcome, list[dict[str, Any]]]:
-    outcome = run_audit(spec, subject, Store(None))
+    [outcome] = run_audits([(spec, subject)], Store(None))
     return outcome, rows(spec, subject, outcome)
 
 

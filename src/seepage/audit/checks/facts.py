@@ -11,7 +11,7 @@ import numpy as np
 from seepage.audit.checks.alarm import Where
 from seepage.audit.checks.probe import Probe
 from seepage.audit.results import Row
-from seepage.audit.run import Run
+from seepage.audit.runner import Run
 from seepage.audit.spec import AuditSpec
 from seepage.audit.subject import Subject
 from seepage.audit.tiers import is_attack, settings, strongest_row

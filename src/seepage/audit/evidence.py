@@ -1,0 +1,151 @@
+"""What is kept of an attacked victim beside its scores: which cells were right, and how sure the attacker was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.assessment import Matched
+from seepage.tabular.align import tolerances
+from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.statistics import Statistics
+
+# A grouping by more categories than these would single records out.
+_GROUPS = 20
+# category -> (cells, cells that were right)
+Counts = dict[str, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Cells of the victims of one attack in one setting; arrays have a leading victim axis.
+
+    Attributes:
+        column_names: of the columns, in the arrays' order.
+        right: bool (victim, record, column), whether the guessed cell counts as right.
+        uncertainty: float32 (victim, record, column), the attacker's own, see ``RecordsGuess``; None
+            where it has none.
+        rarity: float32 (victim, record), how surprising a record is: the mean over its cells of -log of
+            the share of public values that would count as right for it, in nats.
+        groups: for each sensitive discrete column and the target, cells and right cells of the records of
+            each category, summed over victims.
+        loss: float64 (victim,), the attack's own; None where it has none.
+        true, guess: float64 (victim, record, column), cells as in ``RecordsSecret``, matched; None on own
+            data, unless the records were asked to be kept.
+    """
+
+    column_names: tuple[str, ...]
+    right: np.ndarray
+    uncertainty: np.ndarray | None
+    rarity: np.ndarray
+    groups: dict[str, Counts]
+    loss: np.ndarray | None
+    true: np.ndarray | None
+    guess: np.ndarray | None
+
+    @property
+    def victims(self) -> int:
+        """Number of victims."""
+        return len(self.right)
+
+
+def evidence_of(
+    matched: Matched,
+    statistics: Statistics,
+    labels: Float[Tensor, "victim record"],
+    loss: Float[Tensor, " victim"] | None,
+    keep_records: bool,
+) -> list[Evidence]:
+    """Return the evidence of each victim, with a victim axis of one.
+
+    Args:
+        matched: guesses beside the truth.
+        statistics: what rarity is measured against.
+        labels: true labels, by which records are grouped like by a sensitive column.
+        loss: the attack's own.
+        keep_records: whether true and guessed cells are part of it.
+    """
+    schema = matched.schema
+    right = matched.right.numpy()
+    rare = rarity(schema, statistics, matched.true).numpy().astype(np.float32)
+    uncertainty = None if matched.uncertainty is None else matched.uncertainty.numpy().astype(np.float32)
+    made = []
+    for v in range(len(right)):
+        one = slice(v, v + 1)
+        made.append(
+            Evidence(
+                column_names=schema.names,
+                right=right[one],
+                uncertainty=None if uncertainty is None else uncertainty[one],
+                rarity=rare[one],
+                groups=_groups(schema, matched.true[v], labels[v], right[v]),
+                loss=None if loss is None else loss[one].double().numpy(),
+                true=matched.true[one].numpy() if keep_records else None,
+                guess=matched.guess[one].numpy() if keep_records else None,
+            )
+        )
+    return made
+
+
+def rarity(
+    schema: Schema, statistics: Statistics, cells: Float[Tensor, "victim record column"]
+) -> Float[Tensor, "victim record"]:
+    """Return how surprising each record is: mean over its cells of -log P(a public value counts as right), in nats.
+
+    A cell that no public value comes near counts as if half a value of the rarest did.
+    """
+    total = torch.zeros(cells.shape[:-1], dtype=torch.float64)
+    allowed = tolerances(schema)
+    for i, marginal in enumerate(statistics.marginals):
+        column = schema.columns[i]
+        held = marginal.probabilities[marginal.probabilities > 0]
+        floor = float(held.min()) / 2
+        if isinstance(column, Discrete):
+            share = marginal.probabilities[cells[..., i].long()]
+        else:
+            cumulative = torch.cat([torch.zeros(1, dtype=torch.float64), marginal.probabilities.cumsum(0)])
+            above = torch.searchsorted(marginal.values, (cells[..., i] + allowed[i]).contiguous(), right=True)
+            below = torch.searchsorted(marginal.values, (cells[..., i] - allowed[i]).contiguous())
+            share = cumulative[above] - cumulative[below]
+        total -= share.clamp(min=floor).log()
+    return total / len(schema.columns)
+
+
+def _groups(schema: Schema, cells: Tensor, labels: Tensor, right: np.ndarray) -> dict[str, Counts]:
+    by_column = [(column, cells[:, i]) for i, column in enumerate(schema.columns) if column.sensitive]
+    found: dict[str, Counts] = {}
+    for column, codes in [*by_column, (schema.target, labels)]:
+        if not isinstance(column, Discrete) or column.width > _GROUPS:
+            continue
+        scored = right.sum(axis=1)
+        counts: Counts = {}
+        for code in codes.unique().long().tolist():
+            here = (codes.long() == code).numpy()
+            counts[str(column.categories[code])] = (int(here.sum()) * right.shape[1], int(scored[here].sum()))
+        found[column.name] = counts
+    return found
+
+
+def together(parts: Sequence[Evidence]) -> Evidence:
+    """Return the evidence of several victims of the same attack and setting as one."""
+    groups: dict[str, Counts] = {}
+    for part in parts:
+        for name, counts in part.groups.items():
+            merged = groups.setdefault(name, {})
+            for category, (cells, right) in counts.items():
+                before = merged.get(category, (0, 0))
+                merged[category] = (before[0] + cells, before[1] + right)
+    arrays: dict[str, Any] = {}
+    for name in ("right", "uncertainty", "rarity", "loss", "true", "guess"):
+        held = [getattr(part, name) for part in parts]
+        arrays[name] = None if any(array is None for array in held) else np.concatenate(held)
+    return replace(parts[0], groups=groups, **arrays)
+
+
+ARRAYS = tuple(f.name for f in fields(Evidence) if f.name not in ("column_names", "groups"))
