@@ -45,6 +45,7 @@ def seen(victims: int, loss: float | None = 0.5, records: bool = True) -> list[E
                 rarity=np.full((1, 2), 0.25, np.float32),
                 groups={"a": {"x": (3, victim), "y": (3, 1)}},
                 loss=None if loss is None else np.array([loss]),
+                course=None if loss is None else np.array([[1.0, loss, loss / 2]]),
                 true=cells if records else None,
                 guess=cells + 1 if records else None,
             )
@@ -113,6 +114,7 @@ def test_any_evidence_comes_back_bit_for_bit(right: np.ndarray, rarity: float) -
         rarity=np.full(shape[:2], rarity, np.float32),
         groups={},
         loss=None,
+        course=None,
         true=None,
         guess=None,
     )

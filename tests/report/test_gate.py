@@ -29,7 +29,7 @@ def row(**changes: Any) -> dict[str, Any]:
         "lift": 0.1,
         "lift_low": 0.05,
         "lift_high": 0.15,
-        "seconds_per_victim": 1.0,
+        "is_attack": True,
     }
     return {**plain, **changes}
 
@@ -59,7 +59,7 @@ def test_what_shows_nothing_does_not_pass(changes: dict[str, Any], why: str) -> 
 
 
 def test_no_attack_at_all_does_not_pass() -> None:
-    assert gate([row(seconds_per_victim=None)], 0.9).failed
+    assert gate([row(is_attack=False)], 0.9).failed
     assert gate([], 0.9).failed
 
 

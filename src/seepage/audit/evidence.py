@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.assessment import Matched
+from seepage.guesses import RecordsGuess
 from seepage.tabular.align import tolerances
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
@@ -36,6 +37,7 @@ class Evidence:
         groups: for each sensitive discrete column and the target, cells and right cells of the records of
             each category, summed over victims.
         loss: float64 (victim,), the attack's own; None where it has none.
+        course: float64 (victim, 3), how it fell, see ``RecordsGuess``; None where it does not descend.
         true, guess: float64 (victim, record, column), cells as in ``RecordsSecret``, matched; None on own
             data, unless the records were asked to be kept.
     """
@@ -46,6 +48,7 @@ class Evidence:
     rarity: np.ndarray
     groups: dict[str, Counts]
     loss: np.ndarray | None
+    course: np.ndarray | None
     true: np.ndarray | None
     guess: np.ndarray | None
 
@@ -59,7 +62,7 @@ def evidence_of(
     matched: Matched,
     statistics: Statistics,
     labels: Float[Tensor, "victim record"],
-    loss: Float[Tensor, " victim"] | None,
+    guess: RecordsGuess,
     keep_records: bool,
 ) -> list[Evidence]:
     """Return the evidence of each victim, with a victim axis of one.
@@ -68,7 +71,7 @@ def evidence_of(
         matched: guesses beside the truth.
         statistics: what rarity is measured against.
         labels: true labels, by which records are grouped like by a sensitive column.
-        loss: the attack's own.
+        guess: as the attack made it, for its own losses.
         keep_records: whether true and guessed cells are part of it.
     """
     schema = matched.schema
@@ -85,7 +88,8 @@ def evidence_of(
                 uncertainty=None if uncertainty is None else uncertainty[one],
                 rarity=rare[one],
                 groups=_groups(schema, matched.true[v], labels[v], right[v]),
-                loss=None if loss is None else loss[one].double().numpy(),
+                loss=None if guess.loss is None else guess.loss[one].double().numpy(),
+                course=None if guess.course is None else guess.course[one].double().numpy(),
                 true=matched.true[one].numpy() if keep_records else None,
                 guess=matched.guess[one].numpy() if keep_records else None,
             )
@@ -142,7 +146,7 @@ def together(parts: Sequence[Evidence]) -> Evidence:
                 before = merged.get(category, (0, 0))
                 merged[category] = (before[0] + cells, before[1] + right)
     arrays: dict[str, Any] = {}
-    for name in ("right", "uncertainty", "rarity", "loss", "true", "guess"):
+    for name in ("right", "uncertainty", "rarity", "loss", "course", "true", "guess"):
         held = [getattr(part, name) for part in parts]
         arrays[name] = None if any(array is None for array in held) else np.concatenate(held)
     return replace(parts[0], groups=groups, **arrays)

@@ -83,7 +83,7 @@ def carry_out(
     matched = match_records(schema, statistics, secret, guess)
     evidence = []
     if job.is_attack:
-        evidence = evidence_of(matched, statistics, secret.labels, guess.loss, job.keep_records)
+        evidence = evidence_of(matched, statistics, secret.labels, guess, job.keep_records)
     return Done(measure_matched(matched), seconds, evidence)
 
 

@@ -50,7 +50,7 @@ def settings(rows: Iterable[dict[str, Any]]) -> list[tuple[int, str]]:
 
 
 def is_attack(row: dict[str, Any]) -> bool:
-    """Return whether a row is an attack's, not a baseline's or of the task."""
+    """Return whether a row is an attack's and not a baseline's or a defense's."""
     return row["is_attack"]
 
 
@@ -65,7 +65,7 @@ def strongest_row(
         column: whose accuracy; of all cells if None.
 
     Example:
-        >>> made = {"batch_size": 8, "defense": "none", "metric": "accuracy", "column": None, "seconds_per_victim": 1.0}
+        >>> made = {"batch_size": 8, "defense": "none", "metric": "accuracy", "column": None, "is_attack": True}
         >>> two = [{**made, "attack": "a", "mean": 0.4}, {**made, "attack": "b", "mean": 0.6}]
         >>> (strongest_row(two, 8, "none") or {})["attack"], strongest_row(two, 16, "none")
         ('b', None)

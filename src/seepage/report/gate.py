@@ -49,7 +49,7 @@ def gate(rows: Sequence[Row], above: float, column: str | None = None, alarms: S
 
     Example:
         >>> made = {"dataset": "adult", "model": "nn3", "batch_size": 8, "defense": "none", "attack": "tableak"}
-        >>> made |= {"metric": "accuracy", "column": None, "seconds_per_victim": 1.0, "n": 10}
+        >>> made |= {"metric": "accuracy", "column": None, "is_attack": True, "n": 10}
         >>> made |= {"mean": 0.7, "baseline": 0.5, "lift": 0.2, "lift_low": 0.1, "lift_high": 0.3}
         >>> gate([made], above=0.25).failed, gate([made], above=0.3).failed
         (True, False)

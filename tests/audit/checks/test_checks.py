@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from seepage import datasets, registry
-from seepage.audit import AuditSpec, Outcome, Store, Subject, make_spec, prepare, rows, run_audits
+from seepage.audit import AuditSpec, Evidence, Outcome, Run, Store, Subject, make_spec, prepare, rows, run_audits
 from seepage.audit.checks import CHECKS, SEVERITIES, Alarm, Facts, Where, control_of, run_checks
+from seepage.audit.store import Failure
 from seepage.datasets import Dataset
 from seepage.datasets.planted import distinct, twins, uniform
 from seepage.knowledge import Knowledge
@@ -55,8 +56,9 @@ def row(**changes: Any) -> dict[str, Any]:
         "lift": 0.15,
         "lift_low": 0.12,
         "lift_high": 0.18,
-        "seconds_per_victim": 1.0,
+        "is_attack": True,
         "knowledge": {"labels": "restored"},
+        "status": "ok",
     }
     return {**plain, **changes}
 
@@ -68,6 +70,8 @@ def facts(
     **changes: Any,
 ) -> Facts:
     spec = make_spec(**{**SPEC, **changes})
+    # Unless said otherwise the control leaks.
+    control = [row(mean=1.0)] if control == () else control
     return Facts(spec, subject or german_subject(), [row()] if made is None else made, [], control)
 
 
@@ -109,9 +113,53 @@ def test_worse_than_guessing_under_a_defense_is_a_warning_if_the_control_shows_t
     assert [alarm.severity for alarm in found("SEEP001", facts(both, [works]))] == ["error", "warning"]
 
 
+def a_run(**changes: Any) -> Run:
+    plain: dict[str, Any] = {
+        "batch_size": 8,
+        "defense": "none",
+        "called": "tableak",
+        "is_attack": True,
+        "measured": [],
+        "victims": tuple(range(10)),
+        "seconds": 1.0,
+        "settings": {},
+        "knowledge": {},
+        "asked": 10,
+    }
+    return Run(**{**plain, **changes})
+
+
+def with_course(course: np.ndarray, **changes: Any) -> Run:
+    cells = np.zeros((len(course), 1, 1))
+    evidence = Evidence(("a",), cells > 0, None, cells[..., 0], {}, None, course, None, None)
+    return a_run(evidence=evidence, **changes)
+
+
 def on_course(*courses: tuple[float, float, float], defense: str = "none") -> Facts:
-    where = Where(8, defense, "tableak")
-    return replace(facts(), courses={where: np.array(courses)})
+    return replace(facts(), runs=[with_course(np.array(courses), defense=defense)])
+
+
+def test_a_job_that_failed() -> None:
+    failure = Failure(range(8, 10), "out of memory", "...")
+    broken = a_run(victims=tuple(range(8)), failures=(failure,))
+    [alarm] = found("SEEP015", replace(facts(), runs=[broken]))
+    assert (alarm.severity, alarm.where) == ("error", (Where(8, "none", "tableak"),))
+    assert "tableak at batch size 8, 2 of 10 victims (out of memory)" in alarm.message
+    assert found("SEEP015", replace(facts(), runs=[a_run()])) == []
+    [alarm] = found("SEEP015", replace(facts(), runs=[replace(broken, is_attack=False, called="mode")]))
+    assert alarm.concerns(8, "none", "tableak")
+
+
+def test_victims_for_whom_there_was_no_time() -> None:
+    [alarm] = found("SEEP017", replace(facts(), runs=[a_run(victims=(0, 1, 2))]))
+    assert "7 of 10 victims" in alarm.message
+    assert found("SEEP017", replace(facts(), runs=[a_run()])) == []
+
+
+def test_a_control_for_which_there_was_no_time_is_no_broken_one() -> None:
+    left_out = row(mean=None, status="left_out", baseline=None)
+    assert found("SEEP004", facts(control=[left_out])) == []
+    assert len(found("SEEP005", facts(control=[left_out]))) == 1
 
 
 @pytest.mark.parametrize(
@@ -152,7 +200,7 @@ def test_attacks_that_are_given_time_converge_and_others_do_not(attack: str, ite
     known = Knowledge(german().schema, german().statistics, 4, ran.secret.labels)
     options = {"restarts": 2} if attack == "tableak" else {}
     guess = registry.attacks.create(attack, iterations=iterations, **options)(ran.view, known, victims)
-    given = replace(facts(), courses={Where(4, "none", attack): guess.course.numpy()})
+    given = replace(facts(), runs=[with_course(guess.course.numpy(), called=attack, batch_size=4)])
     assert {alarm.code for alarm in run_checks(given)} & {"SEEP002", "SEEP003"} == codes
 
 
@@ -364,7 +412,7 @@ def test_zeros_of_either_sign_are_the_same() -> None:
 def test_labels_granted() -> None:
     assert found("SEEP013", facts([row(knowledge={"labels": "true"})]))[0].severity == "note"
     assert found("SEEP013", facts([row()])) == []
-    baseline = row(attack="mode", seconds_per_victim=None, knowledge={"labels": "true"})
+    baseline = row(attack="mode", is_attack=False, knowledge={"labels": "true"})
     assert found("SEEP013", facts([row(), baseline])) == []
 
 

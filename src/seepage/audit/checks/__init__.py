@@ -3,6 +3,7 @@
 # Each registers its checks on import.
 from seepage.audit.checks import certainty as certainty
 from seepage.audit.checks import descent as descent
+from seepage.audit.checks import jobs as jobs
 from seepage.audit.checks import model as model
 from seepage.audit.checks import strength as strength
 from seepage.audit.checks import table as table

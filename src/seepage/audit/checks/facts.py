@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -27,8 +27,6 @@ class Facts:
         rows: the results.
         runs: what attacks and baselines got, with what results leave out.
         control: the results of the positive control, see ``control_of``; None where it was not run.
-        courses: of attacks that descend, their own loss at the start, after nine tenths of the steps and at the
-            end, float64 (victim, 3).
     """
 
     spec: AuditSpec
@@ -36,7 +34,6 @@ class Facts:
     rows: Sequence[Row]
     runs: Sequence[Run]
     control: Sequence[Row] | None = None
-    courses: Mapping[Where, np.ndarray] = field(default_factory=dict)
 
     @cached_property
     def probe(self) -> Probe:
@@ -51,6 +48,15 @@ class Facts:
             for row in self.rows
             if is_attack(row) and (row["metric"], row["column"]) == ("accuracy", None) and row["mean"] is not None
         ]
+
+    @cached_property
+    def courses(self) -> dict[Where, np.ndarray]:
+        """Of attacks that descend, how their own loss fell, float64 (victim, 3), see ``RecordsGuess``."""
+        return {
+            Where(run.batch_size, run.defense, run.called): run.evidence.course
+            for run in self.runs
+            if run.evidence is not None and run.evidence.course is not None
+        }
 
     @property
     def settings(self) -> list[tuple[int, str]]:

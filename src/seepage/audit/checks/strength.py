@@ -48,7 +48,7 @@ def control_failed(facts: Facts) -> Iterator[Found]:
     """An attack closes less than half of the gap to certainty where nothing protects the record."""
     failed = []
     for row in facts.control or ():
-        if facts.control_row(row["attack"]) is row:
+        if facts.control_row(row["attack"]) is row and row["status"] != "left_out":
             closed = control_share(row)
             if closed is None or closed < LEAKED:
                 failed.append((row, closed))
@@ -59,8 +59,8 @@ def control_failed(facts: Facts) -> Iterator[Found]:
             for row, _ in failed
         ]
         yield Found(
-            f"One record alone behind a gradient of a wide, untrained network determines that gradient's shape, so a "
-            f"working attack reads nearly all of it. But on {failed[0][0]['n']} such record(s) of this table "
+            "The gradient of a single record in a wide, untrained network holds that record, so a working attack reads "
+            f"nearly all of it. But on {failed[0][0]['n']} such record(s) of this table "
             f"{few(told)}. The attack or its settings are broken, or do not suit the table; that it finds little "
             "elsewhere does not make the data safe. Raise --iterations and --restarts, grant the labels, or use "
             "another attack.",
@@ -71,8 +71,15 @@ def control_failed(facts: Facts) -> Iterator[Found]:
 @check("SEEP005", "note", "No positive control was run")
 def control_missing(facts: Facts) -> Iterator[Found]:
     """Nothing shows that the attacks work on this table at all."""
-    if facts.control is None and facts.scores:
+    without = [
+        name
+        for name in dict.fromkeys(row["attack"] for row in facts.scores)
+        if (row := facts.control_row(name)) is None or row["status"] == "left_out"
+    ]
+    if without:
         yield Found(
+            f"It was switched off, or there was no time for it ({few(without)}). "
             "Nothing shows that the attacks work on this table at all: where they find little, the attack may be at "
-            "fault. Leave the positive control on; it takes seconds."
+            "fault. Leave the positive control on; it takes seconds.",
+            tuple(Where(attack=name) for name in without),
         )
