@@ -243,6 +243,21 @@ def test_a_starter_is_written_once_and_can_be_run(seepage: Any, tmp_path: Path) 
     assert not (tmp_path / "audit.yaml").exists()
 
 
+def test_a_document_is_checked_and_nothing_is_kept(seepage: Any, tmp_path: Path) -> None:
+    text = "dataset: german\nprotocol: {batch_size: [1, 2]}\nattacks: {name: dlg, iterations: [2, 3]}\nvictims: 3\n"
+    (tmp_path / "audit.yaml").write_text(text + "baselines: mode\ncontrol: false\n")
+    ran = seepage("spec", "check", "audit.yaml")
+    assert ran.status == 0
+    assert "4 settings to attack and 2 to guess" in ran.out
+    assert "dlg(iterations=3)" in ran.out
+    assert [path.name for path in tmp_path.iterdir()] == ["audit.yaml"]
+    (tmp_path / "audit.yaml").write_text("dataset: german\nprotocol: {batch_size: 801}\n")
+    assert "larger than the client's 800 rows" in seepage("spec", "check", "audit.yaml").err
+    (tmp_path / "audit.yaml").write_text("datset: german\nvictims: 0\n")
+    ran = seepage("spec", "check", "audit.yaml")
+    assert (ran.status, len(ran.err.splitlines())) == (2, 2)
+
+
 def test_mistakes_of_a_document_are_a_line_each(seepage: Any, tmp_path: Path) -> None:
     (tmp_path / "audit.yaml").write_text("datset: german\nattacks: [dlg,\n  tabelak]\nvictims: 0\n")
     ran = seepage("audit", "audit.yaml", "--seed", -1, "--out", "run")

@@ -14,6 +14,7 @@ from seepage.audit.document import make_specs, read_document, read_text_document
 from seepage.audit.evidence import Evidence
 from seepage.audit.examples import Cell, Example, examples
 from seepage.audit.files import make_private_folder, write_whole
+from seepage.audit.forecast import Forecast, forecast
 from seepage.audit.mistakes import DocumentError
 from seepage.audit.network import make_model
 from seepage.audit.preset import presets, read_preset
@@ -38,6 +39,7 @@ __all__ = [
     "Encoding",
     "Evidence",
     "Example",
+    "Forecast",
     "Gate",
     "Listener",
     "Outcome",
@@ -54,6 +56,7 @@ __all__ = [
     "check_new",
     "encoding_of",
     "examples",
+    "forecast",
     "held_runs",
     "known_statistics",
     "load_capture",
