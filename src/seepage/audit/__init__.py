@@ -26,7 +26,7 @@ from seepage.audit.seeds import stream
 from seepage.audit.spec import AuditSpec, Gate, Part, make_spec
 from seepage.audit.starter import starter
 from seepage.audit.store import Store
-from seepage.audit.subject import Subject, prepare
+from seepage.audit.subject import Subject, Subjects, prepare
 from seepage.audit.tasks import task_rows
 from seepage.audit.tree import read_text
 
@@ -50,6 +50,7 @@ __all__ = [
     "Run",
     "Store",
     "Subject",
+    "Subjects",
     "as_csv",
     "capture",
     "check_folder",

@@ -22,6 +22,11 @@ from seepage.tabular.infer import Inferred
 from seepage.tabular.schema import Discrete, Schema
 
 _PROBES = 8
+# What of a spec says which rows there are.
+_ROWS = (
+    *("dataset", "dataset_options", "data_folder", "data", "schema_file", "target", "sensitive", "drop", "separator"),
+    *("overrides", "missing", "most_categories", "most_encoded"),
+)
 
 
 @dataclass(frozen=True)
@@ -100,21 +105,28 @@ def prepare(spec: AuditSpec, dataset: Dataset | None = None, model: Model | nn.M
         BadInputError: a name is unknown, a file cannot be used, the target is the same in all rows, or
             the model does not fit the table.
     """
-    own = dataset is not None or spec.data is not None
-    inferred = None
     if dataset is not None and spec.dataset_options:
         raise BadInputError(
             f"dataset options ({', '.join(spec.dataset_options)}) steer the loader of a registered dataset, but the "
             "rows were passed; leave the options out, or name the dataset instead."
         )
-    if dataset is None:
-        if spec.data is not None:
-            dataset, inferred = _own(spec)
-        else:
-            dataset = datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+    own = dataset is not None or spec.data is not None
+    loaded, inferred = (dataset, None) if dataset is not None else _load(spec)
+    return _subject(spec, loaded, inferred, spec.model if model is None else model, own)
+
+
+def _load(spec: AuditSpec) -> tuple[Dataset, Inferred | None]:
+    if spec.data is not None:
+        return _own(spec)
+    return datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options), None
+
+
+def _subject(
+    spec: AuditSpec, dataset: Dataset, inferred: Inferred | None, model: str | Model | nn.Module, own: bool
+) -> Subject:
     _check_target(dataset)
     placed, source = make_model(
-        spec.model if model is None else model,
+        model,
         dataset.schema,
         dataset.statistics,
         seed=spec.seed if spec.model_seed is None else spec.model_seed,
@@ -126,6 +138,37 @@ def prepare(spec: AuditSpec, dataset: Dataset | None = None, model: Model | nn.M
     dtype = next(iter(placed.parameters.values())).dtype
     encoder = Encoder(dataset.schema, dataset.statistics, dtype=dtype, device=spec.where)
     return Subject(dataset, placed, own, encoder, source, inferred)
+
+
+class Subjects:
+    """What specs are prepared to: those of the same rows share them, and those of the same model too.
+
+    Example:
+        >>> from seepage.audit.spec import make_spec
+        >>> subjects = Subjects()
+        >>> one, other = (subjects.of(make_spec(dataset="german", model=name)) for name in ("nn1", "nn2"))
+        >>> one.dataset is other.dataset
+        True
+    """
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, tuple[Dataset, Inferred | None]] = {}
+        self._made: dict[str, Subject] = {}
+
+    def of(self, spec: AuditSpec) -> Subject:
+        """Return what ``prepare`` returns.
+
+        Raises:
+            BadInputError: as there.
+        """
+        rows = repr([getattr(spec, name) for name in _ROWS])
+        seed = spec.seed if spec.model_seed is None else spec.model_seed
+        key = repr((rows, spec.model, spec.model_options, spec.weights, spec.head, seed, spec.where))
+        if key not in self._made:
+            if rows not in self._loaded:
+                self._loaded[rows] = _load(spec)
+            self._made[key] = _subject(spec, *self._loaded[rows], spec.model, spec.data is not None)
+        return self._made[key]
 
 
 def _check_target(dataset: Dataset) -> None:

@@ -18,7 +18,7 @@ from seepage.audit import (
     DocumentError,
     Gate,
     Subject,
-    prepare,
+    Subjects,
     presets,
     read_preset,
     read_text,
@@ -30,7 +30,7 @@ from seepage.cli.duration import seconds
 from seepage.cli.exits import Exit
 from seepage.cli.own import MISSING, MOST_CATEGORIES, OVERRIDE, read_override
 from seepage.errors import BadInputError
-from seepage.report import Bar, Report, audit_all, check_gate, combined, gate, keep_document, make_console
+from seepage.report import Bar, Report, audit_all, check_gate, combined, gate, make_console
 from seepage.report.inferred import show_inferred
 
 
@@ -260,7 +260,8 @@ def audit(
     else:
         text, name = read_text(document), str(document)
     specs = read_text_document(text, name, Path() if document is None else document.parent, given)
-    audits = [(spec, prepare(spec)) for spec in specs]
+    subjects = Subjects()
+    audits = [(spec, subjects.of(spec)) for spec in specs]
     pass_on = _gate(_limit(fail_above, fail_column, specs[0].gate), audits)
     budget = None if time_budget is None else seconds(time_budget)
     folder = out or Path("runs") / f"{audits[0][1].dataset.name}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -269,9 +270,8 @@ def audit(
         if subject.inferred is not None:
             show_inferred(messages, subject.inferred)
     with Bar(messages) as bar:
-        reports = interruptible(lambda: audit_all(audits, folder, bar, budget), folder)
-    if document is not None:
-        keep_document(folder, text, audits)
+        kept = None if document is None else text
+        reports = interruptible(lambda: audit_all(audits, folder, bar, budget, kept), folder)
     if as_json:
         print(json.dumps([row for report in reports for row in report.rows], indent=1, ensure_ascii=False))
     else:

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table as Grid
 from rich.text import Text
 
-from seepage.audit import Forecast, forecast, prepare, read_document, starter, write_whole
+from seepage.audit import Forecast, Subjects, forecast, read_document, starter, write_whole
 from seepage.audit.checks import control_of
 from seepage.cli.app import app
 from seepage.errors import BadInputError
@@ -59,7 +59,8 @@ def check(
 
         seepage spec check audit.yaml
     """
-    audits = [(spec, prepare(spec)) for spec in read_document(document)]
+    subjects = Subjects()
+    audits = [(spec, subjects.of(spec)) for spec in read_document(document)]
     controls = [control_of(spec, subject) for spec, subject in audits if spec.control]
     found = forecast([*audits, *controls])
     console = make_console()

@@ -3,7 +3,7 @@
 from seepage.report.console import make_console, make_table, show_report
 from seepage.report.gate import Decision, check_gate, combined, gate
 from seepage.report.progress import Bar
-from seepage.report.report import Report, audit, audit_all, audit_document, keep_document
+from seepage.report.report import Report, audit, audit_all, audit_document
 from seepage.report.summary import summary
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "check_gate",
     "combined",
     "gate",
-    "keep_document",
     "make_console",
     "make_table",
     "show_report",

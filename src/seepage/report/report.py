@@ -20,6 +20,7 @@ from seepage.audit import (
     Run,
     Store,
     Subject,
+    Subjects,
     check_folder,
     examples,
     make_plan,
@@ -170,17 +171,10 @@ def audit_document(document: str | Path | Mapping[str, Any], out: str | Path | N
     else:
         assert text is not None
         specs = read_text_document(text, str(document), Path(document).parent)
-    audits = [(spec, prepare(spec)) for spec in specs]
+    subjects = Subjects()
+    audits = [(spec, subjects.of(spec)) for spec in specs]
     folder = None if out is None else Path(out)
-    reports = audit_all(audits, folder)
-    if folder is not None and text is not None:
-        keep_document(folder, text, audits)
-    return reports
-
-
-def keep_document(folder: Path, text: str, audits: Sequence[tuple[AuditSpec, Subject]]) -> None:
-    """Put a copy of the document that audits were started from into their run folder."""
-    write_whole(folder / DOCUMENT, text, private=any(subject.own for _, subject in audits))
+    return audit_all(audits, folder, document=text)
 
 
 def audit_all(
@@ -188,6 +182,7 @@ def audit_all(
     folder: Path | None,
     listener: Listener | None = None,
     budget: float | None = None,
+    document: str | None = None,
 ) -> list[Report]:
     """Run audits and keep their results in a folder.
 
@@ -200,6 +195,7 @@ def audit_all(
         folder: the run folder, made if need be; None to keep nothing.
         listener: told about the progress.
         budget: seconds that the attacks may take; what does not fit is left out, see ``make_plan``.
+        document: text that the audits were started from, copied into the folder.
 
     Raises:
         BadInputError: the folder holds another audit, or a setting cannot be run.
@@ -216,6 +212,8 @@ def audit_all(
         # All of them before the first runs: a mistake in the last must not cost hours.
         plan = make_plan(every, store, budget)
         store.add_run(provenance(audits))
+        if folder is not None and document is not None:
+            write_whole(folder / DOCUMENT, document, private)
         outcomes = run_audits(every, store, listener, plan, budget)
         listener = listener or Listener()
         tasks = [task_rows(spec, subject, store, listener.started) for spec, subject in audits]

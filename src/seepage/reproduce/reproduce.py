@@ -14,11 +14,10 @@ from seepage.audit import (
     Row,
     Run,
     Store,
-    Subject,
+    Subjects,
     check_folder,
     held_runs,
     make_plan,
-    prepare,
     provenance,
     rows,
     run_audits,
@@ -113,7 +112,7 @@ def reproduce(
     chosen = [(run, spec, selection.of(run, spec)) for run, spec in planned]
     if not any(part for _, _, part in chosen):
         raise BadInputError(f"no cell of {table.name!r} fits all of the chosen batch sizes, attacks, runs and labels.")
-    subjects = _Subjects()
+    subjects = Subjects()
     audits = [(spec, subjects.of(spec)) for _, spec in planned]
     with Store(folder) as store:
         if folder is not None:
@@ -145,21 +144,6 @@ def reproduce(
         write_whole(folder / FILE, as_csv(comparison.cells))
         write_results(folder, comparison.rows)
     return comparison
-
-
-class _Subjects:
-    """What the runs of a table are prepared to; runs of the same rows and model share one."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, Subject] = {}
-
-    def of(self, spec: AuditSpec) -> Subject:
-        seed = spec.seed if spec.model_seed is None else spec.model_seed
-        rows = (spec.dataset, spec.dataset_options, spec.data, spec.schema_file, spec.target, spec.data_folder)
-        key = repr((*rows, spec.sensitive, spec.drop, spec.separator, spec.model, spec.head, seed, spec.where))
-        if key not in self._made:
-            self._made[key] = prepare(spec)
-        return self._made[key]
 
 
 def check_selection(table: PublishedTable, selection: Selection) -> None:

@@ -6,6 +6,8 @@ unused; oneDNN, which ships with the same PyTorch, does not. Both round like any
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -23,8 +25,8 @@ def times(
         >>> times(torch.ones(2, 3), torch.ones(1, 3), torch.ones(1)).tolist()
         [[4.0], [4.0]]
     """
-    if _ONEDNN is not None and rows.device.type == "cpu" and rows.dtype == torch.float32:
-        return _ONEDNN(rows, weight, bias, "none", [], "")
+    if (linear := _onednn(rows)) is not None:
+        return linear(rows, weight, bias, "none", [], "")
     return rows @ weight.T if bias is None else torch.addmm(bias, rows, weight.T)
 
 
@@ -39,6 +41,11 @@ def times_each(
     """
     if len(rows) == 1:
         return times(rows[0], weights[0])[None]
-    if _ONEDNN is not None and rows.device.type == "cpu" and rows.dtype == torch.float32:
+    if _onednn(rows) is not None:
         return torch.stack([times(r, w) for r, w in zip(rows, weights, strict=True)])
     return rows @ weights.transpose(1, 2)
+
+
+def _onednn(rows: Tensor) -> Callable[..., Tensor] | None:
+    """Return oneDNN's operator where it takes such rows."""
+    return _ONEDNN if rows.device.type == "cpu" and rows.dtype == torch.float32 else None
