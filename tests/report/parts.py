@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from seepage.audit import AuditSpec, Example, Row, Subject
+from seepage.audit.checks import Alarm
 from seepage.report import Report, audit
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Discrete, Schema
@@ -35,6 +38,24 @@ class Planted:
     guess: np.ndarray | None = None
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What a page shows, with parts of one's own in place of what a report works out from its runs."""
+
+    spec: AuditSpec
+    subject: Subject
+    rows: Sequence[Row]
+    examples: Sequence[Example]
+    evidence: Mapping[tuple[int, str, str], Any]
+    alarms: Sequence[Alarm] | None
+    control: Sequence[Row] | None
+
+
+def shown(report: Report | Shown, **changes: Any) -> Shown:
+    """Return what a page shows of a report, some of it replaced."""
+    return Shown(**{**{f.name: getattr(report, f.name) for f in fields(Shown)}, **changes})
+
+
 def hostile_frame(rows: int = 48) -> pd.DataFrame:
     """A table whose column names and cells are what nobody would want in a page."""
     draw = np.random.default_rng(0)
@@ -45,16 +66,16 @@ def hostile_frame(rows: int = 48) -> pd.DataFrame:
     return frame
 
 
-def hostile_audit(**settings: Any) -> Report:
+def hostile_audit(**settings: Any) -> Shown:
     """A real audit of the hostile table."""
     told: dict[str, Any] = {"batch_sizes": [1, 4], "attacks": ["tableak", "dlg"], "victims": 3, **settings}
     frame = hostile_frame()
     schema = infer_schema(frame, "target <i>", sensitive=(SCRIPT, "number"))
     report = audit(frame, schema=schema, restarts=2, iterations=20, control=False, **told)
-    return replace(report, evidence={**plant(report), **report.evidence})
+    return shown(report, evidence={**plant(report), **report.evidence})
 
 
-def plant(report: Report, seed: int = 0) -> dict[tuple[int, str, str], Planted]:
+def plant(report: Report | Shown, seed: int = 0) -> dict[tuple[int, str, str], Planted]:
     """Evidence of every attack of an audit whose certainty is calibrated: a cell is right as often as it is sure."""
     schema = report.subject.dataset.schema
     attacks = {(row["batch_size"], row["defense"], row["attack"]) for row in report.rows if row["seconds_per_victim"]}

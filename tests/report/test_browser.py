@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from seepage.report import Report, audit
+from seepage.report import audit
 from seepage.report.comparing import compare_runs, load_run, render_comparison
 from seepage.report.html import write_html
-from tests.report.parts import HEBREW, IMAGE, LONG, SCRIPT, hostile_audit, plant
+from tests.report.parts import HEBREW, IMAGE, LONG, SCRIPT, Shown, hostile_audit, plant, shown
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here, so the report cannot be looked at")
@@ -33,19 +32,19 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def hostile() -> Report:
+def hostile() -> Shown:
     return hostile_audit(keep_records=True)
 
 
 @pytest.fixture(scope="module")
-def plain() -> Report:
+def plain() -> Shown:
     told: dict[str, Any] = {"batch_sizes": [1, 4, 16], "attacks": "tableak", "restarts": 2, "iterations": 30}
     report = audit("german", victims=3, control=False, **told)
-    return replace(report, evidence=plant(report))
+    return shown(report, evidence=plant(report))
 
 
 @pytest.fixture(scope="module")
-def hostile_page(browser: Browser, hostile: Report, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def hostile_page(browser: Browser, hostile: Shown, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     path = tmp_path_factory.mktemp("hostile") / "report.html"
     write_html(path, [hostile], {SCRIPT: IMAGE, "list": [{"name": LONG}]})
     page, troubles = opened(browser, path)
@@ -56,7 +55,7 @@ def hostile_page(browser: Browser, hostile: Report, tmp_path_factory: pytest.Tem
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser, plain: Report, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def page(browser: Browser, plain: Shown, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     path = tmp_path_factory.mktemp("plain") / "report.html"
     write_html(path, [plain], {"time": "now"})
     made, troubles = opened(browser, path)
@@ -138,7 +137,7 @@ def test_tables_sort_by_click_and_by_keyboard_with_what_is_missing_last(page: Pa
 
 
 def test_the_keyboard_skips_to_the_content_and_reaches_every_control(
-    browser: Browser, plain: Report, tmp_path: Path
+    browser: Browser, plain: Shown, tmp_path: Path
 ) -> None:
     write_html(tmp_path / "report.html", [plain], {})
     page, troubles = opened(browser, tmp_path / "report.html")
@@ -240,7 +239,7 @@ def test_plots_show_markup_as_text(hostile_page: Page) -> None:
     assert hostile_page.evaluate("window.__hacked") is None
 
 
-def test_the_page_refuses_scripts_that_are_not_its_own(browser: Browser, plain: Report, tmp_path: Path) -> None:
+def test_the_page_refuses_scripts_that_are_not_its_own(browser: Browser, plain: Shown, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     write_html(path, [plain], {})
     broken = path.read_text(encoding="utf-8").replace("</main>", "<script>window.__hacked = 1</script></main>")
@@ -251,7 +250,7 @@ def test_the_page_refuses_scripts_that_are_not_its_own(browser: Browser, plain: 
     shown.close()
 
 
-def test_without_scripts_words_and_tables_are_there(browser: Browser, plain: Report, tmp_path: Path) -> None:
+def test_without_scripts_words_and_tables_are_there(browser: Browser, plain: Shown, tmp_path: Path) -> None:
     write_html(tmp_path / "report.html", [plain], {})
     context = browser.new_context(java_script_enabled=False)
     shown = context.new_page()
@@ -263,7 +262,7 @@ def test_without_scripts_words_and_tables_are_there(browser: Browser, plain: Rep
     context.close()
 
 
-def test_several_audits_share_a_page(browser: Browser, plain: Report, hostile: Report, tmp_path: Path) -> None:
+def test_several_audits_share_a_page(browser: Browser, plain: Shown, hostile: Shown, tmp_path: Path) -> None:
     write_html(tmp_path / "report.html", [plain, hostile], {})
     shown, troubles = opened(browser, tmp_path / "report.html")
     assert troubles == []
@@ -279,7 +278,7 @@ def test_several_audits_share_a_page(browser: Browser, plain: Report, hostile: R
 
 
 @pytest.mark.parametrize("width", [360, 1200])
-def test_nothing_spills_over_the_side(browser: Browser, hostile: Report, tmp_path: Path, width: int) -> None:
+def test_nothing_spills_over_the_side(browser: Browser, hostile: Shown, tmp_path: Path, width: int) -> None:
     write_html(tmp_path / "report.html", [hostile], {})
     shown = browser.new_page(viewport={"width": width, "height": 800})
     shown.goto((tmp_path / "report.html").as_uri())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import stat
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from seepage.report import Report, audit
 from seepage.report.figures import label
 from seepage.report.html import as_json, plotly_script, render
 from seepage.tabular.infer import infer_schema
-from tests.report.parts import plant
+from tests.report.parts import plant, shown
 
 TINY: dict[str, Any] = {"batch_sizes": [1, 3], "attacks": "tableak", "victims": 2, "restarts": 2, "iterations": 5}
 
@@ -63,7 +62,7 @@ def german() -> Report:
 
 
 def test_a_page_says_what_was_found_and_why_parts_are_missing(german: Report) -> None:
-    bare = replace(german, examples=[], evidence={}, alarms=None)
+    bare = shown(german, examples=[], evidence={}, alarms=None)
     found = read(render([bare], {"commit": "abc"}))
     order = ["verdict", "threat-model", "checks", "batch-size", "columns", "reliability", "exposed", "examples"]
     assert [name for name in found if name][:12] == [*order, "groups", "defenses", "advice", "all"]
@@ -80,7 +79,7 @@ def test_a_page_says_what_was_found_and_why_parts_are_missing(german: Report) ->
 
 
 def test_what_exists_is_shown(german: Report) -> None:
-    found = read(render([replace(german, evidence=plant(german), alarms=[DOUBT])], {}))
+    found = read(render([shown(german, evidence=plant(german), alarms=[DOUBT])], {}))
     assert "Below <guessing>" in found["checks"]
     assert "a coin \\x1b & more" in found["checks"]
     assert "docs/checks.md#seep001" in found["checks"]
@@ -94,8 +93,8 @@ def test_a_control_that_leaks_and_one_that_does_not(german: Report) -> None:
     alone = [row for row in german.rows if row["batch_size"] == 1]
     strong = [{**row, "lift": 0.9 * (1 - (row["baseline"] or 0))} for row in alone]
     weak = [{**row, "lift": 0.1 * (1 - (row["baseline"] or 0))} for row in alone]
-    assert "so the attack works here" in read(render([replace(german, control=strong)], {}))["checks"]
-    assert "rather than the data safe" in read(render([replace(german, control=weak)], {}))["checks"]
+    assert "so the attack works here" in read(render([shown(german, control=strong)], {}))["checks"]
+    assert "rather than the data safe" in read(render([shown(german, control=weak)], {}))["checks"]
 
 
 def own_frame() -> pd.DataFrame:
@@ -116,14 +115,14 @@ def test_records_of_ones_own_are_in_no_page(tmp_path: Path) -> None:
     report = audit(frame, schema=schema, out=folder, control=False, **TINY)
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert stat.S_IMODE((folder / "report.html").stat().st_mode) == 0o600
-    planted = render([replace(report, evidence={**plant(report), **report.evidence})], {})
+    planted = render([shown(report, evidence={**plant(report), **report.evidence})], {})
     for text in (page, planted):
         # The library's own script holds all kinds of numbers.
         text = text.replace(plotly_script(), "")
         for cell in [*frame["town"].unique(), *(f"{wage:.10g}" for wage in frame["wage"])]:
             assert str(cell) not in text
         assert "Records of a table of your own are not shown" in text
-    kept = render([replace(report, spec=report.spec.model_copy(update={"keep_records": True}))], {})
+    kept = render([shown(report, spec=report.spec.model_copy(update={"keep_records": True}))], {})
     assert not report.examples or "Quellenstadt" in kept or "Brunnenhof" in kept or "Moorgrund" in kept
 
 
@@ -160,6 +159,6 @@ def test_labels_hold_nothing_that_the_library_reads_as_markup(value: str) -> Non
 
 def test_pages_of_wide_tables_stay_small(german: Report) -> None:
     many = [dict(row, column=f"c{i}") for i in range(40) for row in german.rows]
-    page = render([replace(german, rows=many + german.rows)], {})
+    page = render([shown(german, rows=many + german.rows)], {})
     assert "results.csv beside this file has all of them" in page
     assert len(page) < len(plotly_script()) + 3_000_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import queue
 import signal
 import traceback
 from collections import deque
@@ -106,8 +105,9 @@ def run_in_workers(
     waiting = deque(errands)
     attempts = dict.fromkeys((errand.name for errand in errands), 0)
     alone: deque[Errand] = deque()
-    messages = get_context("loky").Queue()
     while (waiting and wanted()) or alone:
+        # One a crew: a worker that is killed while it writes leaves its lock behind.
+        messages = get_context("loky").SimpleQueue()
         crew = ProcessPoolExecutor(
             1 if alone else workers,
             initializer=_initialise,
@@ -147,7 +147,7 @@ def run_in_workers(
                         break
             if broken:
                 for errand in running.values():
-                    began = errand.name in started
+                    began = errand.name in started or not started
                     attempts[errand.name] += began
                     if attempts[errand.name] >= _ATTEMPTS:
                         why = "its worker process ended twice without a word: killed, or out of memory"
@@ -160,14 +160,13 @@ def run_in_workers(
 
 
 def _listen(messages: Any, watcher: Watcher, started: set[int]) -> None:
-    with contextlib.suppress(queue.Empty):
-        while True:
-            name, share = messages.get_nowait()
-            if share is None:
-                started.add(name)
-                watcher.started(name)
-            else:
-                watcher.advanced(name, share)
+    while not messages.empty():
+        name, share = messages.get()
+        if share is None:
+            started.add(name)
+            watcher.started(name)
+        else:
+            watcher.advanced(name, share)
 
 
 def _failure(errand: Errand, error: Exception) -> Failure:
