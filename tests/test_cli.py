@@ -16,6 +16,7 @@ import pytest
 from seepage import cli, registry
 from seepage.audit import presets
 from seepage.tabular.schema import Schema
+from tests.stores import measurements
 
 TINY = ["--restarts", "2", "--iterations", "3"]
 CONTRACT = [
@@ -338,11 +339,22 @@ def test_own_data_are_not_stored_and_files_are_private(seepage: Any, tmp_path: P
     arguments = ["--target", "ill", "--sensitive", "job", "--batch-size", 2, "--victims", 2, *TINY]
     ran = seepage("audit", "--data", path, *arguments, "--out", "run")
     assert ran.status == 0
-    assert "embalmer" in ran.out or "nurse" in ran.out or "clerk" in ran.out
+    jobs = ("embalmer", "nurse", "clerk")
+    assert not any(job in ran.out for job in jobs)
+    assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
     for file in (tmp_path / "run").iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        text = file.read_text()
-        assert not any(job in text for job in ("embalmer", "nurse", "clerk"))
+        # Rates by category of a sensitive column are kept and shown, so its categories have names there.
+        if file.name not in ("audit.sqlite", "report.html"):
+            assert not any(job in file.read_text() for job in jobs)
+    for _, _, about, _ in measurements(tmp_path / "run")["evidence"]:
+        assert {"true", "guess"}.isdisjoint(json.loads(str(about))["layout"])
+    assert seepage("audit", "--data", path, *arguments, "--keep-records", "--out", "kept").status == 0
+    layouts = [
+        json.loads(str(about))["layout"].keys() for _, _, about, _ in measurements(tmp_path / "kept")["evidence"]
+    ]
+    # The control keeps none.
+    assert sum({"true", "guess"} <= layout for layout in layouts) == 16
 
 
 def test_text_of_a_table_is_shown_and_not_obeyed(seepage: Any, tmp_path: Path) -> None:
@@ -350,7 +362,7 @@ def test_text_of_a_table_is_shown_and_not_obeyed(seepage: Any, tmp_path: Path) -
     path = tmp_path / "[bold]own.csv"
     own_table(path, job=jobs, **{"[link=x]pay\x1b]0;title\x07": [i * 7 % 11 + 0.5 for i in range(30)]})
     arguments = ["--target", "ill", "--batch-size", 3, "--victims", 2, "--restarts", 2, "--iterations", 3]
-    ran = seepage("audit", "--data", path, *arguments, "--sensitive", "job", "--out", "run")
+    ran = seepage("audit", "--data", path, *arguments, "--sensitive", "job", "--keep-records", "--out", "run")
     assert ran.status == 0
     assert "\x1b" not in ran.out
     assert "[link=x]pay\\x1b]0;title\\x07" in ran.out

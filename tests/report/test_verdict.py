@@ -36,6 +36,7 @@ def row(**changes: Any) -> dict[str, Any]:
         "lift_low": 0.16,
         "lift_high": 0.24,
         "seconds_per_victim": 1.0,
+        "is_attack": True,
     }
     return {**plain, **changes}
 
@@ -103,7 +104,7 @@ def test_the_summary_says_why_there_is_no_tier(changes: dict[str, Any], reason: 
 
 
 def test_the_strongest_is_an_attack_and_no_baseline() -> None:
-    rows = [row(attack="a", mean=0.6), row(attack="b", mean=0.8), row(attack="mode", mean=0.9, seconds_per_victim=None)]
+    rows = [row(attack="a", mean=0.6), row(attack="b", mean=0.8), row(attack="mode", mean=0.9, is_attack=False)]
     assert strongest(rows, 8) == "b"
     assert strongest(rows, 16) is None
 
@@ -144,7 +145,9 @@ def test_every_defense_has_a_paragraph_of_its_own() -> None:
 
 def test_the_terminal_shows_every_defense_and_what_has_no_figure() -> None:
     spec = make_spec(dataset="german", batch_sizes=8, attacks="tableak")
-    guess = row(attack="mode", seconds_per_victim=None, mean=0.5, lift=None, lift_low=None, lift_high=None)
+    guess = row(
+        attack="mode", is_attack=False, seconds_per_victim=None, mean=0.5, lift=None, lift_low=None, lift_high=None
+    )
     rows = [row(), guess, row(defense="noise(0.1)", mean=0.55, lift=0.05), row(defense="noise(0.1)", metric="other")]
     rows.append(row(defense="broken", attack="dlg", mean=None, lift=None, low=None, high=None))
     written = io.StringIO()

@@ -392,7 +392,7 @@ def quarters(name: str, records: Sequence[Record], title: str) -> Figure:
 def frontier(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return leakage against how well the task is learnt, one line a defense, numbered by batch size."""
     rate = records[0]["task_metric"] == TASK_ACCURACY
-    scale = 100 if rate else 1
+    scale = 100.0 if rate else 1.0
     data = []
     for i, defense in enumerate(dict.fromkeys(one["defense"] for one in records)):
         own = [one for one in records if one["defense"] == defense and one["closed"] is not None]
@@ -474,7 +474,7 @@ def _between(one: Record) -> str:
 
 
 def _errors(
-    records: Sequence[Record], mean: str = "mean", low: str = "low", high: str = "high", scale: float = 100
+    records: Sequence[Record], mean: str = "mean", low: str = "low", high: str = "high", scale: float = 100.0
 ) -> dict[str, Any]:
     known = [one[mean] is not None and one[low] is not None and one[high] is not None for one in records]
     pairs = list(zip(records, known, strict=True))
