@@ -14,14 +14,15 @@ import pytest
 
 from tests.stores import jobs_done, measurements
 
-# German, two batch sizes, three attacks: 33 jobs of some hundredths of a second each.
+KILLS = int(os.environ.get("SEEPAGE_KILLS", "3"))
+# German, two batch sizes, three attacks: jobs of some hundredths of a second each, enough of them for every kill.
+VICTIMS = 32 * max(1, KILLS // 3)
 SWEEP = [
     *("audit", "--dataset", "german", "--model", "nn1", "--batch-size", "2", "--batch-size", "4"),
     *("--attack", "tableak", "--attack", "inverting_gradients", "--attack", "dlg"),
-    *("--victims", "32", "--restarts", "8", "--iterations", "60"),
+    *("--victims", str(VICTIMS), "--restarts", "8", "--iterations", "60"),
 ]
 PROGRAM = [sys.executable, "-c", "from seepage.cli import main; main()"]
-KILLS = int(os.environ.get("SEEPAGE_KILLS", "3"))
 
 
 def start(folder: Path, workers: int) -> subprocess.Popen[bytes]:
