@@ -316,8 +316,8 @@ def _so_far(store: Store, setting: Setting) -> tuple[float | None, int]:
     held = store.victims(setting.key)
     if not setting.is_attack:
         return None, len(held)
-    for measured in store.measured(setting.key, sorted(held)):
-        if isinstance(measured, Measurement) and (measured.metric, measured.column) == ("accuracy", None):
+    for measured in store.measured(setting.key, sorted(held), only="accuracy"):
+        if isinstance(measured, Measurement) and measured.column is None:
             return measured.estimate().mean, len(held)
     return None, len(held)
 

@@ -139,12 +139,14 @@ class Store:
         """Return the attack's own loss of each victim under ``key``; None where it has none."""
         return dict(self._of(key, "victims", "victim, loss"))
 
-    def measured(self, key: str, victims: Iterable[int]) -> list[Measured]:
-        """Return the measurements of these victims under ``key``, in their order."""
+    def measured(self, key: str, victims: Iterable[int], only: str | None = None) -> list[Measured]:
+        """Return the measurements of these victims under ``key``, in their order; of one metric if named."""
         place = {victim: i for i, victim in enumerate(victims)}
         made: list[Measured] = []
         figures = self._of(key, "figures", 't.id, metric, "column", higher_leaks, low, high', "ORDER BY position")
         for number, metric, column, higher_leaks, low, high in figures:
+            if only not in (None, metric):
+                continue
             pairs = torch.full((len(place), 2), torch.nan, dtype=torch.float64)
             for victim, *pair in self._rows("SELECT victim, value, entropy FROM scores WHERE figure = ?", number):
                 if victim in place:

@@ -115,13 +115,13 @@ def run_in_workers(
             env={"OMP_NUM_THREADS": str(max(errand.threads for errand in errands))},
         )
         # What ended a worker is tried by itself first, in a crew of one.
-        source = alone if alone else waiting
+        source, at_once = (alone, 1) if alone else (waiting, workers + 1)
         running: dict[Future[Done], Errand] = {}
         started: set[int] = set()
         try:
             broken = False
             while not broken and (running or (source and (alone or wanted()))):
-                while source and len(running) <= (0 if alone else workers) and (alone or wanted()):
+                while source and len(running) < at_once and (alone or wanted()):
                     errand = source.popleft()
                     try:
                         with threads(errand.threads):
@@ -130,8 +130,6 @@ def run_in_workers(
                         yield errand, _failure(errand, error)
                         continue
                     running[crew.submit(_work, errand.name, errand.about, errand.threads, job)] = errand
-                    if source is alone:
-                        break
                 finished, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
                 _listen(messages, watcher, started)
                 for future in finished:
