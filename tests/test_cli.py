@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import stat
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from seepage import cli, registry
 from seepage.audit import presets
 from seepage.tabular.schema import Schema
-from tests.stores import measurements
+from tests.stores import jobs_done, measurements
 
 TINY = ["--restarts", "2", "--iterations", "3"]
 CONTRACT = [
@@ -332,6 +333,33 @@ def test_a_folder_of_something_else_is_left_alone(seepage: Any, tmp_path: Path) 
     assert "something else" in ran.err
     (tmp_path / "file").write_text("")
     assert seepage("audit", "--dataset", "german", "--batch-size", 1, *TINY, "--out", "file").status == 2
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a limit on the size of files")
+def test_no_room_for_the_report_loses_nothing_that_was_measured(seepage: Any, tmp_path: Path) -> None:
+    audit = ["audit", "--batch-size", "1", "--attack", "dlg", "--victims", "2", "--no-control", *TINY, "--out", "run"]
+    # No file of the child may grow beyond two megabytes: the store may, the page with its plots may not.
+    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2**21, 2**21))\n"
+    code = limited + "from seepage.cli import main; main()"
+    ran = subprocess.run([sys.executable, "-c", code, *audit], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "report.html' cannot be written" in ran.stderr.replace("\n", " ")
+    assert "Traceback" not in ran.stderr
+    left = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert "audit.sqlite" in left
+    assert "report.html" not in left
+    assert not [name for name in left if name.startswith(".")]
+    before = jobs_done(tmp_path / "run")
+    assert before
+    assert seepage(*audit).status == 0
+    assert jobs_done(tmp_path / "run") == before
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_python_runs_the_package(tmp_path: Path) -> None:
+    ran = subprocess.run([sys.executable, "-m", "seepage", "--version"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0
+    assert ran.stdout.startswith("seepage ")
 
 
 def test_own_data_are_not_stored_and_files_are_private(seepage: Any, tmp_path: Path) -> None:

@@ -91,6 +91,4 @@ def forecast(audits: Sequence[Audit]) -> Forecast:
                 seconds=jobs[place] * plan.groups.get(place, 0.0),
             )
         )
-    work = sum(line.seconds for line in lines)
-    workers = max(1, round(work / plan.seconds)) if plan.seconds else 1
-    return Forecast(lines, workers, peak_memory())
+    return Forecast(lines, plan.hands, peak_memory())

@@ -104,15 +104,27 @@ class Plan:
         jobs: setting (by its place in ``settings``) and victims of each job, in order.
         settings: all of them, of all audits.
         left_out: names of settings and victims that do not fit the time.
-        seconds: how long it will take; None where nothing was estimated.
+        hands: jobs that run side by side.
         groups: seconds for a group of victims, by setting; what had victims left only.
+        counts: number of settings of each audit.
     """
 
     jobs: list[tuple[int, range]]
     settings: list[Setting]
-    left_out: list[tuple[str, int]] = field(default_factory=list)
-    seconds: float | None = None
-    groups: dict[int, float] = field(default_factory=dict)
+    left_out: list[tuple[str, int]]
+    hands: int
+    groups: dict[int, float]
+    counts: tuple[int, ...]
+
+    @property
+    def work(self) -> float:
+        """Seconds that the jobs take one after the other."""
+        return sum(self.groups[i] for i, _ in self.jobs)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the jobs take."""
+        return self.work / self.hands
 
 
 def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None) -> Plan:
@@ -131,7 +143,8 @@ def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None
         BadInputError: a setting cannot be run (the batch is larger than the data, an option is unknown,
             labels cannot be restored, ...).
     """
-    every = [setting for spec, subject in audits for setting in settings(spec, subject)]
+    by_audit = [settings(spec, subject) for spec, subject in audits]
+    every = [setting for some in by_audit for setting in some]
     groups = _groups(every, store)
     seconds = {i: _try(every[i]) for i in groups if groups[i]}
     jobs = [(i, group) for i in seconds for group in groups[i]]
@@ -143,8 +156,7 @@ def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None
     else:
         jobs.sort(key=lambda job: (every[job[0]].is_attack, job[1].start))
         jobs, left_out = _fitting(jobs, every, seconds, budget * hands)
-    total = sum(seconds[i] for i, _ in jobs) / hands
-    return Plan(jobs, every, left_out, total, seconds)
+    return Plan(jobs, every, left_out, hands, seconds, tuple(map(len, by_audit)))
 
 
 def _groups(every: list[Setting], store: Store) -> dict[int, list[range]]:
@@ -231,10 +243,9 @@ def run_audits(
     """
     plan = plan or make_plan(audits, store, budget)
     listener = listener or Listener()
-    _carry_out(audits, plan, store, listener, budget)
+    _carry_out(plan, store, listener, budget)
     outcomes, place = [], 0
-    for spec, subject in audits:
-        count = len(settings(spec, subject))
+    for count in plan.counts:
         outcomes.append(Outcome([_run(s, store) for s in plan.settings[place : place + count]]))
         place += count
     return outcomes
@@ -264,10 +275,10 @@ class _Watch:
         self.advanced(name, 1 - self._reported.get(name, 0.0))
 
 
-def _carry_out(audits: Sequence[Audit], plan: Plan, store: Store, listener: Listener, budget: float | None) -> None:
+def _carry_out(plan: Plan, store: Store, listener: Listener, budget: float | None) -> None:
     if not plan.jobs:
         return
-    listener.begin(sum(plan.groups[i] for i, _ in plan.jobs), len(plan.jobs))
+    listener.begin(plan.work, len(plan.jobs))
     watch = _Watch(plan, listener)
     subjects = list({id(setting.subject): setting.subject for setting in plan.settings}.values())
     about = {id(subject): i for i, subject in enumerate(subjects)}
@@ -282,9 +293,7 @@ def _carry_out(audits: Sequence[Audit], plan: Plan, store: Store, listener: List
         )
         for name, (i, victims) in enumerate(plan.jobs)
     ]
-    workers = min(_hands(audits), len(errands))
-    if plan.seconds is not None and plan.seconds * _hands(audits) < _WORTH_WORKERS_SECONDS:
-        workers = 1
+    workers = min(plan.hands, len(errands)) if plan.work >= _WORTH_WORKERS_SECONDS else 1
     begun = time.monotonic()
 
     def wanted() -> bool:
