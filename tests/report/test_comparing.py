@@ -88,6 +88,29 @@ def test_figures_of_one_run_only_are_counted(runs: tuple[Path, Path], tmp_path: 
     assert found.only == (sum(row["column"] is not None for row in whole), 0)
 
 
+def test_only_figures_of_the_same_point_are_paired(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    """Two runs of one batch size each must not be matched for want of a second; nor one with a defense and one without."""
+
+    def only(size: int) -> Any:
+        return lambda rows: [row for row in rows if row["batch_size"] == size]
+
+    def more(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [row for row in rows if row["batch_size"] == 2] + [
+            {**row, "defense": "noise"} for row in rows if row["batch_size"] == 1
+        ]
+
+    one, two = (edited(runs[0], tmp_path / str(size), only(size)) for size in (1, 2))
+    with pytest.raises(BadInputError, match=r"tableak, batch 1.*tableak, batch 2"):
+        compare_runs(load_run(one), load_run(two))
+    found = compare_runs(load_run(runs[0]), load_run(edited(runs[0], tmp_path / "more", more)))
+    assert {one["batch_size"] for one in found.records} == {2}
+    assert "tableak, batch 1" in found.points_only[0]
+    assert "tableak, batch 1, noise" in found.points_only[1]
+    done = CliRunner().invoke(app, ["compare", str(runs[0]), str(tmp_path / "more")])
+    assert "Only in short: " in done.output
+    assert "Only in more: " in done.output
+
+
 def test_runs_without_anything_in_common_are_refused(runs: tuple[Path, Path], tmp_path: Path) -> None:
     other = edited(runs[0], tmp_path / "other", lambda rows: [{**row, "metric": f"my_{row['metric']}"} for row in rows])
     with pytest.raises(BadInputError, match="no figure in common"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,11 @@ PROVENANCE = "provenance.json"
 _RATES = ("accuracy", "exact_match", "top_quarter", "bottom_quarter", "task_accuracy")
 _FIELDS = ("dataset", "protocol", "model", "batch_size", "defense", "attack", "metric", "column")
 _ALSO = ("labels", "profile", "replacement", "seed")
+# Figures of different batch sizes or defenses are never laid against each other, however few each run has.
+_ALWAYS = ("batch_size", "defense", "attack", "metric", "column")
 _WHEN = "time"
 MOST_ROWS = 3000
+_MOST_POINTS = 8
 
 
 class _Figure(BaseModel):
@@ -95,6 +98,7 @@ class Comparison:
         records: one a common figure: batch_size, defense, attack, metric, column, ``a`` and ``b`` (each mean, low,
             high, n), difference, difference_low, difference_high, clear (whether the interval leaves out zero).
         only: how many figures only the first and only the second run has.
+        points_only: points of the sweep (attack, batch size and defense) that only the first and only the second has.
         same_victims: whether both attacked the same batches of the same rows.
     """
 
@@ -102,6 +106,7 @@ class Comparison:
     differing: list[tuple[str, str, str]]
     records: list[Record]
     only: tuple[int, int]
+    points_only: tuple[list[str], list[str]]
     same_victims: bool
 
 
@@ -150,8 +155,9 @@ def _refused(constant: str) -> None:
 def compare_runs(first: Run, second: Run) -> Comparison:
     """Lay the figures of two runs side by side.
 
-    Figures are matched by every field that takes more than one value within a run: two runs of a single model are
-    compared with each other whatever that model is, and what differs is listed. Differences are second less
+    Figures are matched by batch size, defense, attack, metric and column, and by every other field that takes more than
+    one value within a run: two runs of a single model are compared with each other whatever that model is, and what
+    differs is listed. Points that one run lacks are listed too. Differences are second less
     first, with Welch's interval, since results hold no single victims; on the same victims it is usually too wide.
 
     Args:
@@ -161,22 +167,34 @@ def compare_runs(first: Run, second: Run) -> Comparison:
         BadInputError: the runs have no figure in common.
     """
     fields = [name for name in (*_FIELDS, *_ALSO) if any(_varies(run, name) for run in (first, second))]
-    fields = list(dict.fromkeys([*fields, "attack", "metric", "column"]))
+    fields = list(dict.fromkeys([*fields, *_ALWAYS]))
     by_key = [_keyed(run, fields) for run in (first, second)]
     common = [key for key in by_key[0] if key in by_key[1]]
+    points = [list(dict.fromkeys(map(_point, run.figures))) for run in (first, second)]
     if not common:
+        told = [listed(some[:_MOST_POINTS]) + (", ..." if len(some) > _MOST_POINTS else "") for some in points]
         raise BadInputError(
-            f"the runs {first.name!r} and {second.name!r} have no figure in common: they differ in what was "
-            "attacked or with what; compare runs that share attacks or baselines and batch sizes."
+            f"the runs {first.name!r} and {second.name!r} have no figure in common: the first has {told[0]}, the second "
+            f"{told[1]}; compare runs that share attacks or baselines, batch sizes and defenses."
         )
+    paired = {_point(by_key[0][key]) for key in common}
     records = [record for key in common if (record := _record(by_key[0][key], by_key[1][key])) is not None]
     return Comparison(
         names=_distinct(first.name, second.name),
         differing=_differing(first, second),
         records=records,
         only=(len(by_key[0]) - len(common), len(by_key[1]) - len(common)),
+        points_only=(_without(points[0], paired), _without(points[1], paired)),
         same_victims=_same_victims(first, second),
     )
+
+
+def _without(points: Sequence[str], paired: Container[str]) -> list[str]:
+    return [point for point in points if point not in paired]
+
+
+def _point(figure: _Figure) -> str:
+    return _called({"attack": figure.attack, "batch_size": figure.batch_size, "defense": figure.defense}) or "the task"
 
 
 def _distinct(first: str, second: str) -> tuple[str, str]:
@@ -266,6 +284,10 @@ def told(found: Comparison) -> list[str]:
     words = [
         f"{len(found.records):,} figures in common; {found.only[0]:,} only in {first}, {found.only[1]:,} in {second}."
     ]
+    for name, points in zip(found.names, found.points_only, strict=True):
+        if points:
+            more = f"; and {len(points) - _MOST_POINTS} more" if len(points) > _MOST_POINTS else ""
+            words.append(f"Only in {name}: {'; '.join(points[:_MOST_POINTS])}{more}.")
     if clear:
         parts = [f"{_called(one)} {100 * one['difference']:+.1f} points" for one in clear[:6]]
         words.append(f"Cells read, {second} less {first}, clearly different from zero: {listed(parts)}.")
