@@ -89,7 +89,7 @@ def test_figures_of_one_run_only_are_counted(runs: tuple[Path, Path], tmp_path: 
 
 
 def test_only_figures_of_the_same_point_are_paired(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    """Two runs of one batch size each must not be matched for want of a second; nor one with a defense and one without."""
+    """Two runs of one batch size each must not be matched for want of a second, nor a defense with none."""
 
     def only(size: int) -> Any:
         return lambda rows: [row for row in rows if row["batch_size"] == size]

@@ -130,7 +130,23 @@ def test_the_summary_says_what_was_read_and_what_guessing_gives() -> None:
 def test_an_attack_that_cannot_be_told_from_guessing_is_not_called_safe() -> None:
     spec = make_spec(dataset="german", batch_sizes=8, attacks="tableak")
     text = summary(spec, prepare(spec), [row(lift=0.01, lift_low=-0.05, lift_high=0.07)])
-    assert "cannot be told from guessing, which does not show that nothing leaks" in text
+    assert "do not tell the attack from guessing, which does not show that nothing leaks" in text
+    worse = summary(spec, prepare(spec), [row(lift=-0.05, lift_low=-0.07, lift_high=-0.03)])
+    assert "includes zero" not in worse
+    assert "Guessing does better than this attack, which does not show that nothing leaks" in worse
+
+
+def test_columns_above_guessing_do_not_contradict_an_attack_that_is_not() -> None:
+    spec = make_spec(dataset="german", batch_sizes=8, attacks="tableak")
+    columns = [
+        row(column="age", mean=0.9, baseline=0.3, lift=0.6, lift_low=0.5, lift_high=0.63),
+        # Two victims that happen to be alike.
+        row(column="purpose", mean=0.5, baseline=0.3, lift=0.2, lift_low=0.2, lift_high=0.2),
+    ]
+    text = summary(spec, prepare(spec), [row(lift=0.01, lift_low=-0.05, lift_high=0.07), *columns])
+    assert "Clearly above guessing" not in text
+    assert "Single columns whose interval lies above guessing all the same: age (90%, guess 30%); 2 columns" in text
+    assert "purpose" not in text
 
 
 def test_every_defense_has_a_paragraph_of_its_own() -> None:

@@ -18,7 +18,7 @@ from seepage.audit.forecast import Forecast, forecast
 from seepage.audit.mistakes import DocumentError
 from seepage.audit.network import make_model
 from seepage.audit.preset import presets, read_preset
-from seepage.audit.provenance import check_folder, provenance, write_provenance
+from seepage.audit.provenance import asked_before, check_folder, provenance, write_provenance
 from seepage.audit.recovery import Recovered, check_new, known_statistics, recover, write_recovered
 from seepage.audit.results import Row, as_csv, rows, write_results
 from seepage.audit.runner import Listener, Outcome, Plan, Run, held_runs, make_plan, run_audits
@@ -52,6 +52,7 @@ __all__ = [
     "Subject",
     "Subjects",
     "as_csv",
+    "asked_before",
     "capture",
     "check_folder",
     "check_new",

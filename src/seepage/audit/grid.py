@@ -65,7 +65,8 @@ class Setting:
     def called(self) -> str:
         """What to call it before people."""
         under = "" if self.defense.called == "none" else f", {self.defense.called}"
-        return f"{self.part.called} at batch size {self.batch_size}{under}"
+        variant = "" if self.spec.variant is None else f"{self.spec.variant}: "
+        return f"{variant}{self.part.called} at batch size {self.batch_size}{under}"
 
     def groups(self, held: set[int]) -> list[range]:
         """Return the groups that hold a victim of the spec which is not measured yet.

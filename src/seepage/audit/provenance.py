@@ -107,6 +107,15 @@ def check_folder(folder: Path, store: Store, audits: Sequence[tuple[AuditSpec, S
         )
 
 
+def asked_before(store: Store, audits: Sequence[tuple[AuditSpec, Subject]]) -> list[int]:
+    """Return of each audit how many victims earlier commands that a store knows asked for; 0 if none did."""
+    earlier = [then for run in store.runs() for then in run["audits"]]
+    now = [_identity(spec, subject) for spec, subject in audits]
+    return [
+        max((then["spec"]["victims"] for then in earlier if not _differences(then, today)), default=0) for today in now
+    ]
+
+
 def _differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Return what makes two audits different ones."""
     pairs = [(f"{part} digest", then[part]["digest"], now[part]["digest"]) for part in ("dataset", "model")]

@@ -31,6 +31,9 @@ _WORTH_WORKERS_SECONDS = 15.0
 class Listener:
     """Told how an audit gets on; this one ignores it."""
 
+    def planned(self, plan: Plan) -> None:
+        """Called once every setting was tried, before anything runs."""
+
     def begin(self, work: float, jobs: int) -> None:
         """Called once, with the work of all jobs and their number."""
 
@@ -107,6 +110,8 @@ class Plan:
         hands: jobs that run side by side.
         groups: seconds for a group of victims, by setting; what had victims left only.
         counts: number of settings of each audit.
+        held: victims that were measured before, by setting; those with any only.
+        shown: victims of each audit that results are to hold if they are there: never fewer than before.
     """
 
     jobs: list[tuple[int, range]]
@@ -115,6 +120,8 @@ class Plan:
     hands: int
     groups: dict[int, float]
     counts: tuple[int, ...]
+    held: dict[int, int]
+    shown: tuple[int, ...]
 
     @property
     def work(self) -> float:
@@ -127,7 +134,7 @@ class Plan:
         return self.work / self.hands
 
 
-def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None) -> Plan:
+def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None, earlier: Sequence[int] = ()) -> Plan:
     """Try every setting of audits that has victims left to measure, without keeping anything, and plan the jobs.
 
     Each attack is started on the first victims and stopped soon after its first sign of progress, which
@@ -138,6 +145,8 @@ def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None
         store: holds what was measured before.
         budget: seconds that the audits may take; no limit if None. Every setting gets its first victims
             before any gets more.
+        earlier: victims that earlier runs of each audit asked for, none if left out: results show those that were
+            measured, however few are asked for now.
 
     Raises:
         BadInputError: a setting cannot be run (the batch is larger than the data, an option is unknown,
@@ -145,6 +154,9 @@ def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None
     """
     by_audit = [settings(spec, subject) for spec, subject in audits]
     every = [setting for some in by_audit for setting in some]
+    shown = tuple(max([spec.victims, *earlier[i : i + 1]]) for i, (spec, _) in enumerate(audits))
+    most = [victims for victims, some in zip(shown, by_audit, strict=True) for _ in some]
+    held = {i: sum(victim < most[i] for victim in store.victims(every[i].key)) for i in range(len(every))}
     groups = _groups(every, store)
     seconds = {i: _try(every[i]) for i in groups if groups[i]}
     jobs = [(i, group) for i in seconds for group in groups[i]]
@@ -156,7 +168,8 @@ def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None
     else:
         jobs.sort(key=lambda job: (every[job[0]].is_attack, job[1].start))
         jobs, left_out = _fitting(jobs, every, seconds, budget * hands)
-    return Plan(jobs, every, left_out, hands, seconds, tuple(map(len, by_audit)))
+    held = {i: victims for i, victims in held.items() if victims}
+    return Plan(jobs, every, left_out, hands, seconds, tuple(map(len, by_audit)), held, shown)
 
 
 def _groups(every: list[Setting], store: Store) -> dict[int, list[range]]:
@@ -245,8 +258,8 @@ def run_audits(
     listener = listener or Listener()
     _carry_out(plan, store, listener, budget)
     outcomes, place = [], 0
-    for count in plan.counts:
-        outcomes.append(Outcome([_run(s, store) for s in plan.settings[place : place + count]]))
+    for count, shown in zip(plan.counts, plan.shown, strict=True):
+        outcomes.append(Outcome([_run(s, store, shown) for s in plan.settings[place : place + count]]))
         place += count
     return outcomes
 
@@ -337,13 +350,13 @@ def held_runs(spec: AuditSpec, subject: Subject, store: Store) -> list[Run]:
     for setting in settings(spec, subject):
         held = store.victims(setting.key)
         if held:
-            runs.append(_run(setting, store))
+            runs.append(_run(setting, store, spec.victims))
     return runs
 
 
-def _run(setting: Setting, store: Store) -> Run:
+def _run(setting: Setting, store: Store, shown: int) -> Run:
     held = store.victims(setting.key)
-    victims = tuple(v for v in range(min(setting.spec.victims, max(held, default=-1) + 1)) if v in held)
+    victims = tuple(v for v in range(min(shown, max(held, default=-1) + 1)) if v in held)
     seconds, losses = store.seconds(setting.key), store.losses(setting.key)
     return Run(
         batch_size=setting.batch_size,

@@ -113,7 +113,10 @@ def audit(
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, ... Default: auto.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Run folder. One that holds the same audit is continued. Default: a new one in runs/."),
+        typer.Option(
+            help="Run folder. One that holds the same audit is continued: what was measured is kept and shown. "
+            "Default: a new one in runs/."
+        ),
     ] = None,
     preset: Annotated[
         str | None,

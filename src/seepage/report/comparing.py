@@ -174,8 +174,8 @@ def compare_runs(first: Run, second: Run) -> Comparison:
     if not common:
         told = [listed(some[:_MOST_POINTS]) + (", ..." if len(some) > _MOST_POINTS else "") for some in points]
         raise BadInputError(
-            f"the runs {first.name!r} and {second.name!r} have no figure in common: the first has {told[0]}, the second "
-            f"{told[1]}; compare runs that share attacks or baselines, batch sizes and defenses."
+            f"the runs {first.name!r} and {second.name!r} have no figure in common: the first has {told[0]}, the "
+            f"second {told[1]}; compare runs that share attacks or baselines, batch sizes and defenses."
         )
     paired = {_point(by_key[0][key]) for key in common}
     records = [record for key in common if (record := _record(by_key[0][key], by_key[1][key])) is not None]

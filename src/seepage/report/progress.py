@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from seepage.audit import Listener
-from seepage.report.text import clean, percent
+from seepage.audit import Listener, Plan
+from seepage.report.text import clean, lasting, percent
+
+# How often a log gets a line where there is no terminal to draw a bar on.
+_LOG_SECONDS = 60.0
 
 
 class Bar(Listener):
-    """A progress bar over all victims of an audit, weighted by the work they take; silent off a terminal.
+    """A progress bar over all victims of an audit, weighted by the work they take; off a terminal, a line a minute.
+
+    What is about to be run, and about how long it takes, is said in a line on either.
 
     Example:
         >>> import io
@@ -37,6 +43,7 @@ class Bar(Listener):
         )
         self._task = self._progress.add_task("preparing", total=None)
         self._jobs = self._done = self._running = 0
+        self._began = self._told = time.monotonic()
 
     def __enter__(self) -> Bar:
         self._progress.start()
@@ -47,9 +54,14 @@ class Bar(Listener):
     ) -> None:
         self._progress.stop()
 
+    def planned(self, plan: Plan) -> None:
+        """Say what is about to be run, and what was measured before."""
+        self._line(outlook(plan))
+
     def begin(self, work: float, jobs: int) -> None:
         """Show how much there is to do."""
         self._jobs = jobs
+        self._began = self._told = time.monotonic()
         self._progress.update(self._task, total=max(work, 1e-9), completed=0)
 
     def started(self, what: str) -> None:
@@ -77,3 +89,29 @@ class Bar(Listener):
     def _show(self, what: str) -> None:
         told = f"{self._done}/{self._jobs} jobs, {max(self._running, 0)} running · {clean(what, 200)}"
         self._progress.update(self._task, description=told)
+        now = time.monotonic()
+        if not self._progress.console.is_terminal and now - self._told >= _LOG_SECONDS:
+            self._told = now
+            self._line(f"{self._done} of {self._jobs} jobs done after {lasting(now - self._began)}.")
+
+    def _line(self, text: str) -> None:
+        self._progress.console.print(Text(f"seepage: {text}"), soft_wrap=True)
+
+
+def outlook(plan: Plan) -> str:
+    """Return what is about to be run and about how long it takes, and what was measured before, in a line."""
+    if plan.jobs:
+        several = "" if plan.hands == 1 else f" with {plan.hands} at a time"
+        told = [f"{len(plan.jobs)} job{'s' if len(plan.jobs) != 1 else ''}, about {lasting(plan.seconds)}{several}."]
+    else:
+        told = ["everything is measured already."]
+    if plan.held:
+        fewest, most = min(plan.held.values()), max(plan.held.values())
+        victims = f"{most} victims" if fewest == most else f"{fewest} to {most} victims"
+        told.append(f"Kept from before: {victims} in {len(plan.held)} of {len(plan.settings)} settings.")
+    for i, shown in enumerate(plan.shown):
+        asked = plan.settings[sum(plan.counts[:i])].spec.victims
+        if shown > asked:
+            told.append(f"Asked for {asked} victims a setting; those of before, up to {shown}, are shown too.")
+            break
+    return " ".join(told)

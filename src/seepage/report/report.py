@@ -21,6 +21,7 @@ from seepage.audit import (
     Store,
     Subject,
     Subjects,
+    asked_before,
     check_folder,
     examples,
     make_plan,
@@ -188,7 +189,8 @@ def audit_all(
 
     The folder gets ``audit.sqlite`` as the audit goes on, and ``report.html``, ``results.json``,
     ``results.csv`` and ``provenance.json`` when it has ended. The same audits into the same folder
-    continue from what is there. Files of one's own data are private (mode 0600).
+    continue from what is there; where fewer victims are asked for than before, those of before are shown. Files of
+    one's own data are private (mode 0600).
 
     Args:
         audits: specs with what they were prepared to.
@@ -210,12 +212,13 @@ def audit_all(
         if folder is not None:
             check_folder(folder, store, audits)
         # All of them before the first runs: a mistake in the last must not cost hours.
-        plan = make_plan(every, store, budget)
+        plan = make_plan(every, store, budget, asked_before(store, audits))
+        listener = listener or Listener()
+        listener.planned(plan)
         store.add_run(provenance(audits))
         if folder is not None and document is not None:
             write_whole(folder / DOCUMENT, document, private)
         outcomes = run_audits(every, store, listener, plan, budget)
-        listener = listener or Listener()
         tasks = [task_rows(spec, subject, store, listener.started) for spec, subject in audits]
         origin = store.runs()[-1]
         if folder is not None:
@@ -226,7 +229,10 @@ def audit_all(
         made = [*rows(spec, subject, outcomes[i]), *tasks[i]]
         control = rows(*controls[i], held[i]) if i in controls else None
         alarms = run_checks(Facts(spec, subject, made, outcomes[i].runs, control))
-        reports.append(Report(spec, subject, made, outcomes[i].runs, alarms, control, plan.left_out))
+        # What an earlier run measured is never replaced by less, so figures may rest on more victims than asked for.
+        most = max((len(run.victims) for run in outcomes[i].runs), default=0)
+        reported = spec.model_copy(update={"victims": max(spec.victims, most)})
+        reports.append(Report(reported, subject, made, outcomes[i].runs, alarms, control, plan.left_out))
     if folder is not None:
         write_html(folder / PAGE, reports, origin, private)
         write_results(folder, [row for report in reports for row in report.rows], private)

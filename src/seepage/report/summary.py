@@ -50,12 +50,15 @@ def _of_setting(subject: Subject, rows: Sequence[Row], size: int, defense: str, 
     text += f". Leakage: {found.tier}."
     if found.tier == "inconclusive":
         text += f" {_why_inconclusive(score, found.because)}"
-    if score["lift"] is not None and score["lift_low"] is not None and score["lift_low"] <= 0:
+    unclear = score["lift_low"] is not None and score["lift_low"] <= 0
+    if unclear and score["lift_high"] >= 0:
         text += (
-            " The interval of that difference includes zero: with these victims the attack cannot be told from "
+            " The interval of that difference includes zero: over all cells, these victims do not tell the attack from "
             "guessing, which does not show that nothing leaks."
         )
-    return " ".join([text, *_of_columns(subject, own, alarms)])
+    elif unclear:
+        text += " Guessing does better than this attack, which does not show that nothing leaks."
+    return " ".join([text, *_of_columns(subject, own, alarms, unclear)])
 
 
 def _why_inconclusive(score: Row, because: Alarm | None) -> str:
@@ -70,12 +73,18 @@ def _why_inconclusive(score: Row, because: Alarm | None) -> str:
     return f"All {score['n']} victims are alike, which allows no interval: audit more."
 
 
-def _of_columns(subject: Subject, own: Sequence[Row], alarms: Sequence[Alarm]) -> list[str]:
+def _of_columns(subject: Subject, own: Sequence[Row], alarms: Sequence[Alarm], unclear: bool) -> list[str]:
     columns = [row for row in pick(own, metric="accuracy") if row["column"] is not None and row["lift"] is not None]
     ranked = sorted(columns, key=lambda row: row["lift"], reverse=True)
     sentences = []
-    if exposed := [_column(row) for row in ranked if (row["lift_low"] or 0) > 0][:_COLUMNS]:
-        sentences.append(f"Clearly above guessing, most of all: {listed(exposed)}.")
+    if exposed := [_column(row) for row in ranked if _is_clear(row)][:_COLUMNS]:
+        # Of many columns some exceed guessing by chance alone, which shows where all of them together do not.
+        some = f"{len(columns)} columns were looked at, of which a few may do so by chance"
+        sentences.append(
+            f"Single columns whose interval lies above guessing all the same: {listed(exposed)}; {some}."
+            if unclear
+            else f"Clearly above guessing, most of all: {listed(exposed)}."
+        )
     marked = {column.name for column in subject.dataset.schema.columns if column.sensitive}
     tiers: dict[str, list[str]] = {}
     for row in ranked:
@@ -87,6 +96,11 @@ def _of_columns(subject: Subject, own: Sequence[Row], alarms: Sequence[Alarm]) -
         told = "; ".join(f"{tier}: {', '.join(tiers[tier])}" for tier in order if tier in tiers)
         sentences.append(f"Sensitive columns by leakage: {told}.")
     return sentences
+
+
+def _is_clear(row: Row) -> bool:
+    # Where all victims are alike the interval is a point, which claims too much.
+    return row["lift_low"] is not None and 0 < row["lift_low"] < row["lift_high"]
 
 
 def _column(row: Row) -> str:

@@ -56,7 +56,7 @@ def control_of(spec: AuditSpec, subject: Subject) -> tuple[AuditSpec, Subject]:
             "keep_records": False,
             "control": False,
             "gate": None,
-            "variant": None,
+            "variant": "positive control",
         }
     )
     made = prepare(control, subject.dataset)
