@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
+from seepage.models.batch_norm import Moments, normalisations, run_watched
 from seepage.models.model import Head, Model
 
 
@@ -67,3 +68,37 @@ def gradient(
     for axis in reversed(range(encoded.dim() - 2)):
         one = vmap(one, in_dims=(0 if axis == 0 and parameters is not None else None, 0, 0))
     return one(model.parameters if parameters is None else parameters, encoded, labels)
+
+
+def batch_statistics(
+    model: Model, encoded: Float[Tensor, "*batch record encoded"], parameters: dict[str, Tensor] | None = None
+) -> dict[str, Moments]:
+    """Return mean and unbiased variance of what enters each batch normalisation, by its name.
+
+    These are what a client's running statistics give away, see ``models.batch_norm.from_running``. Differentiable in
+    ``encoded``.
+
+    Args:
+        model: gives the module; the result is empty where nothing in it is normalised by the batch.
+        encoded: the batches.
+        parameters: as for ``gradient``.
+
+    Returns:
+        Moments of shape (*batch, channel).
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> model = Model(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1)), head="regression", name="mine")
+        >>> {name: found.mean.shape for name, found in batch_statistics(model, torch.zeros(7, 5, 3)).items()}
+        {'0': torch.Size([7, 3])}
+    """
+    if not normalisations(model.module):
+        return {}
+
+    def one(parameters: dict[str, Tensor], rows: Tensor) -> dict[str, Moments]:
+        return run_watched(model.module, rows, parameters)[1]
+
+    for axis in reversed(range(encoded.dim() - 2)):
+        one = vmap(one, in_dims=(0 if axis == 0 and parameters is not None else None, 0))
+    return one(model.parameters if parameters is None else parameters, encoded)

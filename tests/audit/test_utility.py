@@ -137,6 +137,34 @@ def test_two_steps_by_hand() -> None:
     assert float(found.values[0]) == pytest.approx(float(error.square().mean().sqrt()), rel=1e-5)
 
 
+class Normed(nn.Module):
+    """A linear model of what PyTorch's own layer normalises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.BatchNorm1d(1, momentum=0.5), seeded(lambda: nn.Linear(1, 1), seed=0)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.linear(self.norm(rows))
+
+
+def test_batch_normalisation_trains_on_batches_and_is_tested_with_running_statistics() -> None:
+    data = line(rows=60, test=10)
+    encoder = encoder_of(data)
+    recipe = Recipe(learning_rates=(0.1,), epochs=3, replicas=1)
+    # One batch an epoch that holds every row, so that its order makes no difference.
+    found = measure_utility(data, Model(Normed(), "regression", "mine"), encoder, 50, None, recipe)
+    module, x = Normed(), encoder.encode(data.train.cells)
+    sgd = torch.optim.SGD(module.parameters(), lr=0.1)
+    for _ in range(3):
+        sgd.zero_grad()
+        nn.functional.mse_loss(module(x)[:, 0], data.train.labels.float()).backward()
+        sgd.step()
+    assert data.test is not None
+    error = module.eval()(encoder.encode(data.test.cells))[:, 0].detach().double() - data.test.labels
+    assert float(found.values[0]) == pytest.approx(float(error.square().mean().sqrt()), rel=1e-5)
+
+
 class Counting:
     """Sends updates as they are and remembers with which seeds."""
 

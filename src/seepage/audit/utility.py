@@ -6,6 +6,7 @@ from one batch of its rows, defended as in the setting. What is learnt is tested
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,8 @@ from seepage.audit.seeds import stream
 from seepage.datasets import Dataset
 from seepage.defenses import Defense
 from seepage.errors import BadInputError, check_count
-from seepage.learning import gradient, mean_loss
+from seepage.learning import batch_statistics, gradient, mean_loss
+from seepage.models.batch_norm import advanced, running_statistics
 from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.table import Table
@@ -142,6 +144,9 @@ def measure_utility(
     seed: int = 0,
 ) -> Utility:
     """Train on defended updates and test on rows held out.
+
+    Batch normalisation trains on each batch's statistics and is tested with running ones, which move with every
+    batch; the defense, which acts on gradients, leaves them alone.
 
     Args:
         dataset: its training rows are the client's; a share of them is held out where it has no test rows.
@@ -269,27 +274,35 @@ class _Training:
     seed: int
 
     def run(self, rates: Sequence[float], streams: Sequence[int], steps: int) -> dict[str, Tensor]:
-        """Return what is learnt at each rate from the batches of each stream, shape (training, *parameter)."""
+        """Return what is learnt at each rate from the batches of each stream, running statistics with it.
+
+        Returns:
+            Parameters and running statistics by name, shape (training, *shape).
+        """
         device = self.encoder.mean.device
+        module = self.model.module
+        running = {n: t.expand(len(rates), *t.shape).clone() for n, t in running_statistics(module).items()}
         theta = {n: t.expand(len(rates), *t.shape).contiguous() for n, t in self.model.parameters.items()}
         rate = {n: t.new_tensor(rates).view(-1, *[1] * (t.dim() - 1)) for n, t in theta.items()}
         draws = [torch.Generator().manual_seed(stream(self.seed, i, "training defense")) for i in streams]
         done = 0
         for batches in self._batches(streams):
             chosen = self.rows[batches[:, : steps - done]]
-            done += chosen.shape[1]
             encoded = self.encoder.encode(self.table.cells[chosen].to(device)).unbind(1)
             labels = self.table.labels[chosen].to(device).unbind(1)
             seeds = [torch.randint(2**63 - 1, (chosen.shape[1],), generator=draw).tolist() for draw in draws]
-            for x, y, *drawn in zip(encoded, labels, *seeds, strict=True):
+            for step, (x, y, *drawn) in enumerate(zip(encoded, labels, *seeds, strict=True), done):
+                if running:
+                    running = advanced(module, running, batch_statistics(self.model, x, theta), step)
                 sent = gradient(self.model, x, y, theta)
                 if self.defense is not None:
                     sent = self.defense(sent, drawn)
                 for name, parameter in theta.items():
                     parameter.addcmul_(sent[name], rate[name], value=-1)
+            done += chosen.shape[1]
             if done == steps:
                 break
-        return theta
+        return theta | running
 
     def _batches(self, streams: Sequence[int]) -> Iterator[Int[Tensor, "training step record"]]:
         """Yield positions of batches, some steps at a time: every row once an epoch, in each stream's own order."""
@@ -317,15 +330,16 @@ def _best_rate(training: _Training, recipe: Recipe, steps: int) -> float:
 
 
 def _outputs(
-    model: Model, parameters: dict[str, Tensor], encoded: Float[Tensor, "record encoded"]
+    model: Model, learnt: dict[str, Tensor], encoded: Float[Tensor, "record encoded"]
 ) -> Float[Tensor, "training record output"]:
+    module = copy.deepcopy(model.module).eval()
     with torch.no_grad():
-        return vmap(lambda own: functional_call(model.module, own, (encoded,)))(parameters)
+        return vmap(lambda own: functional_call(module, own, (encoded,)))(learnt)
 
 
 def _test(
     model: Model,
-    parameters: dict[str, Tensor],
+    learnt: dict[str, Tensor],
     encoder: Encoder,
     cells: Float[Tensor, "record column"],
     labels: Float[Tensor, " record"],
@@ -333,7 +347,7 @@ def _test(
     """Return each training's accuracy or root mean squared error, NaN where outputs are not finite."""
     scored, finite = [], []
     for own, true in zip(cells.split(_ROWS_AT_ONCE), labels.split(_ROWS_AT_ONCE), strict=True):
-        outputs = _outputs(model, parameters, encoder.encode(own.to(encoder.mean.device)))
+        outputs = _outputs(model, learnt, encoder.encode(own.to(encoder.mean.device)))
         truth = true.to(outputs.device)
         finite.append(outputs.isfinite().flatten(1).all(1))
         if model.head == "softmax":

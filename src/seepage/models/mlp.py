@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from seepage.models.model import Head, Model, seeded, usual_head
+from seepage.models.model import Head, Model, output_width, seeded, usual_head
 from seepage.registry import models
 from seepage.tabular.schema import Schema
 
@@ -31,7 +31,6 @@ def mlp(schema: Schema, widths: Sequence[int], seed: int, name: str = "mlp", hea
         [(4, 1), (4,), (2, 4), (2,)]
     """
     head = head or usual_head(schema)
-    outputs = schema.target.width if head == "softmax" else 1
 
     def build() -> nn.Module:
         layers: list[nn.Module] = []
@@ -39,7 +38,7 @@ def mlp(schema: Schema, widths: Sequence[int], seed: int, name: str = "mlp", hea
         for width in widths:
             layers += [nn.Linear(inputs, width), nn.ReLU()]
             inputs = width
-        return nn.Sequential(*layers, nn.Linear(inputs, outputs))
+        return nn.Sequential(*layers, nn.Linear(inputs, output_width(schema, head)))
 
     model = Model(seeded(build, seed), head, name)
     model.check(schema)

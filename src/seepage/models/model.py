@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from seepage.errors import BadInputError, unknown_name
+from seepage.models.batch_norm import by_batch
 from seepage.tabular.schema import Discrete, Schema
 
 T = TypeVar("T")
 Head = Literal["softmax", "sigmoid", "regression"]
 
-# Layers under which one record's gradient depends on chance or on the other records of the batch:
-# the gradient of a batch is then not the mean of its records' gradients, which FedSGD here assumes.
-_UNSUPPORTED = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)  # pyright: ignore[reportPrivateUsage]
+# Layers under which a gradient depends on chance, so that it cannot be replayed.
+_UNSUPPORTED = nn.modules.dropout._DropoutNd  # pyright: ignore[reportPrivateUsage]
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,16 @@ class Model:
     """A module and how its outputs are read.
 
     Attributes:
-        module: maps encoded rows (..., record, encoded) to outputs (..., record, output).
+        module: maps encoded rows (record, encoded) to outputs (record, output). Where it holds ``nn.BatchNorm1d``
+            or the like, it is a copy in which these are functions of the batch, see ``models.batch_norm``.
         head: ``softmax``: one logit a class, cross-entropy; ``sigmoid``: one logit, binary
             cross-entropy; ``regression``: one number, squared error.
         name: registry name, or the module's class for a user's own.
 
     Raises:
-        BadInputError: the head is unknown, the module has no parameters, or it holds a layer
-            (batch normalisation, dropout) that the protocols here do not simulate.
+        BadInputError: the head is unknown, the module has no parameters, it holds a layer (dropout) that
+            the protocols here do not simulate, or batch normalisation in another form or mode than clients
+            train with.
 
     Example:
         >>> Model(nn.Linear(3, 2), head="softmax", name="mine").outputs(torch.zeros(5, 3)).shape
@@ -54,10 +56,11 @@ class Model:
         for layer, part in self.module.named_modules():
             if isinstance(part, _UNSUPPORTED):
                 raise BadInputError(
-                    f"model {self.name!r} holds {type(part).__name__} at {layer or 'its root'!r}, which mixes or drops "
-                    "values at random within a batch; the attacks here would be run against the wrong gradient. "
-                    "Remove the layer or audit the model without it."
+                    f"model {self.name!r} holds {type(part).__name__} at {layer or 'its root'!r}, which drops "
+                    "values at random; the attacks here would be run against the wrong gradient. Remove the layer or "
+                    "audit the model without it."
                 )
+        object.__setattr__(self, "module", by_batch(self.module, self.name))
 
     @property
     def parameters(self) -> dict[str, Tensor]:
@@ -65,9 +68,12 @@ class Model:
         return {name: parameter.detach() for name, parameter in self.module.named_parameters()}
 
     def outputs(self, encoded: Tensor) -> Tensor:
-        """Return the module's outputs (..., record, output), without a graph."""
+        """Return the module's outputs (..., record, output) of each batch in training mode, without a graph."""
+        run: Callable[[Tensor], Tensor] = self.module
+        for _ in range(encoded.dim() - 2):
+            run = vmap(run)
         with torch.no_grad():
-            return self.module(encoded)
+            return run(encoded)
 
     def check(self, schema: Schema) -> None:
         """Refuse a model that does not fit a table.
@@ -129,6 +135,11 @@ def usual_head(schema: Schema) -> Head:
         'softmax'
     """
     return "softmax" if isinstance(schema.target, Discrete) else "regression"
+
+
+def output_width(schema: Schema, head: Head) -> int:
+    """Return how many outputs a head needs: one logit a class with ``softmax``, else one number."""
+    return schema.target.width if head == "softmax" else 1
 
 
 def seeded(build: Callable[[], T], seed: int) -> T:

@@ -21,7 +21,7 @@ from typing import Any
 from torch import nn
 
 from seepage.errors import BadInputError, unknown_name
-from seepage.models.model import Head, Model, seeded, usual_head
+from seepage.models.model import Head, Model, output_width, seeded, usual_head
 from seepage.tabular.schema import Discrete, Schema
 
 _FORM = "package.module:factory or path/to/file.py:factory"
@@ -213,7 +213,7 @@ def _arguments(
         "schema": schema,
         "inputs": schema.width,
         "width": schema.width,
-        "outputs": schema.target.width if head == "softmax" else 1,
+        "outputs": output_width(schema, head),
         "cardinalities": [column.width for column in schema.columns if isinstance(column, Discrete)],
         "numbers": len(schema.continuous),
         "seed": seed,

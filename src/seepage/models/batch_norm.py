@@ -1,0 +1,309 @@
+"""Batch normalisation as a function of the batch: what a client in training does, without a trace on the model.
+
+PyTorch's layers change their running statistics whenever they run, which neither several batches at once nor a
+replay can have. ``by_batch`` puts layers in their place that compute the same outputs from the batch alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from seepage.errors import BadInputError
+
+_REPLACED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_ANY = nn.modules.batchnorm._BatchNorm  # pyright: ignore[reportPrivateUsage]
+
+
+class Moments(NamedTuple):
+    """What a batch looks like where it enters a batch normalisation.
+
+    Attributes:
+        mean: of each channel over records (and positions).
+        variance: unbiased, as running statistics hold it.
+    """
+
+    mean: Float[Tensor, "*batch channel"]
+    variance: Float[Tensor, "*batch channel"]
+
+
+class BatchNorm(nn.Module):
+    """``nn.BatchNorm1d``, ``2d`` and ``3d`` without side effects, of the same parameters, buffers and outputs.
+
+    In training mode the statistics are the batch's own, in evaluation mode the running ones, which only
+    ``advanced`` computes anew.
+
+    Args:
+        channels: size of axis 1.
+        eps: added to variances.
+        momentum: weight of a batch in the running statistics; None: all batches weigh the same.
+        affine: whether channels are scaled and shifted after.
+        track_running_stats: whether there are running statistics; without them evaluation takes the batch's.
+
+    Raises:
+        BadInputError: when it runs in training mode with one value a channel, which normalisation turns to nothing.
+
+    Example:
+        >>> x = torch.tensor([[1.0], [3.0]])
+        >>> BatchNorm(1)(x).detach().round(decimals=2).tolist()
+        [[-1.0], [1.0]]
+        >>> torch.equal(BatchNorm(1).eval()(x).round(decimals=2), x)
+        True
+    """
+
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(
+        self,
+        channels: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+    ) -> None:
+        super().__init__()
+        self.channels, self.eps, self.momentum = channels, eps, momentum
+        self.weight = nn.Parameter(torch.ones(channels)) if affine else None
+        self.bias = nn.Parameter(torch.zeros(channels)) if affine else None
+        kept = track_running_stats
+        self.register_buffer("running_mean", torch.zeros(channels) if kept else None)
+        self.register_buffer("running_var", torch.ones(channels) if kept else None)
+        self.register_buffer("num_batches_tracked", torch.tensor(0, dtype=torch.long) if kept else None)
+
+    @property
+    def takes_batch(self) -> bool:
+        """Whether the statistics are those of the batch."""
+        return self.training or self.running_mean is None
+
+    def forward(self, values: Float[Tensor, "record channel *position"]) -> Float[Tensor, "record channel *position"]:
+        """Return the values, normalised."""
+        shape = (1, -1, *[1] * (values.dim() - 2))
+        if self.takes_batch:
+            _check_several(values)
+            over = _all_but_channels(values)
+            centred = values - values.mean(over).view(shape)
+            variance = centred.square().mean(over)
+        else:
+            assert self.running_mean is not None
+            assert self.running_var is not None
+            centred, variance = values - self.running_mean.view(shape), self.running_var
+        scale = (variance + self.eps).rsqrt()
+        if self.weight is None or self.bias is None:
+            return centred * scale.view(shape)
+        return centred * (scale * self.weight).view(shape) + self.bias.view(shape)
+
+    def extra_repr(self) -> str:
+        """Return the arguments."""
+        return f"{self.channels}, eps={self.eps}, momentum={self.momentum}, affine={self.weight is not None}"
+
+
+def moments_of(values: Float[Tensor, "record channel *position"]) -> Moments:
+    """Return the moments of each channel.
+
+    Example:
+        >>> [t.tolist() for t in moments_of(torch.tensor([[1.0], [3.0]]))]
+        [[2.0], [2.0]]
+    """
+    _check_several(values)
+    over = _all_but_channels(values)
+    return Moments(values.mean(over), values.var(over))
+
+
+def by_batch(module: nn.Module, name: str) -> nn.Module:
+    """Return the module, or, where it holds PyTorch's batch normalisations, a copy with those here instead.
+
+    A layer that alone is in evaluation mode is frozen: it keeps to its running statistics.
+
+    Args:
+        module: in training mode, as clients have it.
+        name: of the model, for messages.
+
+    Raises:
+        BadInputError: a layer is a batch normalisation of another kind, has hooks, or the whole module is in
+            evaluation mode.
+
+    Example:
+        >>> by_batch(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)), "mine")[1]
+        BatchNorm(3, eps=1e-05, momentum=0.1, affine=True)
+    """
+    layers = [(place, part) for place, part in module.named_modules() if isinstance(part, _ANY | BatchNorm)]
+    if layers and not module.training:
+        raise BadInputError(
+            f"model {name!r} holds batch normalisation and is in evaluation mode, but clients train in training mode, "
+            "where the statistics are those of their batch; call .train() on it. A layer that is frozen in training "
+            "too may stay in evaluation mode by itself."
+        )
+    for place, part in layers:
+        hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
+        if isinstance(part, BatchNorm):
+            continue
+        if type(part) not in _REPLACED or any(hooks) or hasattr(part, "parametrizations"):
+            raise BadInputError(
+                f"model {name!r} holds {type(part).__name__} at {place or 'its root'!r}, a batch normalisation that "
+                "does more than nn.BatchNorm1d, 2d or 3d (it is a subclass, synchronised, or has hooks); use one of "
+                "these as it is."
+            )
+    if all(isinstance(part, BatchNorm) for _, part in layers):
+        return module
+    copied = copy.deepcopy(module)
+    if isinstance(copied, _ANY):
+        return _replacement(copied)
+    made: dict[int, BatchNorm] = {}
+    for parent in list(copied.modules()):
+        # Not named_children(), which leaves out the second place of a layer that stands in two and stays one.
+        for child, part in list(parent._modules.items()):
+            if isinstance(part, _ANY):
+                setattr(parent, child, made.setdefault(id(part), _replacement(part)))
+    return copied
+
+
+def _replacement(layer: nn.modules.batchnorm._BatchNorm) -> BatchNorm:  # pyright: ignore[reportPrivateUsage]
+    made = BatchNorm(layer.num_features, layer.eps, layer.momentum, layer.affine, layer.running_mean is not None)
+    made.weight, made.bias = layer.weight, layer.bias
+    for buffer in ("running_mean", "running_var", "num_batches_tracked"):
+        setattr(made, buffer, getattr(layer, buffer))
+    return made.train(layer.training)
+
+
+def normalisations(module: nn.Module) -> dict[str, BatchNorm]:
+    """Return the batch normalisations that take their statistics from the batch, by name."""
+    return {name: part for name, part in module.named_modules() if isinstance(part, BatchNorm) and part.takes_batch}
+
+
+def run_watched(
+    module: nn.Module, rows: Float[Tensor, "record encoded"], parameters: Mapping[str, Tensor]
+) -> tuple[Tensor, dict[str, Moments]]:
+    """Return the outputs for one batch and the moments of what enters each layer of ``normalisations``.
+
+    Differentiable and fit for ``vmap``.
+
+    Raises:
+        BadInputError: a layer runs more than once, so that its statistics are those of no one batch.
+    """
+    seen: dict[str, Moments] = {}
+
+    def listen(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            if name in seen:
+                raise BadInputError(
+                    f"the batch normalisation {name!r} runs more than once in a forward pass, so that it has no one "
+                    "set of statistics; give each place a layer of its own."
+                )
+            seen[name] = moments_of(inputs[0])
+
+        return note
+
+    handles = [part.register_forward_pre_hook(listen(name)) for name, part in normalisations(module).items()]
+    try:
+        outputs = functional_call(module, dict(parameters), (rows,))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return outputs, seen
+
+
+def advanced(
+    module: nn.Module, running: Mapping[str, Tensor], moments: Mapping[str, Moments], batches: int
+) -> dict[str, Tensor]:
+    """Return the running statistics after one more batch, as PyTorch's layers would hold them.
+
+    Args:
+        module: gives the layers and their momentum.
+        running: statistics before, by name of the buffer, with any leading axes that ``moments`` have.
+        moments: of the batch, by name of the layer.
+        batches: seen before this one, beside those that the layers have counted; counts where a momentum is None.
+
+    Example:
+        >>> layer = nn.Sequential(BatchNorm(1, momentum=0.5))
+        >>> before = {"0.running_mean": torch.zeros(1), "0.running_var": torch.ones(1)}
+        >>> after = advanced(layer, before, {"0": Moments(torch.tensor([2.0]), torch.tensor([3.0]))}, batches=0)
+        >>> {name: tensor.tolist() for name, tensor in after.items()}
+        {'0.running_mean': [1.0], '0.running_var': [2.0]}
+    """
+    after = dict(running)
+    for name, layer in normalisations(module).items():
+        share = _share(layer, batches)
+        for buffer, value in zip(_buffers(name), moments[name], strict=True):
+            if buffer in after:
+                after[buffer] = torch.lerp(after[buffer], value, share)
+    return after
+
+
+def running_statistics(module: nn.Module) -> dict[str, Tensor]:
+    """Return the running statistics of the layers of ``normalisations`` that have some, by name of the buffer."""
+    held = dict(module.named_buffers())
+    return {buffer: held[buffer] for name in normalisations(module) for buffer in _buffers(name) if buffer in held}
+
+
+def from_running(
+    module: nn.Module, before: Mapping[str, Tensor], after: Mapping[str, Tensor], batches: int
+) -> dict[str, Moments]:
+    """Return a batch's moments from the running statistics before and after it: what sending them gives away.
+
+    One batch moves a running statistic r to (1 - momentum) r + momentum m, so m = (r' - (1 - momentum) r) /
+    momentum. The momentum divides rounding errors too.
+
+    Args:
+        module: gives the layers and their momentum.
+        before, after: running statistics by name of the buffer, with the same leading axes.
+        batches: seen before this one, beside those that the layers have counted; counts where a momentum is None.
+
+    Raises:
+        BadInputError: statistics of a layer are missing, or its momentum is 0, so that they say nothing.
+
+    Example:
+        >>> layer = nn.Sequential(BatchNorm(1, momentum=0.5))
+        >>> before = {"0.running_mean": torch.zeros(1), "0.running_var": torch.ones(1)}
+        >>> after = {"0.running_mean": torch.ones(1), "0.running_var": 2 * torch.ones(1)}
+        >>> from_running(layer, before, after, batches=0)["0"]
+        Moments(mean=tensor([2.]), variance=tensor([3.]))
+    """
+    found: dict[str, Moments] = {}
+    for name, layer in normalisations(module).items():
+        share = _share(layer, batches)
+        if share == 0:
+            raise BadInputError(
+                f"the batch normalisation {name!r} has momentum 0, so its running statistics never move and say "
+                "nothing about a batch."
+            )
+        missing = [buffer for buffer in _buffers(name) if buffer not in before or buffer not in after]
+        if missing:
+            raise BadInputError(
+                f"the running statistics lack {' and '.join(map(repr, missing))}; hand in both of every batch "
+                "normalisation, before and after the batch."
+            )
+        found[name] = Moments(*((after[b] - (1 - share) * before[b]) / share for b in _buffers(name)))
+    return found
+
+
+def _share(layer: BatchNorm, batches: int) -> float:
+    if layer.momentum is not None:
+        return layer.momentum
+    counted = 0 if layer.num_batches_tracked is None else int(layer.num_batches_tracked)
+    return 1 / (counted + batches + 1)
+
+
+def _buffers(layer: str) -> tuple[str, str]:
+    place = f"{layer}." if layer else ""
+    return f"{place}running_mean", f"{place}running_var"
+
+
+def _all_but_channels(values: Tensor) -> list[int]:
+    return [0, *range(2, values.dim())]
+
+
+def _check_several(values: Tensor) -> None:
+    if values.shape[0] * math.prod(values.shape[2:]) < 2:
+        raise BadInputError(
+            "batch normalisation needs at least two values a channel, but a batch of one record gives it one: there "
+            "is nothing left when its mean is subtracted. Use a batch size of at least 2."
+        )

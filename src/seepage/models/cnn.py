@@ -1,0 +1,61 @@
+"""Convolutional network with batch normalisation for encoded rows: CNN of TabLeak, appendix C.3."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from seepage.errors import BadInputError
+from seepage.models.batch_norm import BatchNorm
+from seepage.models.model import Head, Model, output_width, seeded, usual_head
+from seepage.registry import models
+from seepage.tabular.schema import Schema
+
+_CHANNELS, _KERNEL, _UNITS = 16, 3, 100
+
+
+@models.register("cnn_bn")
+def cnn_bn(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+    """Convolution of 16 channels over the encoded columns, batch normalisation, two hidden layers of 100 ReLU units.
+
+    The kernel spans three columns; there is no padding and no bias, which the normalisation would undo.
+
+    Args:
+        schema: gives the number of inputs (encoded width) and outputs (classes).
+        seed: of the initialisation, PyTorch's default.
+        head: default ``softmax`` for a discrete target, ``regression`` for a continuous one.
+
+    Raises:
+        BadInputError: the schema encodes to fewer than three columns, or the head does not fit the target.
+
+    Example:
+        >>> from seepage.tabular.schema import Continuous, Discrete
+        >>> job = Discrete(name="job", categories=("cook", "nurse", "never"))
+        >>> schema = Schema(columns=(job,), target=Discrete(name="ill", categories=("no", "yes")))
+        >>> [tuple(p.shape) for p in cnn_bn(schema).parameters.values()][:4]
+        [(16, 1, 3), (16,), (16,), (100, 16)]
+    """
+    head = head or usual_head(schema)
+    positions = schema.width - _KERNEL + 1
+    if positions < 1:
+        raise BadInputError(
+            f"the convolution of cnn_bn spans {_KERNEL} encoded columns, but the schema has {schema.width}; use "
+            "another model."
+        )
+
+    def build() -> nn.Module:
+        return nn.Sequential(
+            nn.Unflatten(1, (1, schema.width)),
+            nn.Conv1d(1, _CHANNELS, _KERNEL, bias=False),
+            BatchNorm(_CHANNELS),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(_CHANNELS * positions, _UNITS),
+            nn.ReLU(),
+            nn.Linear(_UNITS, _UNITS),
+            nn.ReLU(),
+            nn.Linear(_UNITS, output_width(schema, head)),
+        )
+
+    model = Model(seeded(build, seed), head, "cnn_bn")
+    model.check(schema)
+    return model

@@ -1,0 +1,68 @@
+"""Residual network with batch normalisation for encoded rows: ResNet of TabLeak, appendix C.3."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seepage.models.batch_norm import BatchNorm
+from seepage.models.model import Head, Model, output_width, seeded, usual_head
+from seepage.registry import models
+from seepage.tabular.schema import Schema
+
+_UNITS, _BLOCKS = 100, 2
+
+
+class Residual(nn.Module):
+    """A block as CTGAN has them: what the branch makes of its inputs, with the inputs beside it (D17).
+
+    Args:
+        branch: run on the inputs.
+
+    Example:
+        >>> Residual(nn.Linear(2, 3))(torch.zeros(5, 2)).shape
+        torch.Size([5, 5])
+    """
+
+    def __init__(self, branch: nn.Module) -> None:
+        super().__init__()
+        self.branch = branch
+
+    def forward(self, rows: Float[Tensor, "record input"]) -> Float[Tensor, "record output"]:
+        """Return the branch's outputs and the inputs, concatenated."""
+        return torch.cat([self.branch(rows), rows], dim=1)
+
+
+@models.register("resnet_bn")
+def resnet_bn(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+    """Two blocks of 100 batch-normalised ReLU units with their inputs concatenated, and an affine layer.
+
+    Args:
+        schema: gives the number of inputs (encoded width) and outputs (classes).
+        seed: of the initialisation, PyTorch's default.
+        head: default ``softmax`` for a discrete target, ``regression`` for a continuous one.
+
+    Raises:
+        BadInputError: the head does not fit the target.
+
+    Example:
+        >>> from seepage.tabular.schema import Continuous, Discrete
+        >>> age = Continuous(name="age", low=0, high=99, tolerance=5)
+        >>> schema = Schema(columns=(age,), target=Discrete(name="ill", categories=("no", "yes")))
+        >>> [tuple(p.shape) for p in resnet_bn(schema).parameters.values() if p.dim() == 2]
+        [(100, 1), (100, 101), (2, 201)]
+    """
+    head = head or usual_head(schema)
+
+    def build() -> nn.Module:
+        blocks: list[nn.Module] = []
+        width = schema.width
+        for _ in range(_BLOCKS):
+            blocks.append(Residual(nn.Sequential(nn.Linear(width, _UNITS), BatchNorm(_UNITS), nn.ReLU())))
+            width += _UNITS
+        return nn.Sequential(*blocks, nn.Linear(width, output_width(schema, head)))
+
+    model = Model(seeded(build, seed), head, "resnet_bn")
+    model.check(schema)
+    return model
