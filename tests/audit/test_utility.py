@@ -285,3 +285,56 @@ def test_a_row_states_figure_interval_guess_and_gain() -> None:
     assert (row["lift"], row["baseline_name"]) == (3.0, "mean")
     assert row["lift_low"] == pytest.approx(5.0 - row["high"])
     assert row["lift_low"] < row["lift"] < row["lift_high"]
+
+
+def test_adam_is_pytorch_s() -> None:
+    data = line(rows=60, test=10)
+    encoder = encoder_of(data)
+    recipe = Recipe(learning_rates=(0.1,), epochs=4, replicas=1, max_steps=None, optimiser="adam")
+    found = measure_utility(data, Model(OneStep(), "regression", "mine"), encoder, 50, None, recipe)
+    assert found.steps == 4
+    theirs = OneStep()
+    optimiser = torch.optim.Adam(theirs.parameters(), lr=0.1)
+    rows, truth = encoder.encode(data.train.cells), data.train.labels.float()
+    for _ in range(4):
+        optimiser.zero_grad()
+        nn.functional.mse_loss(theirs(rows)[:, 0], truth).backward()
+        optimiser.step()
+    assert data.test is not None
+    error = theirs(encoder.encode(data.test.cells))[:, 0].detach() - data.test.labels
+    assert float(found.values[0]) == pytest.approx(float(error.square().mean().sqrt()), rel=1e-5)
+
+
+def test_replicas_start_from_initialisations_of_their_own_where_asked() -> None:
+    data = telling(rows=200)
+    # Steps so small that the figure is that of the initialisation.
+    still = Recipe(learning_rates=(1e-12,), epochs=1, replicas=3, fresh=True)
+
+    def fresh(replica: int) -> Model:
+        return mlp(data.schema, [5], seed=replica)
+
+    encoder = encoder_of(data)
+    found = measure_utility(data, fresh(9), encoder, 8, None, still, fresh=fresh)
+    alone = [
+        measure_utility(data, fresh(i), encoder, 8, None, replace(still, fresh=False, replicas=1)).values
+        for i in range(3)
+    ]
+    assert found.values.tolist() == torch.cat(alone).tolist()
+    assert len(set(found.values.tolist())) > 1
+
+
+def test_the_peak_is_that_of_the_best_epoch_on_average() -> None:
+    data = noisy(rows=400)
+    # A rate so large that the figure jumps from epoch to epoch.
+    wild = Recipe(learning_rates=(30.0,), epochs=6, replicas=4, max_steps=None)
+    after = [measure(data, recipe=replace(wild, epochs=n)).values for n in range(1, 7)]
+    best = max(after, key=lambda values: float(values.mean()))
+    assert len({float(values.mean()) for values in after}) > 1
+    assert measure(data, recipe=replace(wild, peak=True)).values.tolist() == best.tolist()
+
+
+def test_every_step_of_every_epoch_is_made_where_no_number_is_given() -> None:
+    model = mlp(telling(rows=20).schema, [4000, 4000], seed=0)
+    recipe = Recipe(epochs=10, max_steps=None)
+    assert recipe.steps(model, 30_000, 32) == 9370
+    assert replace(recipe, max_steps=9000).steps(model, 30_000, 32) == 200

@@ -18,7 +18,7 @@ from seepage.audit.forecast import Forecast, forecast
 from seepage.audit.mistakes import DocumentError
 from seepage.audit.network import make_model
 from seepage.audit.preset import presets, read_preset
-from seepage.audit.provenance import asked_before, check_folder, provenance, write_provenance
+from seepage.audit.provenance import asked_before, check_folder, commit, provenance, write_provenance
 from seepage.audit.recovery import Recovered, check_new, known_statistics, recover, write_recovered
 from seepage.audit.results import Row, as_csv, rows, write_results
 from seepage.audit.runner import Listener, Outcome, Plan, Run, held_runs, make_plan, run_audits
@@ -29,6 +29,7 @@ from seepage.audit.store import Store
 from seepage.audit.subject import Subject, Subjects, prepare
 from seepage.audit.tasks import task_rows
 from seepage.audit.tree import read_text
+from seepage.audit.utility import Recipe
 
 __all__ = [
     "AuditSpec",
@@ -45,6 +46,7 @@ __all__ = [
     "Outcome",
     "Part",
     "Plan",
+    "Recipe",
     "Recovered",
     "Row",
     "Run",
@@ -56,6 +58,7 @@ __all__ = [
     "capture",
     "check_folder",
     "check_new",
+    "commit",
     "encoding_of",
     "examples",
     "forecast",

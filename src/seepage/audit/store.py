@@ -184,12 +184,12 @@ class Store:
         """
         self._write([("INSERT INTO runs (entry) VALUES (?)", [(json.dumps(entry, ensure_ascii=False),)])])
 
-    def setup(self, made_from: Mapping[str, Any], make: Callable[[], Any]) -> Any:
+    def setup(self, made_from: Mapping[str, Any], make: Callable[[], Any] | None) -> Any:
         """Return what ``make`` returns, made once for everything that is made from the same.
 
         Args:
             made_from: everything that determines it, as JSON values.
-            make: returns JSON values; called where it is not held yet.
+            make: returns JSON values; called where it is not held yet. Without it, what is not held is None.
 
         Raises:
             BadInputError: the file cannot be written, or what ``make`` raises.
@@ -198,6 +198,8 @@ class Store:
         held = self._rows("SELECT content FROM setups WHERE key = ?", key)
         if held:
             return json.loads(held[0][0])
+        if make is None:
+            return None
         content = json.dumps(make(), ensure_ascii=False)
         self._write([("INSERT INTO setups VALUES (?, ?)", [(key, content)])])
         return json.loads(content)

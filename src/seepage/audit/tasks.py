@@ -6,44 +6,78 @@ from collections.abc import Callable
 
 from seepage.audit.code import own_code
 from seepage.audit.grid import plain
+from seepage.audit.network import make_model
 from seepage.audit.parts import registry
 from seepage.audit.results import Row
+from seepage.audit.seeds import stream
 from seepage.audit.spec import AuditSpec, Part
 from seepage.audit.store import Store
 from seepage.audit.subject import Subject
 from seepage.audit.utility import Recipe, measure_utility, utility_row
 from seepage.audit.workers import threads
+from seepage.models.model import Model
 
 
-def task_rows(spec: AuditSpec, subject: Subject, store: Store, say: Callable[[str], None]) -> list[Row]:
+def task_rows(
+    spec: AuditSpec,
+    subject: Subject,
+    store: Store,
+    say: Callable[[str], None],
+    recipe: Recipe | None = None,
+    train: bool = True,
+) -> list[Row]:
     """Return a row of results for each batch size and defense: how well the task is learnt under it.
 
-    Training takes seconds, so it is done only where a defense is swept, and once for all attacks and
-    audits that share table, model, batch size and defense.
+    Training takes seconds, so it is done only where a defense is swept or a recipe is given, and once for all
+    attacks and audits that share table, model, batch size, defense and recipe.
 
     Args:
         spec, subject: of the audit.
         store: holds what was trained before.
         say: called with what is trained next.
+        recipe: how to train, ``Recipe()`` if None.
+        train: whether to train what the store does not hold, or to leave it out.
 
     Raises:
         BadInputError: there are too few rows to train on and to hold some out.
     """
-    if all(part.name == "none" for part in spec.defenses):
+    if recipe is None and all(part.name == "none" for part in spec.defenses):
         return []
-    return [_row(spec, subject, size, part, store, say) for size in spec.batch_sizes for part in spec.defenses]
+    taught = recipe or Recipe()
+    settings = [(size, part) for size in spec.batch_sizes for part in spec.defenses]
+    made = [_row(spec, subject, size, part, store, say, taught, train) for size, part in settings]
+    return [row for row in made if row is not None]
 
 
 def _row(
-    spec: AuditSpec, subject: Subject, batch_size: int, part: Part, store: Store, say: Callable[[str], None]
-) -> Row:
-    defense, recipe = registry.defenses.create(part.name, **part.options), Recipe()
+    spec: AuditSpec,
+    subject: Subject,
+    batch_size: int,
+    part: Part,
+    store: Store,
+    say: Callable[[str], None],
+    recipe: Recipe,
+    missing: bool,
+) -> Row | None:
+    defense = registry.defenses.create(part.name, **part.options)
+
+    def fresh(replica: int) -> Model:
+        seed = stream(spec.seed, replica, "initialisation")
+        return make_model(
+            spec.model,
+            subject.dataset.schema,
+            subject.dataset.statistics,
+            seed=seed,
+            head=spec.head,
+            options=spec.model_options,
+            device=spec.where,
+        )[0]
 
     def train() -> Row:
         say(f"training at batch size {batch_size}, {part.called}")
         with threads(spec.threads):
             found = measure_utility(
-                subject.dataset, subject.model, subject.encoder, batch_size, defense, recipe, seed=spec.seed
+                subject.dataset, subject.model, subject.encoder, batch_size, defense, recipe, spec.seed, fresh
             )
         return utility_row(
             found,
@@ -67,4 +101,5 @@ def _row(
         "threads": spec.threads,
     }
     # Another label for the same defense is no other training.
-    return {**store.setup(made_from, train), "defense": part.called}
+    row = store.setup(made_from, train if missing else None)
+    return None if row is None else {**row, "defense": part.called}

@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -22,7 +22,7 @@ from seepage.assessment.intervals import Estimate, interval
 from seepage.audit.seeds import stream
 from seepage.datasets import Dataset
 from seepage.defenses import Defense
-from seepage.errors import BadInputError, check_count
+from seepage.errors import BadInputError, check_choice, check_count
 from seepage.learning import batch_statistics, gradient, mean_loss
 from seepage.models.batch_norm import advanced, running_statistics
 from seepage.models.model import Model
@@ -37,10 +37,12 @@ _ROWS_TO_CHOOSE = 2000
 _WORK = 2.5e11
 _LEAST_STEPS = 200
 
+Optimiser = Literal["sgd", "adam"]
+
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the task is trained: plain gradient descent, one step a message.
+    """How the task is trained: one step a message, of plain gradient descent unless said otherwise.
 
     TabLeak (section 5.4) trains under noise at a rate of 0.01, 10 epochs, batch size 32, 10 seeds, with
     batches that its released code makes too large. Deviations: the rate is chosen for each defense, since
@@ -53,8 +55,12 @@ class Recipe:
             A single one is taken untried.
         epochs: passes over the training rows, each in an order of its own; what is left of an epoch after
             its last whole batch is not used.
-        max_steps: at most so many; large models get fewer still, down to 200.
+        max_steps: at most so many; large models get fewer still, down to 200. All of every epoch if None.
         replicas: trainings at the chosen rate, the units of the interval.
+        optimiser: what the server does with the updates: ``sgd``, or ``adam`` with its usual momenta.
+        fresh: whether each replica starts from an initialisation of its own instead of the audited model.
+        peak: whether the figure is that after the epoch with the best mean over the replicas, as TabLeak's table 9
+            does (it is chosen on the test rows), instead of that after the last one.
         test_share: of the client's rows, held out where the dataset has no test rows.
         test_rows: at most so many, drawn at random, are tested on.
 
@@ -65,14 +71,20 @@ class Recipe:
 
     learning_rates: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
     epochs: int = 10
-    max_steps: int = 1500
+    max_steps: int | None = 1500
     replicas: int = 5
     test_share: float = 0.2
     test_rows: int = 20_000
+    optimiser: Optimiser = "sgd"
+    fresh: bool = False
+    peak: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "max_steps", "replicas", "test_rows"):
+        for name in ("epochs", "replicas", "test_rows"):
             check_count(name, getattr(self, name))
+        if self.max_steps is not None:
+            check_count("max_steps", self.max_steps)
+        check_choice("optimiser", self.optimiser, Optimiser)
         if not self.learning_rates or not all(0 < rate < float("inf") for rate in self.learning_rates):
             raise BadInputError(f"learning rates are positive numbers, got learning_rates={self.learning_rates}.")
         if not 0 < self.test_share < 1:
@@ -86,11 +98,14 @@ class Recipe:
             >>> Recipe().steps(Model(nn.Linear(9, 2), "softmax", "mine"), rows=320, batch_size=32)
             100
         """
+        every = self.epochs * (rows // batch_size)
+        if self.max_steps is None:
+            return every
         entries = sum(parameter.numel() for parameter in model.parameters.values())
         trainings = self.replicas + (len(self.learning_rates) if len(self.learning_rates) > 1 else 0)
         # A multiplication a weight and record on the way up, two on the way down.
         affordable = int(_WORK / (3 * trainings * batch_size * entries))
-        return min(self.epochs * (rows // batch_size), self.max_steps, max(_LEAST_STEPS, affordable))
+        return min(every, self.max_steps, max(_LEAST_STEPS, affordable))
 
 
 @dataclass(frozen=True)
@@ -142,6 +157,7 @@ def measure_utility(
     defense: Defense | None = None,
     recipe: Recipe | None = None,
     seed: int = 0,
+    fresh: Callable[[int], Model] | None = None,
 ) -> Utility:
     """Train on defended updates and test on rows held out.
 
@@ -157,6 +173,7 @@ def measure_utility(
         recipe: how to train, ``Recipe()`` if None.
         seed: every random number follows from it; the same for all defenses, so that they differ in
             themselves only.
+        fresh: returns a model like ``model`` with the replica's own initialisation, where the recipe asks for one.
 
     Raises:
         BadInputError: too few rows to train a batch on and hold some out, or the model does not fit them.
@@ -174,16 +191,26 @@ def measure_utility(
     recipe = recipe or Recipe()
     model.check(dataset.schema)
     rows, test, test_rows = _held_out(dataset, recipe, batch_size, seed)
-    training = _Training(model, encoder, dataset.train, rows, batch_size, defense, seed)
+    training = _Training(model, encoder, dataset.train, rows, batch_size, defense, seed, recipe.optimiser)
     steps = recipe.steps(model, len(rows), batch_size)
     rate = _best_rate(training, recipe, steps)
-    learnt = training.run([rate] * recipe.replicas, range(recipe.replicas), steps)
+    starts = [fresh(replica) for replica in range(recipe.replicas)] if recipe.fresh and fresh is not None else None
     known, labels = dataset.train.labels[rows], test.labels[test_rows]
+    courses: list[Float[Tensor, " training"]] = []
+
+    def score(learnt: dict[str, Tensor]) -> None:
+        courses.append(_test(model, learnt, encoder, test.cells[test_rows], labels))
+
+    learnt = training.run(
+        [rate] * recipe.replicas, range(recipe.replicas), steps, starts, score if recipe.peak else None
+    )
+    if not courses:
+        score(learnt)
     if model.head == "regression":
         metric, guess = "task_rmse", float((labels - known.mean()).square().mean().sqrt())
     else:
         metric, guess = "task_accuracy", float((labels == known.mode().values).double().mean())
-    values = _test(model, learnt, encoder, test.cells[test_rows], labels)
+    values = _best(courses, metric)
     seconds = time.perf_counter() - begun
     return Utility(metric, values, guess, rate, steps, len(rows), len(test_rows), recipe, seconds)
 
@@ -272,17 +299,34 @@ class _Training:
     batch_size: int
     defense: Defense | None
     seed: int
+    optimiser: Optimiser
 
-    def run(self, rates: Sequence[float], streams: Sequence[int], steps: int) -> dict[str, Tensor]:
+    def run(
+        self,
+        rates: Sequence[float],
+        streams: Sequence[int],
+        steps: int,
+        starts: Sequence[Model] | None = None,
+        watch: Callable[[dict[str, Tensor]], None] | None = None,
+    ) -> dict[str, Tensor]:
         """Return what is learnt at each rate from the batches of each stream, running statistics with it.
+
+        Args:
+            rates, streams: one a training.
+            steps: of each.
+            starts: what each starts from, the model if None.
+            watch: called with what is learnt after every epoch.
 
         Returns:
             Parameters and running statistics by name, shape (training, *shape).
         """
         device = self.encoder.mean.device
         module = self.model.module
-        running = {n: t.expand(len(rates), *t.shape).clone() for n, t in running_statistics(module).items()}
-        theta = {n: t.expand(len(rates), *t.shape).contiguous() for n, t in self.model.parameters.items()}
+        begun = starts or [self.model] * len(rates)
+        running = _stacked([running_statistics(start.module) for start in begun])
+        theta = _stacked([start.parameters for start in begun])
+        direction = _Adam() if self.optimiser == "adam" else None
+        epoch = len(self.rows) // self.batch_size
         rate = {n: t.new_tensor(rates).view(-1, *[1] * (t.dim() - 1)) for n, t in theta.items()}
         draws = [torch.Generator().manual_seed(stream(self.seed, i, "training defense")) for i in streams]
         done = 0
@@ -297,9 +341,13 @@ class _Training:
                 sent = gradient(self.model, x, y, theta)
                 if self.defense is not None:
                     sent = self.defense(sent, drawn)
+                if direction is not None:
+                    sent = direction(sent)
                 for name, parameter in theta.items():
                     parameter.addcmul_(sent[name], rate[name], value=-1)
-            done += chosen.shape[1]
+                done += 1
+                if watch is not None and done % epoch == 0:
+                    watch(theta | running)
             if done == steps:
                 break
         return theta | running
@@ -312,6 +360,39 @@ class _Training:
         while True:
             order = torch.stack([torch.randperm(len(self.rows), generator=g)[:whole] for g in generators])
             yield from order.view(len(streams), -1, self.batch_size).split(together, dim=1)
+
+
+def _stacked(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: torch.stack([state[name] for state in states]) for name in states[0]}
+
+
+class _Adam:
+    """Turns gradients into Adam's steps of rate one (Kingma and Ba, 2015, algorithm 1, with its constants)."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._first: dict[str, Tensor] = {}
+        self._second: dict[str, Tensor] = {}
+
+    def __call__(self, sent: dict[str, Tensor]) -> dict[str, Tensor]:
+        self._steps += 1
+        made = {}
+        for name, found in sent.items():
+            first = self._first.setdefault(name, torch.zeros_like(found))
+            second = self._second.setdefault(name, torch.zeros_like(found))
+            first.lerp_(found, 0.1)
+            second.lerp_(found.square(), 0.001)
+            scale = (second / (1 - 0.999**self._steps)).sqrt_().add_(1e-8)
+            made[name] = (first / (1 - 0.9**self._steps)).div_(scale)
+        return made
+
+
+def _best(courses: Sequence[Float[Tensor, " training"]], metric: str) -> Float[Tensor, " training"]:
+    """Return the scores after the epoch with the best mean; where a training diverged, that of the last."""
+    means = torch.stack(list(courses)).mean(dim=1)
+    if bool(means.isnan().any()):
+        return courses[-1]
+    return courses[int(means.argmax() if metric == "task_accuracy" else means.argmin())]
 
 
 def _best_rate(training: _Training, recipe: Recipe, steps: int) -> float:

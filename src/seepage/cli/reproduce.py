@@ -11,6 +11,7 @@ from rich.text import Text
 
 from seepage import reproduce as published
 from seepage.cli.app import app, interruptible
+from seepage.errors import BadInputError
 from seepage.report import Bar, make_console
 
 
@@ -18,7 +19,8 @@ from seepage.report import Bar, make_console
 def reproduce(
     table: Annotated[str | None, typer.Argument(help="Name of the table; --list lists them.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the tables.")] = False,
-    victims: Annotated[int, typer.Option(help="Batches attacked in each cell.")] = 20,
+    victims: Annotated[int | None, typer.Option(help="Batches attacked in each cell. Default: 20.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A quick look: 3 batches in each cell.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Run folder; what is there is not run again. Default: runs/TABLE.")
     ] = None,
@@ -28,9 +30,19 @@ def reproduce(
         list[str] | None, typer.Option(help="Only these runs of the table: faithful, default. Repeatable.")
     ] = None,
     labels: Annotated[list[str] | None, typer.Option(help="Only these labels: true, restored. Repeatable.")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="AXIS=VALUE", help="Only this value on an axis of the table: dataset=adult. Repeatable."),
+    ] = None,
+    data_folder: Annotated[
+        Path | None, typer.Option(help="Where files of data sets lie. Default: what SEEPAGE_DATA names.")
+    ] = None,
     compare_only: Annotated[bool, typer.Option("--compare-only", help="Run nothing; compare what is there.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
-    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that compute at the same time. Default: one a core.")
+    ] = None,
+    threads: Annotated[int, typer.Option(help="CPU threads of each process.")] = 1,
 ) -> None:
     """Run a published table and lay our figures beside the printed ones.
 
@@ -45,6 +57,8 @@ def reproduce(
         seepage reproduce tableak/table17 --victims 20 --out table17
 
         seepage reproduce tableak/table18 --batch-size 32 --attack tableak --victims 4
+
+        seepage reproduce tableak/table16 --quick --only dataset=adult
     """
     if list_ or table is None:
         grid = Grid(box=None, pad_edge=False, header_style="bold")
@@ -57,21 +71,38 @@ def reproduce(
         return
     chosen = published.load_table(table)
     folder = out or Path("runs") / table.replace("/", "-")
-    selection = published.Selection(batch_size or (), attack or (), part or (), labels or ())
-    with Bar(make_console(stderr=True)) as bar:
+    if quick and victims is not None:
+        raise BadInputError("--quick is a number of batches, and so is --victims; give one of the two.")
+    number = victims if victims is not None else published.QUICK if quick else 20
+    selection = published.Selection(batch_size or (), attack or (), part or (), labels or (), _axes(only or []))
+    errors = make_console(stderr=True)
+    with Bar(errors) as bar:
         comparison = interruptible(
             lambda: published.reproduce(
                 chosen,
                 folder,
-                victims,
+                number,
                 selection,
                 bar,
                 run_missing=not compare_only,
+                say=lambda what: errors.print(f"{what} ...", style="dim"),
                 device=device,
                 threads=threads,
+                workers=workers,
+                data_folder=data_folder,
             ),
             folder,
         )
     console = make_console()
     published.show_comparison(console, comparison)
     console.print(Text(f"Comparison: {folder / 'comparison.csv'}"))
+
+
+def _axes(only: list[str]) -> dict[str, list[str]]:
+    chosen: dict[str, list[str]] = {}
+    for one in only:
+        axis, equals, value = one.partition("=")
+        if not equals or not axis or not value:
+            raise BadInputError(f"--only takes an axis of the table and a value, such as dataset=adult; got {one!r}.")
+        chosen.setdefault(axis.strip(), []).append(value.strip())
+    return chosen

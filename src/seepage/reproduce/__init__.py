@@ -2,10 +2,11 @@
 
 from seepage.reproduce.compare import Compared, Difference, Gain, compare, welch
 from seepage.reproduce.console import show_comparison
-from seepage.reproduce.reproduce import Comparison, Selection, reproduce
-from seepage.reproduce.table import Figure, PlannedRun, PublishedTable, load_table, tables
+from seepage.reproduce.reproduce import QUICK, Comparison, Selection, reproduce
+from seepage.reproduce.table import Figure, PlannedRun, PublishedTable, Reading, load_table, tables
 
 __all__ = [
+    "QUICK",
     "Compared",
     "Comparison",
     "Difference",
@@ -13,6 +14,7 @@ __all__ = [
     "Gain",
     "PlannedRun",
     "PublishedTable",
+    "Reading",
     "Selection",
     "compare",
     "load_table",

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import torch
@@ -14,9 +14,9 @@ from scipy import stats
 
 from seepage.assessment import Estimate, Measurement, paired
 from seepage.audit import AuditSpec, Row, Run
-from seepage.reproduce.table import Figure, PlannedRun, PublishedTable
+from seepage.reproduce.table import Figure, Place, PlannedRun, PublishedTable, Unit
 
-# Within so much, or within the interval of the difference where that is wider, figures agree.
+# Within so much, or within the interval of the difference where that is wider, rates agree.
 MARGIN = 0.02
 
 Agreement = Literal["yes", "above", "below", "undetermined"]
@@ -29,16 +29,18 @@ class Difference:
     Attributes:
         mean: of the difference.
         low, high: 95% interval; None where ours has fewer than two victims.
+        margin: within which figures agree in any case.
     """
 
     mean: float
     low: float | None
     high: float | None
+    margin: float = MARGIN
 
     @property
     def agreement(self) -> Agreement:
         """Whether it is within the margin or the interval's half width, whichever is wider."""
-        if abs(self.mean) <= MARGIN:
+        if abs(self.mean) <= self.margin:
             return "yes"
         if self.low is None or self.high is None:
             return "undetermined"
@@ -47,15 +49,17 @@ class Difference:
         return "above" if self.mean > 0 else "below"
 
 
-def welch(ours: Estimate, published: Figure, published_victims: int) -> Difference | None:
+def welch(ours: Estimate, published: Figure, published_victims: int, margin: float = MARGIN) -> Difference | None:
     """Return ours less theirs with Welch's t interval (unequal variances, unequal numbers of victims).
 
-    The published standard deviations are population ones and are corrected to unbiased ones.
+    The published standard deviations are population ones and are corrected to unbiased ones. A published figure
+    without one is taken as exact: the interval is then that of ours alone.
 
     Args:
         ours: our estimate; None is returned where it has no mean.
         published: their figure.
         published_victims: number behind it.
+        margin: see ``Difference``.
 
     Example:
         >>> difference = welch(Estimate(0.80, None, None, 20, 0.04), Figure(mean=0.79, std=0.05), 50)
@@ -65,14 +69,16 @@ def welch(ours: Estimate, published: Figure, published_victims: int) -> Differen
     if ours.mean is None:
         return None
     mean = ours.mean - published.mean
-    if ours.std is None or ours.n < 2:
-        return Difference(mean, None, None)
+    if published.std is None and ours.low is not None and ours.high is not None:
+        return Difference(mean, ours.low - published.mean, ours.high - published.mean, margin)
+    if published.std is None or ours.std is None or ours.n < 2:
+        return Difference(mean, None, None, margin)
     one, other = ours.std**2 / ours.n, published.std**2 / (published_victims - 1)
     if one + other == 0:
-        return Difference(mean, mean, mean)
+        return Difference(mean, mean, mean, margin)
     freedom = (one + other) ** 2 / (one**2 / (ours.n - 1) + other**2 / (published_victims - 1))
     half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(one + other)
-    return Difference(mean, mean - half, mean + half)
+    return Difference(mean, mean - half, mean + half, margin)
 
 
 @dataclass(frozen=True)
@@ -80,19 +86,21 @@ class Compared:
     """One cell of a table, ours and theirs; rates in [0, 1].
 
     Attributes:
-        run, labels, batch_size, method: which.
-        ours, ours_std, n: our mean, unbiased standard deviation and number of victims.
+        run: which.
+        place: its value on each axis of the table.
+        unit: of its numbers in print.
+        ours, ours_std, n: our mean, unbiased standard deviation and number of victims (or trainings).
         published, published_std: theirs, None where the table has no such figure.
         difference, low, high: ours less theirs, with its 95% interval.
         agrees: see ``Difference``; None without a published figure.
         guess, guess_name, lift: the best correct baseline on the same cells, and the gain over it.
-        seconds_per_victim: the attack took; None for a baseline.
+        seconds_per_victim: the attack took; None for what is no attack.
+        rows: of the data set, as far as it was at hand.
     """
 
     run: str
-    labels: str
-    batch_size: int
-    method: str
+    place: Place
+    unit: Unit
     ours: float | None
     ours_std: float | None
     n: int
@@ -106,27 +114,41 @@ class Compared:
     guess_name: str | None
     lift: float | None
     seconds_per_victim: float | None
+    rows: int
 
 
-def compare(table: PublishedTable, planned: PlannedRun, spec: AuditSpec, made: Sequence[Row]) -> list[Compared]:
-    """Return the cells of one run, those of baselines that are held against nothing left out."""
+def compare(
+    table: PublishedTable, planned: PlannedRun, spec: AuditSpec, made: Sequence[Row], rows: int
+) -> list[Compared]:
+    """Return the cells of one audit, those of baselines that are held against nothing left out.
+
+    Args:
+        table, planned, spec: whose it is.
+        made: its results.
+        rows: of its data set.
+    """
     cells = []
     for row in made:
-        if row["metric"] != table.metric or row["column"] is not None:
+        if row["metric"] not in table.metrics or row["column"] is not None:
             continue
-        attack = str(row["attack"])
-        method = planned.compared.get(attack, attack)
-        if not row["is_attack"] and attack not in planned.compared:
+        called = str(row["attack"])
+        if not row["is_attack"] and called not in planned.compared:
             continue
-        published = table.figure(spec.labels, method, row["batch_size"])
+        reading = table.metrics[row["metric"]]
+        place = table.place(
+            planned, spec, called, row["metric"], batch_size=row["batch_size"], defense=str(row["defense"])
+        )
+        published = table.figure(place, reading.unit)
         estimate = Estimate(row["mean"], row["low"], row["high"], row["n"], row["std"])
-        difference = None if published is None else welch(estimate, published, table.published_victims)
+        difference = None
+        if published is not None:
+            margin = MARGIN if reading.unit == "percent" else 0.0
+            difference = welch(estimate, published, reading.published or table.published_victims, margin)
         cells.append(
             Compared(
                 run=planned.name,
-                labels=spec.labels,
-                batch_size=row["batch_size"],
-                method=method,
+                place=place,
+                unit=reading.unit,
                 ours=row["mean"],
                 ours_std=row["std"],
                 n=row["n"],
@@ -140,18 +162,32 @@ def compare(table: PublishedTable, planned: PlannedRun, spec: AuditSpec, made: S
                 guess_name=row["baseline_name"],
                 lift=row["lift"],
                 seconds_per_victim=row["seconds_per_victim"],
+                rows=rows,
             )
         )
     return cells
 
 
-def as_csv(cells: Sequence[Compared]) -> str:
-    """Return the comparison as CSV text; None is empty."""
+def as_csv(table: PublishedTable, cells: Sequence[Compared], commit: str = "") -> str:
+    """Return the comparison as CSV text: None is empty, numbers have six digits.
+
+    Args:
+        table: gives the axes, a column each.
+        cells: a line each.
+        commit: of the program that measured them.
+    """
+    values = [field.name for field in fields(Compared) if field.name not in ("run", "place")]
     text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Compared)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(cell) for cell in cells)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["run", *table.axes, *values, "commit"])
+    for cell in cells:
+        where = [cell.place.get(axis, "") for axis in table.axes]
+        writer.writerow([cell.run, *where, *(_short(getattr(cell, name)) for name in values), commit])
     return text.getvalue()
+
+
+def _short(value: object) -> object:
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 @dataclass(frozen=True)
@@ -159,17 +195,15 @@ class Gain:
     """One run against another on the same victims.
 
     Attributes:
-        labels, batch_size, method: which.
+        place: its value on each axis of the table.
         gain: mean of the paired difference over the victims that both have, with its interval.
     """
 
-    labels: str
-    batch_size: int
-    method: str
+    place: Place
     gain: Estimate
 
 
-def gain(metric: str, labels: str, ours: Run, other: Run) -> Gain:
+def gain(metric: str, place: Place, ours: Run, other: Run) -> Gain:
     """Return how much ``ours`` scored above ``other`` on the same victims."""
     values = [
         next(
@@ -184,4 +218,4 @@ def gain(metric: str, labels: str, ours: Run, other: Run) -> Gain:
         torch.stack([v[run.victims.index(victim)] for victim in both])
         for v, run in zip(values, (ours, other), strict=True)
     )
-    return Gain(labels, ours.batch_size, ours.called, paired(first, second))
+    return Gain(place, paired(first, second))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -10,6 +12,7 @@ from seepage.report import make_table
 from seepage.report.text import percent, points
 from seepage.reproduce.compare import MARGIN, Compared
 from seepage.reproduce.reproduce import Comparison
+from seepage.reproduce.table import Place, Unit
 
 
 def show_comparison(console: Console, comparison: Comparison) -> None:
@@ -22,70 +25,107 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
     if not comparison.cells:
         console.print(Text("Nothing has been measured yet."))
         return
-    groups: dict[tuple[str, str], list[Compared]] = {}
+    runs: dict[str, list[Compared]] = {}
     for cell in comparison.cells:
-        groups.setdefault((cell.run, cell.labels), []).append(cell)
-    for (run, labels), cells in groups.items():
-        console.print(_table(run, labels, cells))
+        runs.setdefault(cell.run, []).append(cell)
+    for run, cells in runs.items():
+        console.print(_table(run, table.axes, cells))
     for run, gains in comparison.gains.items():
         grid = make_table(f"{run} less {table.runs[0].name}, same victims")
-        for name in ("method", "labels", "batch", "points [95%]", "n"):
-            grid.add_column(name, justify="left" if name in ("method", "labels") else "right")
-        for gained in sorted(gains, key=lambda g: (g.method, g.batch_size)):
+        axes, constant = varying(table.axes, [gained.place for gained in gains])
+        grid.title = f"{grid.title}{_told(constant)}"
+        for name in (*axes, "points [95%]", "n"):
+            grid.add_column(_head(name), justify="left" if name in axes else "right")
+        for gained in gains:
             estimate = gained.gain
             between = "" if estimate.low is None else f" [{points(estimate.low)}, {points(estimate.high)}]"
             grid.add_row(
-                gained.method,
-                gained.labels,
-                str(gained.batch_size),
+                *(str(gained.place.get(axis, "")) for axis in axes),
                 f"{points(estimate.mean)}{between}",
                 str(estimate.n),
             )
         console.print(grid)
+    for note in (*table.notes, *comparison.notes):
+        console.print(Text(f"Note: {note}."))
     # A run meant to be stronger is not expected to agree.
     checked = [cell for cell in comparison.cells if cell.run == table.runs[0].name and cell.agrees is not None]
     off = [cell for cell in checked if cell.agrees in ("above", "below")]
     unsure = [cell for cell in checked if cell.agrees == "undetermined"]
+    if not checked:
+        return
     console.print(
         Text(
             f"{table.runs[0].name}: {len(checked) - len(off) - len(unsure)} of {len(checked)} cells agree with the "
-            f"print (within {100 * MARGIN:g} points or the half width of the difference's 95% interval)"
-            + (f"; {len(unsure)} have too few victims to tell" if unsure else "")
-            + "."
+            f"print (rates within {100 * MARGIN:g} points, any figure within the half width of the difference's 95% "
+            "interval)" + (f"; {len(unsure)} have too few victims to tell" if unsure else "") + "."
         )
     )
     for cell in off:
+        where = ", ".join(f"{_head(axis)} {value}" for axis, value in cell.place.items())
         console.print(
             Text(
-                f"  {cell.agrees}: {cell.method}, {cell.labels} labels, batch size {cell.batch_size}: "
-                f"{points(cell.difference)} [{points(cell.low)}, {points(cell.high)}]"
+                f"  {cell.agrees}: {where}: {_change(cell.difference, cell.unit)} "
+                f"[{_change(cell.low, cell.unit)}, {_change(cell.high, cell.unit)}]"
             )
         )
 
 
-def _table(run: str, labels: str, cells: list[Compared]) -> Table:
-    grid = make_table(f"{run}, {labels} labels")
-    grid.add_column("method", no_wrap=True)
-    for name in ("batch", "ours ± sd", "n", "printed ± sd", "difference [95%]", "", "best guess", "lift", "s/victim"):
+def varying(axes: Sequence[str], places: Sequence[Place]) -> tuple[list[str], Place]:
+    """Return the axes on which places differ, and the values on the others.
+
+    Example:
+        >>> varying(("dataset", "batch_size"), [{"dataset": "adult", "batch_size": n} for n in (1, 2)])
+        (['batch_size'], {'dataset': 'adult'})
+    """
+    differ = [axis for axis in axes if len({place.get(axis) for place in places}) > 1]
+    return differ, {axis: places[0][axis] for axis in axes if axis not in differ and axis in places[0]}
+
+
+def _table(run: str, axes: Sequence[str], cells: list[Compared]) -> Table:
+    differ, constant = varying(axes, [cell.place for cell in cells])
+    grid = make_table(f"{run}{_told(constant)}")
+    for axis in differ:
+        number = all(isinstance(cell.place.get(axis, 0), int | float) for cell in cells)
+        grid.add_column(_head(axis), justify="right" if number else "left", no_wrap=True)
+    for name in ("ours ± sd", "n", "printed ± sd", "difference [95%]", "", "best guess", "lift", "s/victim"):
         grid.add_column(name, justify="right", no_wrap=True)
-    for cell in sorted(cells, key=lambda cell: (cell.batch_size,)):
+    order = {axis: list(dict.fromkeys(cell.place.get(axis) for cell in cells)) for axis in differ}
+    axes = sorted(differ, key=lambda axis: axis == "method")
+    for cell in sorted(cells, key=lambda cell: [order[axis].index(cell.place.get(axis)) for axis in axes]):
         grid.add_row(
-            cell.method,
-            str(cell.batch_size),
-            _with_spread(cell.ours, cell.ours_std),
+            *(str(cell.place.get(axis, "")) for axis in differ),
+            _with_spread(cell.ours, cell.ours_std, cell.unit),
             str(cell.n),
-            _with_spread(cell.published, cell.published_std),
-            points(cell.difference) + ("" if cell.low is None else f" [{points(cell.low)}, {points(cell.high)}]"),
+            _with_spread(cell.published, cell.published_std, cell.unit),
+            _change(cell.difference, cell.unit)
+            + ("" if cell.low is None else f" [{_change(cell.low, cell.unit)}, {_change(cell.high, cell.unit)}]"),
             Text(
                 {"yes": "✓", "above": "↑", "below": "↓", "undetermined": "?"}.get(cell.agrees or "", ""),
                 style="red" if cell.agrees == "below" else "",
             ),
-            "" if cell.guess is None else f"{percent(cell.guess)} {cell.guess_name}",
-            "" if cell.lift is None else points(cell.lift),
+            "" if cell.guess is None or cell.unit == "plain" else f"{percent(cell.guess)} {cell.guess_name}",
+            "" if cell.lift is None else _change(cell.lift, cell.unit),
             "" if cell.seconds_per_victim is None else f"{cell.seconds_per_victim:.2f}",
         )
     return grid
 
 
-def _with_spread(mean: float | None, std: float | None) -> str:
-    return "–" if mean is None else f"{100 * mean:.1f}" + ("" if std is None else f" ± {100 * std:.1f}")
+def _head(axis: str) -> str:
+    return "batch" if axis == "batch_size" else axis.replace("_", " ")
+
+
+def _told(constant: Place) -> str:
+    return "".join(f", {_head(axis)} {value}" for axis, value in constant.items())
+
+
+def _change(difference: float | None, unit: Unit) -> str:
+    if unit == "percent":
+        return points(difference)
+    return "–" if difference is None else f"{difference:+.2f}"
+
+
+def _with_spread(mean: float | None, std: float | None, unit: Unit) -> str:
+    if mean is None:
+        return "–"
+    by, digits = (100, 1) if unit == "percent" else (1, 2)
+    return f"{by * mean:.{digits}f}" + ("" if std is None else f" ± {by * std:.{digits}f}")

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seepage.assessment import Measurement
 from seepage.audit import (
     AuditSpec,
     Listener,
     Outcome,
+    Part,
     Row,
     Run,
     Store,
+    Subject,
     Subjects,
     check_folder,
+    commit,
     held_runs,
     make_plan,
     provenance,
     rows,
     run_audits,
+    task_rows,
     write_provenance,
     write_results,
     write_whole,
@@ -30,6 +35,8 @@ from seepage.reproduce.compare import Compared, Gain, as_csv, compare, gain
 from seepage.reproduce.table import PlannedRun, PublishedTable
 
 FILE = "comparison.csv"
+# Victims of a quick look.
+QUICK = 3
 # More than anyone runs.
 _ALL = 1_000_000
 
@@ -43,22 +50,43 @@ class Selection:
         attacks: by name in results.
         runs: names of runs (``faithful``, ``default``).
         labels: ``true``, ``restored``.
+        only: values to keep on axes of the table, as texts.
     """
 
     batch_sizes: Collection[int] = ()
     attacks: Collection[str] = ()
     runs: Collection[str] = ()
     labels: Collection[str] = ()
+    only: Mapping[str, Collection[str]] = field(default_factory=dict)
 
-    def of(self, planned: PlannedRun, spec: AuditSpec) -> AuditSpec | None:
-        """Return the part of a run that was chosen, None for nothing of it."""
+    def of(self, table: PublishedTable, planned: PlannedRun, spec: AuditSpec) -> AuditSpec | None:
+        """Return the part of an audit that was chosen, None for nothing of it."""
         if (self.runs and planned.name not in self.runs) or (self.labels and spec.labels not in self.labels):
             return None
-        sizes = tuple(size for size in spec.batch_sizes if not self.batch_sizes or size in self.batch_sizes)
-        attacks = tuple(part for part in spec.attacks if not self.attacks or part.called in self.attacks)
-        if not sizes or (spec.attacks and not attacks):
+
+        def kept(called: str | None = None, **more: Any) -> bool:
+            place = table.place(planned, spec, called, **more)
+            return all(axis not in place or str(place[axis]) in wanted for axis, wanted in self.only.items())
+
+        def those(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+            return tuple(part for part in parts if kept(part.called))
+
+        if not kept():
             return None
-        return spec.model_copy(update={"batch_sizes": sizes, "attacks": attacks})
+        sizes = tuple(
+            size
+            for size in spec.batch_sizes
+            if (not self.batch_sizes or size in self.batch_sizes) and kept(batch_size=size)
+        )
+        defenses = tuple(part for part in spec.defenses if kept(defense=part.called))
+        attacks = tuple(part for part in those(spec.attacks) if not self.attacks or part.called in self.attacks)
+        # Beside attacks, baselines serve the lift; alone, they are what is compared.
+        baselines = spec.baselines if spec.attacks else those(spec.baselines)
+        if not sizes or not defenses or (spec.attacks and not attacks) or (spec.baselines and not baselines):
+            return None
+        return spec.model_copy(
+            update={"batch_sizes": sizes, "attacks": attacks, "defenses": defenses, "baselines": baselines}
+        )
 
 
 @dataclass(frozen=True)
@@ -70,12 +98,14 @@ class Comparison:
         cells: ours beside theirs.
         gains: each other run against the first one on the same victims, method and labels.
         rows: all results, see ``seepage.audit.rows``.
+        notes: on the data.
     """
 
     table: PublishedTable
     cells: list[Compared] = field(default_factory=list)
     gains: dict[str, list[Gain]] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def reproduce(
@@ -85,6 +115,7 @@ def reproduce(
     selection: Selection | None = None,
     listener: Listener | None = None,
     run_missing: bool = True,
+    say: Callable[[str], None] = lambda _: None,
     **settings: Any,
 ) -> Comparison:
     """Run what of a table is missing in a folder and compare all that is there.
@@ -100,6 +131,7 @@ def reproduce(
         selection: the part to run; all if None.
         listener: told about the progress.
         run_missing: whether to run anything, or only to compare what is there.
+        say: called with what is trained next, where a table prints how well the task is learnt.
         settings: fields of ``AuditSpec`` that replace the table's, such as device or threads.
 
     Raises:
@@ -109,39 +141,52 @@ def reproduce(
     selection = selection or Selection()
     check_selection(table, selection)
     planned = list(table.specs(victims=victims, **settings))
-    chosen = [(run, spec, selection.of(run, spec)) for run, spec in planned]
-    if not any(part for _, _, part in chosen):
-        raise BadInputError(f"no cell of {table.name!r} fits all of the chosen batch sizes, attacks, runs and labels.")
-    subjects = Subjects()
-    audits = [(spec, subjects.of(spec)) for _, spec in planned]
+    chosen = [selection.of(table, run, spec) for run, spec in planned]
+    if not any(chosen):
+        raise BadInputError(
+            f"no cell of {table.name!r} fits all of the chosen batch sizes, attacks, runs, labels and axes."
+        )
     with Store(folder) as store:
+        # Data that nobody asks for need not be at hand.
+        wanted = {spec.dataset for spec in chosen if spec is not None}
+        wanted |= {audit["spec"]["dataset"] for run in store.runs()[-1:] for audit in run["audits"]}
+        known = [(run, spec, part) for (run, spec), part in zip(planned, chosen, strict=True) if spec.dataset in wanted]
+        subjects = Subjects()
+        audits = [(spec, subjects.of(spec)) for _, spec, _ in known]
         if folder is not None:
             check_folder(folder, store, audits)
         if run_missing:
-            parts = [(part, subjects.of(part)) for _, _, part in chosen if part is not None]
+            parts = [(part, subjects.of(part)) for _, _, part in known if part is not None]
             plan = make_plan(parts, store)
             store.add_run(provenance(audits))
             run_audits(parts, store, listener, plan)
-        else:
-            planned = [(run, spec.model_copy(update={"victims": _ALL})) for run, spec in planned]
-        held = [(run, spec, held_runs(spec, subjects.of(spec), store)) for run, spec in planned]
-        is_empty = store.is_empty
+            for run, _, part in known:
+                if part is not None and run.recipe is not None:
+                    task_rows(part, subjects.of(part), store, say, run.recipe)
+        comparison = Comparison(table)
+        held: list[tuple[PlannedRun, AuditSpec, list[Run]]] = []
+        for run, spec, _ in known:
+            subject = subjects.of(spec)
+            every = spec if run_missing else spec.model_copy(update={"victims": _ALL})
+            runs = held_runs(every, subject, store)
+            made = rows(every, subject, Outcome(runs))
+            if run.recipe is not None:
+                made += task_rows(spec, subject, store, say, run.recipe, train=False)
+            held.append((run, spec, runs))
+            comparison.rows.extend(made)
+            comparison.cells.extend(compare(table, run, spec, made, _rows(subject)))
+            comparison.notes.extend(n for n in subject.dataset.notes if n not in comparison.notes)
+        if not run_missing and not comparison.cells and not store.is_empty:
+            raise BadInputError(
+                f"what {str(folder)!r} holds was measured by other code, another PyTorch, on another kind of device or "
+                "with another number of threads, so it cannot be compared as this program's figures; run without "
+                "--compare-only to measure it again, or install the commit that its provenance.json names."
+            )
         if folder is not None and run_missing:
             write_provenance(folder, store)
-    comparison = Comparison(table)
-    for run, spec, runs in held:
-        made = rows(spec, subjects.of(spec), Outcome(runs))
-        comparison.rows.extend(made)
-        comparison.cells.extend(compare(table, run, spec, made))
-    if not run_missing and not comparison.cells and not is_empty:
-        raise BadInputError(
-            f"what {str(folder)!r} holds was measured by other code, another PyTorch, on another kind of device or "
-            "with another number of threads, so it cannot be compared as this program's figures; run without "
-            "--compare-only to measure it again, or install the commit that its provenance.json names."
-        )
     comparison.gains.update(_gains(table, held))
     if folder is not None and run_missing:
-        write_whole(folder / FILE, as_csv(comparison.cells))
+        write_whole(folder / FILE, as_csv(table, comparison.cells, _commit()))
         write_results(folder, comparison.rows)
     return comparison
 
@@ -159,23 +204,48 @@ def check_selection(table: PublishedTable, selection: Selection) -> None:
         "run": (selection.runs, {name for name, _ in specs}),
         "kind of labels": (selection.labels, {spec.labels for _, spec in specs}),
     }
+    known |= {
+        axis.replace("_", " "): (wanted, set(map(str, table.values(axis)))) for axis, wanted in selection.only.items()
+    }
     for kind, (chosen, names) in known.items():
         for name in chosen:
             if str(name) not in names:
                 raise unknown_name(f"{kind} of {table.name}:", str(name), names)
 
 
+def _rows(subject: Subject) -> int:
+    dataset = subject.dataset
+    return len(dataset.train) + (0 if dataset.test is None else len(dataset.test))
+
+
+def _commit() -> str:
+    """Return the first digits of the program's commit, a plus where files were changed; empty outside a checkout."""
+    found = commit()
+    return "" if found is None else str(found["hash"])[:9] + ("+" if found["dirty"] else "")
+
+
 def _gains(table: PublishedTable, held: Sequence[tuple[PlannedRun, AuditSpec, list[Run]]]) -> dict[str, list[Gain]]:
     first = table.runs[0].name
     by_cell = {
-        (planned.name, spec.labels, run.batch_size, run.called): run
+        (planned.name, metric, run.called, tuple(place.items())): (run, place)
         for planned, spec, runs in held
         for run in runs
+        for metric in _means(run, table)
         if run.is_attack
+        and (place := table.place(planned, spec, run.called, metric, batch_size=run.batch_size, defense=run.defense))
     }
     gains: dict[str, list[Gain]] = {}
-    for (name, labels, size, called), run in by_cell.items():
-        other = by_cell.get((first, labels, size, called))
+    for (name, metric, called, where), (run, place) in by_cell.items():
+        other = by_cell.get((first, metric, called, where))
         if name != first and other is not None:
-            gains.setdefault(name, []).append(gain(table.metric, labels, run, other))
+            gains.setdefault(name, []).append(gain(metric, place, run, other[0]))
     return gains
+
+
+def _means(run: Run, table: PublishedTable) -> list[str]:
+    """Return the metrics of a table that each victim of a run has a value of."""
+    return [
+        measured.metric
+        for measured in run.measured
+        if isinstance(measured, Measurement) and measured.column is None and measured.metric in table.metrics
+    ]

@@ -2,48 +2,90 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from seepage.audit import AuditSpec, make_spec
+from seepage.audit import AuditSpec, Recipe, make_spec
 from seepage.errors import unknown_name
 
 _SUFFIX = ".yaml"
 
+Scalar = str | int | float
+# Where a figure stands in a table: its value on each axis.
+Place = dict[str, Scalar]
+Unit = Literal["percent", "plain"]
+
 
 class Figure(BaseModel):
-    """One published figure, in [0, 1].
+    """One published figure; rates are in [0, 1].
 
     Attributes:
-        mean: over the published victims.
-        std: population standard deviation over them.
+        mean: over the published units (victims, or trainings), or a figure that no single one has.
+        std: population standard deviation over them; None where the table prints none.
     """
 
     model_config = ConfigDict(frozen=True)
 
     mean: float
-    std: float
+    std: float | None
+
+
+class Reading(BaseModel):
+    """What a table prints of one metric of results.
+
+    Attributes:
+        place: where: values on axes of the table.
+        unit: ``percent``, or ``plain`` for figures that are no rates.
+        published: number of units behind a published figure, the table's number of victims if None.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    place: Place = Field(default_factory=dict)
+    unit: Unit = "percent"
+    published: int | None = Field(default=None, ge=2)
 
 
 class PlannedRun(BaseModel):
-    """One audit of a table.
+    """Audits of a table that belong together.
 
     Attributes:
-        name: what the comparison calls it, such as ``faithful``.
+        name: what the comparison calls them, such as ``faithful``.
         audit: fields of ``AuditSpec`` besides those of the whole table.
-        compared: published method that each attack or baseline is held against; its own name where
-            none is given here.
+        sweep: further fields by their values; every combination is an audit.
+        place: values on axes of the table that no field of the audit tells.
+        compared: what each attack or baseline is held against: a published method, or values on axes; its own
+            name where none is given here.
+        task: arguments of ``Recipe``: how the task is trained, for tables that print its accuracy.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     audit: dict[str, Any]
-    compared: dict[str, str] = Field(default_factory=dict)
+    sweep: dict[str, list[Any]] = Field(default_factory=dict)
+    place: Place = Field(default_factory=dict)
+    compared: dict[str, str | Place] = Field(default_factory=dict)
+    task: dict[str, Any] | None = None
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """How the task is trained, None where the table prints nothing of it."""
+        if self.task is None:
+            return None
+        values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in self.task.items()}
+        return Recipe(**values)
+
+    def audits(self) -> Iterator[dict[str, Any]]:
+        """Return the fields of each audit."""
+        for values in itertools.product(*self.sweep.values()):
+            yield {**self.audit, **dict(zip(self.sweep, values, strict=True))}
 
 
 class PublishedTable(BaseModel):
@@ -53,14 +95,19 @@ class PublishedTable(BaseModel):
         name: ``system/table``.
         title, source: what it shows and where it was printed.
         published_victims: number of victims behind each published figure.
-        metric: of the figures.
+        metrics: of results, and where the table prints each; one where they differ in nothing else.
+        axes: what tells figures apart, outermost first: ``dataset``, ``model``, ``labels``, ``batch_size``,
+            ``defense``, ``method`` (an attack or baseline), ``restarts``, ``iterations``, or any that runs, metrics
+            and what attacks are compared with give values on.
         audit: fields of ``AuditSpec`` that all runs share.
         runs: what to run.
-        published: mean and standard deviation in percent, by labels, method and batch size.
+        published: by the values on the axes, mean and standard deviation (or mean alone), rates in percent; empty
+            for a figure whose values are not printed.
+        notes: what a reader of the comparison must know.
 
     Example:
         >>> table = load_table("tableak/table17")
-        >>> table.figure("true", "tableak", 32)
+        >>> table.figure({"labels": "true", "method": "tableak", "batch_size": 32})
         Figure(mean=0.793, std=0.045)
     """
 
@@ -70,15 +117,50 @@ class PublishedTable(BaseModel):
     title: str
     source: str
     published_victims: int = Field(ge=2)
-    metric: str
+    metrics: dict[str, Reading] = Field(default_factory=lambda: {"accuracy": Reading()})
+    axes: tuple[str, ...]
     audit: dict[str, Any]
     runs: tuple[PlannedRun, ...]
-    published: dict[str, dict[str, dict[int, tuple[float, float]]]]
+    published: dict[Any, Any] = Field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
-    def figure(self, labels: str, method: str, batch_size: int) -> Figure | None:
-        """Return a published figure, None where the table has none."""
-        found = self.published.get(labels, {}).get(method, {}).get(batch_size)
-        return None if found is None else Figure(mean=round(found[0] / 100, 6), std=round(found[1] / 100, 6))
+    def figure(self, place: Place, unit: Unit = "percent") -> Figure | None:
+        """Return a published figure, None where the table has none.
+
+        Args:
+            place: its value on each axis.
+            unit: of the table's numbers there.
+        """
+        found: Any = self.published
+        for axis in self.axes:
+            found = found.get(place.get(axis)) if isinstance(found, dict) else None
+        if found is None:
+            return None
+        by = 100 if unit == "percent" else 1
+        mean, *std = [round(number / by, 6) for number in (found if isinstance(found, list) else [found])]
+        return Figure(mean=mean, std=std[0] if std else None)
+
+    def place(
+        self, run: PlannedRun, spec: AuditSpec, called: str | None = None, metric: str | None = None, **more: Scalar
+    ) -> Place:
+        """Return where something stands in the table, on the axes on which it has a value.
+
+        Args:
+            run, spec: what it belongs to.
+            called: the attack or baseline, by its name in results.
+            metric: of results.
+            more: values on further axes, such as batch size and defense.
+        """
+        known: dict[str, Scalar | None] = {
+            name: getattr(spec, name) for name in ("dataset", "model", "labels", "restarts", "iterations")
+        }
+        known |= {**more, **run.place}
+        if called is not None:
+            against = run.compared.get(called, called)
+            known |= {"method": called, **against} if isinstance(against, dict) else {"method": against}
+        if metric is not None:
+            known |= self.metrics[metric].place
+        return {axis: value for axis in self.axes if (value := known.get(axis)) is not None}
 
     def specs(self, **settings: Any) -> Iterator[tuple[PlannedRun, AuditSpec]]:
         """Return the runs with their specs.
@@ -90,15 +172,34 @@ class PublishedTable(BaseModel):
             BadInputError: a setting cannot be used.
         """
         for planned in self.runs:
-            yield planned, make_spec(**{**self.audit, **planned.audit, **settings})
+            for audit in planned.audits():
+                yield planned, make_spec(**{**self.audit, **audit, **settings})
+
+    def values(self, axis: str) -> list[Scalar]:
+        """Return the values that the runs have on an axis.
+
+        Raises:
+            BadInputError: the table has no such axis.
+        """
+        if axis not in self.axes:
+            raise unknown_name(f"axis of {self.name}:", axis, self.axes)
+        found = [
+            self.place(run, spec, part.called, metric, batch_size=size, defense=defense.called).get(axis)
+            for run, spec in self.specs()
+            for part in (*spec.attacks, *(part for part in spec.baselines if part.called in run.compared))
+            for size in spec.batch_sizes
+            for defense in spec.defenses
+            for metric in self.metrics
+        ]
+        return list(dict.fromkeys(value for value in found if value is not None))
 
 
 def tables() -> dict[str, PublishedTable]:
-    """Return all tables by name."""
+    """Return all tables by name, in the order in which a person counts."""
     folder = resources.files("seepage.reproduce")
     texts = [file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(_SUFFIX)]
     loaded = [PublishedTable.model_validate(yaml.safe_load(text)) for text in texts]
-    return {table.name: table for table in sorted(loaded, key=lambda table: table.name)}
+    return {table.name: table for table in sorted(loaded, key=lambda table: _counted(table.name))}
 
 
 def load_table(name: str) -> PublishedTable:
@@ -111,3 +212,8 @@ def load_table(name: str) -> PublishedTable:
     if name not in known:
         raise unknown_name("table", name, known)
     return known[name]
+
+
+def _counted(name: str) -> list[str | int]:
+    # Texts and numbers take turns, so that like is compared with like.
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
