@@ -138,6 +138,7 @@ def own_table(path: Path, **changes: Any) -> Path:
         (["--data", "own.csv"], "needs a target"),
         (["--data", "own.csv", "--target", "ll"], "did you mean 'ill'"),
         (["--data", "own.csv", "--target", "ill", "--dataset", "adult"], "not both"),
+        (["own.csv"], "give it with --data own.csv --target COLUMN"),
         (["--data", "own.csv", "--target", "ill", "--batch-size", "64"], "larger than the client's 30 rows"),
         (["--data", "own.csv", "--target", "pay", "--batch-size", "2"], "regression"),
         (["--data", "constant-target.csv", "--target", "ill"], "nothing to learn"),
@@ -219,6 +220,24 @@ def test_head_model_seed_and_dataset_options_reach_the_audit(seepage: Any, tmp_p
     other = seepage(*base, *options[:-1], "missing=drop", "--out", "run")
     assert other.status == 2
     assert "holds an audit with" in other.err
+
+
+def test_gaps_are_answered_with_what_to_say_where_it_was_said(seepage: Any, tmp_path: Path) -> None:
+    own_table(tmp_path / "own.csv", pay=[None, *range(29)], one=["x"] * 30)
+    settings = ["--batch-size", 2, "--victims", 2, "--attack", "dlg", "--no-control", *TINY, "--out", "run"]
+    refused = seepage("audit", "--data", "own.csv", "--target", "ill", *settings)
+    assert refused.status == 2
+    assert "add --missing category" in refused.err
+    assert "--drop one" in refused.err
+    (tmp_path / "audit.yaml").write_text("data: own.csv\ntarget: ill\n")
+    for command in (["audit", "audit.yaml", *settings], ["spec", "check", "audit.yaml"]):
+        refused = seepage(*command)
+        assert refused.status == 2
+        assert "add missing: category" in refused.err
+        assert "(drop: [one])" in refused.err
+        assert "--" not in refused.err
+    (tmp_path / "audit.yaml").write_text("data: own.csv\ntarget: ill\nmissing: category\ndrop: [one]\n")
+    assert seepage("audit", "audit.yaml", *settings).status == 0
 
 
 def test_a_document_is_run_with_options_over_it_and_kept(seepage: Any, tmp_path: Path) -> None:

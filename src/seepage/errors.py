@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Iterable
 from typing import Any, get_args
 
+# How alike two names are, from 0 to 1, of which one may be meant by the other.
+_NEAR = 0.6
+
 
 class BadInputError(ValueError):
     """Something the caller handed in cannot be used.
@@ -32,9 +35,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     Example:
         >>> nearest("0.wieght", ["0.weight", "0.bias"]), nearest("x", ["0.bias"])
-        ("did you mean '0.weight' or '0.bias'?", '')
+        ("did you mean '0.weight'?", '')
     """
-    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.4)
+    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=_NEAR)
     return f"did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
 
 

@@ -44,7 +44,7 @@ def uncommented(text: str) -> list[str]:
 def test_every_comment_that_holds_a_key_can_be_used(people: Path) -> None:
     public = uncommented(starter())
     own = uncommented(starter(data=people, target="no", out=people.parent / "audit.yaml"))
-    assert (len(public), len(own)) == (4, 7)
+    assert (len(public), len(own)) == (4, 8)
     for text in (*public, *own):
         assert read_text_document(text, "audit.yaml", people.parent)
     [spec] = read_text_document(public[1], "audit.yaml", Path())
@@ -60,6 +60,15 @@ def test_a_table_is_named_from_the_folder_of_the_document(people: Path) -> None:
         assert spec.data.resolve() == people
         assert (spec.target, spec.batch_sizes) == ("no", (8, 20))
     assert "data: ../people.csv" in out.read_text()
+
+
+def test_a_table_with_gaps_is_given_a_policy_for_them(people: Path) -> None:
+    assert "\n# missing: category\n" in starter(data=people, target="no", out=people.parent / "audit.yaml")
+    pd.DataFrame({"age": [*range(39), None], "no": ["a", "b"] * 20}).to_csv(people, index=False)
+    out = people.parent / "audit.yaml"
+    out.write_text(starter(data=people, target="no", out=out))
+    [spec] = read_document(out)
+    assert spec.missing == "category"
 
 
 def test_what_cannot_be_audited_is_refused(people: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from seepage.audit.checks import Alarm
@@ -13,9 +14,9 @@ from seepage.report import Report, audit
 HOSTILE = "\x1b[31m[bold red]x[/bold red]\u202e\n\x07"
 
 
-def printed(report: Report) -> str:
+def printed(report: Report, width: int = 160) -> str:
     file = io.StringIO()
-    report.show(Console(file=file, width=160, force_terminal=False))
+    report.show(Console(file=file, width=width, force_terminal=False))
     return file.getvalue()
 
 
@@ -42,3 +43,27 @@ def test_an_error_takes_the_tier_away_everywhere() -> None:
     assert "The positive control did not leak (SEEP004)." not in printed(
         Report(report.spec, report.subject, report.rows, [], alarms=[])
     )
+
+
+@pytest.mark.parametrize("defense", ["none", "gaussian_noise(scale=0.01,seed=12)"])
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_what_matters_is_readable_at_every_width(width: int, defense: str) -> None:
+    report = small()
+    rows = [{**row, "attack": "inverting_gradients" if row["is_attack"] else row["attack"]} for row in report.rows]
+    rows += [{**row, "defense": defense} for row in rows] if defense != "none" else []
+    text = printed(Report(report.spec, report.subject, rows, []), width)
+    assert max(map(len, text.splitlines())) <= width
+    words = text.split()
+    assert {"batch", "attack", "accuracy", "best", "guess", "lift", "leakage", "tolerance:"} <= {*words}
+    assert all(name in words for name in ("mode", "likeliest", "random"))
+    if width >= 80:
+        assert "inverting_gradients" in words
+    [score] = [row for row in report.rows if row["is_attack"] and (row["metric"], row["column"]) == ("accuracy", None)]
+    for figure in (score["mean"], score["baseline"], score["low"]):
+        assert f"{100 * figure:.1f}" in text
+    assert ("* sensitive" in text.replace("\n", " ")) is True
+
+
+def test_nothing_is_marked_where_nothing_is_sensitive() -> None:
+    plain = audit("synthetic", batch_sizes=2, attacks="dlg", victims=2, iterations=3, control=False)
+    assert "sensitive" not in printed(plain)

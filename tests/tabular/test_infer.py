@@ -111,7 +111,7 @@ LONG = pd.DataFrame({"x": np.arange(60) % 7, "ill": np.arange(60) % 2})
             "ill",
             r"^2 things keep .* \(1\) the target 'ill' is the same in all 12 rows.*; \(2\) 1 column",
         ),
-        (FRAME.assign(ill=[None, "no", "yes"] * 4), "ill", r"missing cells: 4 in 'ill' \(first in data row 1\); leave"),
+        (FRAME.assign(ill=[None, "no", "yes"] * 4), "ill", r"missing cells: 4 in 'ill' \(first in data row 1\); add"),
         (
             FRAME.assign(age=[np.nan, *AGES[1:]], job=["a", None, "b"] * 4),
             "ill",

@@ -11,7 +11,7 @@ import yaml
 from seepage.audit.parts import registry
 from seepage.audit.tree import is_word
 from seepage.errors import BadInputError, unknown_name
-from seepage.tabular.reading import open_table
+from seepage.tabular.reading import open_table, typed
 
 _SIZES = (8, 32)
 _SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*", re.ASCII)
@@ -67,6 +67,8 @@ target: {target}
 {separator}# Columns that the report singles out, and columns to leave out.
 # sensitive: []
 # drop: []
+# What becomes of missing cells: refuse, drop (the rows that have one) or category (of their own; numbers: the median).
+{missing}
 # A schema says more about the columns: seepage schema {shown} --target {target} --out schema.yaml
 # schema: schema.yaml
 """
@@ -111,11 +113,13 @@ def _own(data: Path, target: str, separator: str, out: Path) -> tuple[str, tuple
         raise unknown_name(f"column of {str(data)!r}:", target, source.names)
     [(_, values)] = source.columns([target])
     rows = len(values)
+    has_gaps = any(typed(raw).isna().any() for _, raw in source.columns(source.names))
     shown = _scalar(str(data))
     table = _OWN.format(
         data=_scalar(_from(out.parent, data)),
         target=_scalar(target),
         separator="" if separator == "," else f"separator: {_scalar(separator)}\n",
+        missing="missing: category" if has_gaps else "# missing: category",
         shown=shown,
     )
     return table, tuple(dict.fromkeys(min(size, max(1, rows // 2)) for size in _SIZES))

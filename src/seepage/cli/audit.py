@@ -28,10 +28,12 @@ from seepage.audit.tree import parse
 from seepage.cli.app import app, interruptible
 from seepage.cli.duration import seconds
 from seepage.cli.exits import Exit
-from seepage.cli.own import MISSING, MOST_CATEGORIES, OVERRIDE, read_override
+from seepage.cli.own import MISSING, MOST_CATEGORIES, OVERRIDE, of_document, read_override
 from seepage.errors import BadInputError
 from seepage.report import Bar, Report, audit_all, check_gate, combined, gate, make_console
 from seepage.report.inferred import show_inferred
+
+_TABLES = (".csv", ".csv.gz", ".parquet")
 
 
 @app.command()
@@ -223,6 +225,10 @@ def audit(
         )
     if document is not None and preset is not None:
         raise BadInputError(f"either a document or a preset: give {str(document)!r} or --preset {preset}, not both.")
+    if document is not None and document.name.endswith(_TABLES):
+        raise BadInputError(
+            f"{str(document)!r} is a table and no audit document; give it with --data {document} --target COLUMN."
+        )
     given = {
         "dataset": dataset,
         "data": data,
@@ -264,7 +270,8 @@ def audit(
         text, name = read_text(document), str(document)
     specs = read_text_document(text, name, Path() if document is None else document.parent, given)
     subjects = Subjects()
-    audits = [(spec, subjects.of(spec)) for spec in specs]
+    with of_document(document is not None and data is None):
+        audits = [(spec, subjects.of(spec)) for spec in specs]
     pass_on = _gate(_limit(fail_above, fail_column, specs[0].gate), audits)
     budget = None if time_budget is None else seconds(time_budget)
     folder = out or Path("runs") / f"{audits[0][1].dataset.name}-{datetime.now():%Y%m%d-%H%M%S}"

@@ -10,7 +10,9 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from seepage import datasets, registry
+from seepage.audit.checks import CHECKS, explanation
 from seepage.cli.app import app
+from seepage.errors import unknown_name
 from seepage.report import make_console
 
 
@@ -47,6 +49,34 @@ def attacks() -> None:
 def defenses() -> None:
     """List the defenses: what clients can do to their updates before they send them."""
     _list([("defense", registry.defenses)])
+
+
+@app.command()
+def checks(
+    code: Annotated[
+        str | None, typer.Argument(help="A code such as SEEP006; all if left out.", show_default=False)
+    ] = None,
+) -> None:
+    """Say what the checks of an audit mean, why they matter and what to do.
+
+    [bold]Example[/bold]
+
+        seepage checks SEEP006
+    """
+    console = make_console()
+    if code is None:
+        grid = Grid(box=None, pad_edge=False, header_style="bold")
+        for name in ("code", "severity", "what"):
+            grid.add_column(name)
+        for check in sorted(CHECKS.values(), key=lambda check: check.code):
+            grid.add_row(check.code, check.severity, Text(check.title))
+        console.print(grid)
+        return
+    if code.upper() not in CHECKS:
+        raise unknown_name("check", code, CHECKS)
+    found = CHECKS[code.upper()]
+    for words in explanation(found.code) or [f"{found.title} ({found.severity})."]:
+        console.print(Text(words))
 
 
 @app.command()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
@@ -44,3 +47,41 @@ def read_override(text: str) -> tuple[str, dict[str, Any]]:
             f"--override takes COLUMN=discrete, COLUMN=continuous or COLUMN={{field: value, ...}}, got {text!r}."
         )
     return column, fields
+
+
+# What messages about a table say of options, and how a document says it.
+_KEYS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"pass separator=(.+?), on the command line --separator \1", r"say separator: \1"),
+    (r"--drop \S+(?: --drop \S+)*(?=\))", lambda found: f"drop: [{', '.join(found[0].split()[1::2])}]"),
+    (r"--missing (\w+)", r"missing: \1"),
+    (r"--override (\S+)=(\w+)", r"overrides: {\1: \2}"),
+    (r"\(--override\)", "(overrides)"),
+    (r"\(--most-categories\)", "(most_categories)"),
+)
+
+
+@contextmanager
+def of_document(is_document: bool = True) -> Iterator[None]:
+    """Have messages about a table name the keys of a document, where it is one that names the table, and no options.
+
+    Raises:
+        BadInputError: whatever was raised inside, so worded.
+    """
+    try:
+        yield
+    except BadInputError as error:
+        if not is_document or type(error) is not BadInputError:
+            raise
+        raise BadInputError(as_keys(str(error))) from error
+
+
+def as_keys(message: str) -> str:
+    """Return a message with the options about a table turned into the keys of a document.
+
+    Example:
+        >>> as_keys("drop them (--drop a --drop b), or add --missing category")
+        'drop them (drop: [a, b]), or add missing: category'
+    """
+    for option, key in _KEYS:
+        message = re.sub(option, key, message)
+    return message

@@ -12,6 +12,7 @@ from rich.text import Text
 from seepage.audit import Forecast, Subjects, forecast, read_document, starter, write_whole
 from seepage.audit.checks import control_of
 from seepage.cli.app import app
+from seepage.cli.own import of_document
 from seepage.errors import BadInputError
 from seepage.report import make_console
 from seepage.report.text import clean, lasting
@@ -60,7 +61,9 @@ def check(
         seepage spec check audit.yaml
     """
     subjects = Subjects()
-    audits = [(spec, subjects.of(spec)) for spec in read_document(document)]
+    specs = read_document(document)
+    with of_document():
+        audits = [(spec, subjects.of(spec)) for spec in specs]
     controls = [control_of(spec, subject) for spec, subject in audits if spec.control]
     found = forecast([*audits, *controls])
     console = make_console()

@@ -13,6 +13,9 @@ from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
 
+# Columns that a note names.
+_NAMED = 10
+
 
 def own_table(
     rows: pd.DataFrame | str | Path,
@@ -64,7 +67,9 @@ def own_table(
     further = len(source.names) - len(schema.columns) - 1
     left_out = inferred.notes if inferred is not None else ()
     if inferred is None and further:
-        left_out = (f"{further} column(s) of the table are not in the schema and were left out",)
+        named = [repr(name) for name in source.names if name not in (*schema.names, schema.target.name)]
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        left_out = (f"left out, as not in the schema: {', '.join(named[:_NAMED])}{more}",)
     notes = (*left_out, *table.notes)
     known = "own data" if isinstance(rows, pd.DataFrame) else Path(rows).name
     called = name or ("own" if isinstance(rows, pd.DataFrame) else known.split(".", 1)[0] or "own")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -13,7 +15,7 @@ from rich.text import Text
 from seepage.audit import AuditSpec, Cell, Example, Row, Subject
 from seepage.audit.checks import Alarm, Severity
 from seepage.audit.tiers import Tier, is_attack, settings
-from seepage.report.assumptions import assumptions
+from seepage.report.assumptions import assumptions, tolerances
 from seepage.report.summary import summary
 from seepage.report.text import clean, percent, points, span
 from seepage.report.verdict import UNDEFENDED, pick, strongest, verdict
@@ -30,6 +32,12 @@ _SEVERITIES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "n
 _PLAIN_WIDTH = 120
 _SCORE = "accuracy"
 _LONGEST_MESSAGE = 1200
+# What the main table shows where there is room, the first longest.
+_EXTRAS = ("whole records", "discrete / numbers", "s/victim")
+# Characters that names and one setting's figures take in the table of columns, and in the table of examples.
+_COLUMN_NAMES, _COLUMN_FIGURES = 36, 20
+_EXAMPLE_NAMES, _EXAMPLE_CELLS = 20, 32
+_MOST_TOLERANCES = 12
 
 
 def make_table(title: str) -> Table:
@@ -54,13 +62,20 @@ def show_report(
     """Print the threat model, the audit's doubts, the results, the columns, examples and a summary."""
     _show_head(console, spec, subject, rows)
     _show_alarms(console, alarms)
-    console.print(_results_table(rows, alarms))
-    if any(strongest(rows, *setting) for setting in settings(rows)):
-        console.print(_columns_table(subject, rows, alarms))
+    console.print(_results_table(rows, alarms, console))
+    attacks = {setting: attack for setting in settings(rows) if (attack := strongest(rows, *setting)) is not None}
+    # Side by side only as many settings as there is room for.
+    room = max(1, (console.width - _COLUMN_NAMES) // _COLUMN_FIGURES)
+    for begin in range(0, len(attacks), room):
+        some = dict(itertools.islice(attacks.items(), begin, begin + room))
+        console.print(_columns_table(subject, rows, alarms, some))
+    if attacks and (told := tolerances(subject.dataset.schema, _MOST_TOLERANCES)):
+        console.print(Padding(Text(told, "dim"), (0, 0, 1, 2)))
     for size in spec.batch_sizes:
         shown = [e for e in examples if e.batch_size == size and e.attack == strongest(rows, size)]
         if shown:
-            _show_examples(console, shown, subject)
+            room = max(1, (console.width - _EXAMPLE_NAMES) // _EXAMPLE_CELLS)
+            _show_examples(console, shown[:room], subject)
             break
     console.print(Text("Summary", style="bold"))
     console.print(Padding(Text(summary(spec, subject, rows, alarms)), (0, 0, 1, 2)))
@@ -92,39 +107,60 @@ def _show_alarms(console: Console, alarms: Sequence[Alarm]) -> None:
         text.append(f"{alarm.title}. ", "bold default")
         text.append(clean(alarm.message, _LONGEST_MESSAGE), "not bold default")
         console.print(Padding(text, (0, 0, 0, 2)))
-    console.print(Text("  Each code is explained in docs/checks.md.\n", "dim"))
+    console.print(Text(f"  seepage checks {alarms[0].code} says more about a code.\n", "dim"))
 
 
-def _results_table(rows: Sequence[Row], alarms: Sequence[Alarm]) -> Table:
-    table = make_table("Share of cells read and what guessing gives, in percent [95% interval]; lift in points")
+def _results_table(rows: Sequence[Row], alarms: Sequence[Alarm], console: Console) -> Table:
+    """Return the table with as many columns as there is room for, and the figures stacked where there is little."""
     defended = any(row["defense"] != UNDEFENDED for row in rows)
-    table.add_column("batch", justify="right")
-    if defended:
-        table.add_column("defense")
-    table.add_column("attack", no_wrap=True)
-    for name in ("accuracy", "best guess", "lift", "leakage", "whole records", "discrete / numbers", "s/victim"):
-        table.add_column(name, justify="right", no_wrap=name in ("accuracy", "best guess"))
+    for kept in range(len(_EXTRAS), -1, -1):
+        table = _results_of(rows, alarms, defended, _EXTRAS[:kept], stacked=False)
+        if Measurement.get(console, console.options.update(width=10**4), table).maximum <= console.width:
+            return table
+    return _results_of(rows, alarms, defended, (), stacked=True)
+
+
+def _results_of(
+    rows: Sequence[Row], alarms: Sequence[Alarm], defended: bool, extras: Sequence[str], stacked: bool
+) -> Table:
+    table = make_table("Share of cells read and what guessing gives, in percent [95% interval]; lift in points")
+    between = "\n" if stacked else " "
+    table.add_column("batch", justify="right", no_wrap=True)
+    if defended and not stacked:
+        table.add_column("defense", overflow="fold")
+    # Names may be broken anywhere, figures nowhere.
+    table.add_column("attack", overflow="fold")
+    for name in ("accuracy", "best guess", "lift", "leakage", *extras):
+        table.add_column(name, justify="right", no_wrap=True)
     scored = list(dict.fromkeys((row["batch_size"], row["defense"]) for row in pick(rows, metric=_SCORE)))
     for i, (size, defense) in enumerate(scored):
         here = pick(rows, batch_size=size, defense=defense, column=None)
         names = dict.fromkeys(row["attack"] for row in here if row["metric"] == _SCORE)
+        if defended and stacked:
+            table.add_row(str(size), Text(clean(defense, 32) if defense != UNDEFENDED else "no defense", "italic"))
         for j, attack in enumerate(names):
             scores = {row["metric"]: row for row in pick(here, attack=attack)}
             score = scores[_SCORE]
             attacks = is_attack(score)
             found = verdict(score, scores.get("exact_match"), alarms)
-            guess = "" if score["baseline"] is None else f"{_mean(score, 'baseline')} {score['baseline_name']}"
+            guess = ""
+            if score["baseline"] is not None:
+                guess = f"{_mean(score, 'baseline')}{between}{clean(score['baseline_name'])}"
+            held = {
+                "whole records": _mean(scores.get("exact_match")),
+                "discrete / numbers": f"{_mean(scores.get('accuracy_discrete'))} / "
+                f"{_mean(scores.get('accuracy_continuous'))}",
+                "s/victim": f"{score['seconds_per_victim']:.2f}" if score["seconds_per_victim"] is not None else "",
+            }
             table.add_row(
-                str(size) if j == 0 else "",
-                *([Text(clean(defense, 32) if j == 0 else "")] if defended else []),
+                str(size) if j == 0 and not (defended and stacked) else "",
+                *([Text(clean(defense, 32) if j == 0 else "")] if defended and not stacked else []),
                 Text(clean(attack), style="" if attacks else "dim"),
-                f"{_mean(score)} {span(score['low'], score['high'])}".strip(),
-                guess,
+                Text(f"{_mean(score)}{between}{span(score['low'], score['high'])}".strip()),
+                Text(guess),
                 points(score["lift"]) if attacks else "",
                 Text(found.tier, style=_STYLES[found.tier]) if attacks else "",
-                _mean(scores.get("exact_match")),
-                f"{_mean(scores.get('accuracy_discrete'))} / {_mean(scores.get('accuracy_continuous'))}",
-                f"{score['seconds_per_victim']:.2f}" if score["seconds_per_victim"] is not None else "",
+                *(held[name] for name in extras),
             )
         if i + 1 < len(scored):
             table.add_section()
@@ -135,11 +171,13 @@ def _mean(row: Row | None, field: str = "mean") -> str:
     return "–" if row is None else percent(row[field]).removesuffix("%")
 
 
-def _columns_table(subject: Subject, rows: Sequence[Row], alarms: Sequence[Alarm]) -> Table:
-    table = make_table("Columns: accuracy of the strongest attack (lift over the best guess, in points); * sensitive")
+def _columns_table(
+    subject: Subject, rows: Sequence[Row], alarms: Sequence[Alarm], attacks: Mapping[tuple[int, str], str]
+) -> Table:
+    marked = "; * sensitive" if any(column.sensitive for column in subject.dataset.schema.columns) else ""
+    table = make_table(f"Columns: accuracy of the strongest attack (lift over the best guess, in points){marked}")
     table.add_column("column", no_wrap=True)
-    table.add_column("kind")
-    attacks = {setting: strongest(rows, *setting) for setting in settings(rows)}
+    table.add_column("kind", no_wrap=True)
     for (size, defense), attack in attacks.items():
         under = "" if defense == UNDEFENDED else f", {clean(defense, 32)}"
         table.add_column(Text(f"{size}: {clean(attack)}{under}"), justify="right")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from seepage.audit import AuditSpec, Example, Row, Subject
-from seepage.audit.checks import LEAKED, SEVERITIES, Alarm
+from seepage.audit.checks import LEAKED, SEVERITIES, Alarm, explanation
 from seepage.audit.tiers import BOUNDS
 from seepage.report import figures, frames, grids
 from seepage.report.advice import advice, sentences
@@ -272,6 +272,7 @@ def _sentence(fact: str) -> str:
 def _doubts(found: _Found) -> Section:
     alarms = found.report.alarms
     shown = sorted(alarms or (), key=lambda alarm: SEVERITIES.index(alarm.severity))
+    codes = dict.fromkeys(alarm.code for alarm in shown)
     if alarms is None:
         words = ["The audit's own checks were not run, so nothing is known against its figures or for them."]
     elif not shown:
@@ -283,7 +284,7 @@ def _doubts(found: _Found) -> Section:
         "What the audit doubts about itself",
         [*words, _control(found.report)],
         kind="alarms",
-        extra={"alarms": shown},
+        extra={"alarms": shown, "explained": {code: words for code in codes if (words := explanation(code))}},
     )
 
 

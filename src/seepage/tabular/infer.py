@@ -283,9 +283,9 @@ def missing_cells(counts: Mapping[str, tuple[int, int]]) -> str:
     told = [f"{count} in {name!r} (first in data row {first + 1})" for name, (count, first) in counts.items()]
     more = f" and {len(told) - _LISTED} more columns" if len(told) > _LISTED else ""
     return (
-        f"the table has missing cells: {', '.join(told[:_LISTED])}{more}; leave out the rows that have one (--missing "
-        "drop), take them as a category of their own and as the median of numbers (--missing category), or fill them "
-        "yourself. Data row 1 is the first under the header"
+        f"the table has missing cells: {', '.join(told[:_LISTED])}{more}; add --missing category (they become a "
+        "category of their own, in columns of numbers the median) or --missing drop (rows that have one are left out), "
+        "or fill them yourself. Data row 1 is the first under the header"
     )
 
 
@@ -432,7 +432,7 @@ class _Guess:
         """Say in a few words what the column holds and what became of it."""
         text = self.holds
         if isinstance(column, Continuous):
-            text += f" from {column.low:.6g} to {column.high:.6g}"
+            text += f" from {_end(column, column.low)} to {_end(column, column.high)}"
         if isinstance(column, Discrete) and column.other is not None and "other" not in self.said:
             text += f", the {self.listed - (column.width - 1 - (column.missing is not None))} rarest as {column.other}"
         if self.missing:
@@ -459,7 +459,7 @@ class _Guess:
         if types.is_numeric_dtype(series) and not types.is_complex_dtype(series):
             return self._seen_numbers(series)
         if types.is_datetime64_any_dtype(series) or types.is_timedelta64_dtype(series):
-            self.holds = "days" if types.is_timedelta64_dtype(series) else "dates, in days since 1970,"
+            self.holds = "days" if types.is_timedelta64_dtype(series) else "dates, taken as days,"
             self.unit = "days" if types.is_timedelta64_dtype(series) else DAYS
             return "continuous"
         found = types.infer_dtype(series, skipna=False)
@@ -467,7 +467,7 @@ class _Guess:
             self.holds = "numbers"
             return "continuous" if self.distinct > self.policy.discrete_at_most else "discrete"
         if found in ("date", "datetime"):
-            self.holds, self.unit = "dates, in days since 1970,", DAYS
+            self.holds, self.unit = "dates, taken as days,", DAYS
             return "continuous"
         self.holds = f"{self.distinct:,} different {'texts' if found == 'string' else 'values'}"
         if found not in ("string", "boolean", "mixed", "mixed-integer"):
@@ -496,7 +496,7 @@ class _Guess:
         texts = [str(text) for text in pd.unique(series)]
         dates = _all(texts, is_date)
         if dates and not any(np.isnan(number(text)) for text in texts):
-            self.holds, self.unit = "dates, in days since 1970,", DAYS
+            self.holds, self.unit = "dates, taken as days,", DAYS
             return "continuous"
         if self.distinct <= _FEW_TEXTS and not any("," in text for text in texts):
             return "discrete"
@@ -558,6 +558,17 @@ class _Guess:
         if self.missing and self.fills:
             fields["missing"] = float(np.partition(values, middle)[middle])
         return {name: value for name, value in {**fields, "unit": self.unit}.items() if name not in self.said}
+
+
+def _end(column: Continuous, value: float) -> str:
+    """Return a bound as people write it."""
+    if column.unit != DAYS:
+        return f"{value:.6g}"
+    try:
+        return str((pd.Timestamp(0) + pd.Timedelta(days=value)).date())
+    except (ValueError, OverflowError):
+        # Further away than a nanosecond clock reaches.
+        return f"{value:.6g}"
 
 
 def as_numbers(name: str, series: pd.Series) -> np.ndarray:

@@ -18,7 +18,7 @@ from torch import nn
 
 from seepage import datasets, registry
 from seepage.audit import AuditSpec, Evidence, Outcome, Run, Store, Subject, make_spec, prepare, rows, run_audits
-from seepage.audit.checks import CHECKS, SEVERITIES, Alarm, Facts, Where, control_of, run_checks
+from seepage.audit.checks import CHECKS, SEVERITIES, Alarm, Facts, Where, control_of, explanation, run_checks
 from seepage.audit.store import Failure
 from seepage.datasets import Dataset
 from seepage.datasets.planted import distinct, twins, uniform
@@ -409,6 +409,22 @@ def test_zeros_of_either_sign_are_the_same() -> None:
     assert "20%" in found("SEEP012", of_table(Table(schema, frame)))[0].message
 
 
+@pytest.mark.parametrize(("rare", "severities"), [(4, []), (30, ["note"]), (120, ["warning"])])
+def test_rare_values_taken_together(rare: int, severities: list[str]) -> None:
+    codes = ["(other)"] * rare + ["a", "b"] * ((200 - rare) // 2)
+    schema = Schema(
+        columns=(Discrete(name="zip", categories=("a", "b", "(other)"), other="(other)"),),
+        target=Discrete(name="label", categories=(0, 1)),
+    )
+    alarms = found("SEEP018", of_table(Table(schema, pd.DataFrame({"zip": codes, "label": [0, 1] * 100}))))
+    assert [alarm.severity for alarm in alarms] == severities
+    assert all(f"'zip': {rare} of 200" in alarm.message for alarm in alarms)
+    assert all("--most-categories" in alarm.message for alarm in alarms)
+    # The same cells as a value that was meant.
+    plain = schema.model_copy(update={"columns": (Discrete(name="zip", categories=("a", "b", "(other)")),)})
+    assert found("SEEP018", of_table(Table(plain, pd.DataFrame({"zip": codes, "label": [0, 1] * 100})))) == []
+
+
 def test_labels_granted() -> None:
     assert found("SEEP013", facts([row(knowledge={"labels": "true"})]))[0].severity == "note"
     assert found("SEEP013", facts([row()])) == []
@@ -447,6 +463,9 @@ def test_every_check_is_documented_under_its_code() -> None:
     assert headings == sorted(CHECKS)
     for code, check in CHECKS.items():
         assert f"**{check.title}** ({check.severity})" in document.read_text(), code
+        first, *rest = explanation(code)
+        assert first.startswith(f"{check.title} ({check.severity}).")
+        assert [words.split(". ")[0] for words in rest[-2:]] in (["Why it matters", "What to do"], [])
 
 
 def ran(spec: AuditSpec, subject: Subject) -> tuple[Outcome, list[dict[str, Any]]]:

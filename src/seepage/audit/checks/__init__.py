@@ -9,8 +9,10 @@ from seepage.audit.checks import strength as strength
 from seepage.audit.checks import table as table
 from seepage.audit.checks.alarm import SEVERITIES, Alarm, Severity, Where
 from seepage.audit.checks.control import LEAKED, control_of
+from seepage.audit.checks.explain import explanation
 from seepage.audit.checks.facts import Facts
 from seepage.audit.checks.registry import CHECKS, Check, run_checks
+from seepage.audit.checks.table import pooled_shares
 
 __all__ = [
     "CHECKS",
@@ -22,5 +24,7 @@ __all__ = [
     "Severity",
     "Where",
     "control_of",
+    "explanation",
+    "pooled_shares",
     "run_checks",
 ]

@@ -34,10 +34,6 @@ class Alarm:
         title: what is the matter, in one line.
         message: one paragraph with the numbers and what to do. May hold column names, as they are.
         where: what it concerns; everything if empty.
-
-    Example:
-        >>> Alarm("SEEP013", "note", "The labels were granted", "...").link
-        'docs/checks.md#seep013'
     """
 
     code: str
@@ -45,11 +41,6 @@ class Alarm:
     title: str
     message: str
     where: tuple[Where, ...] = ()
-
-    @property
-    def link(self) -> str:
-        """Where the check is explained, from the root of the project."""
-        return f"docs/checks.md#{self.code.lower()}"
 
     def concerns(self, batch_size: int, defense: str, attack: str) -> bool:
         """Return whether the figures of an attack in a setting are among what the alarm concerns.

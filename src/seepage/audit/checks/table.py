@@ -9,12 +9,16 @@ import pandas as pd
 
 from seepage.audit.checks.facts import Facts
 from seepage.audit.checks.registry import Found, check
-from seepage.audit.checks.wording import share
+from seepage.audit.checks.wording import few, share
 from seepage.audit.tiers import is_attack
+from seepage.datasets import Dataset
 from seepage.datasets.about import cards
+from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 
 _SOME, _MANY = 0.01, 0.1
+# Of a column's cells, taken together as one category.
+_PART, _MOST = 0.1, 0.5
 # Any odd multiplier keeps 64-bit digests apart; this is 2**64 over the golden ratio.
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -67,3 +71,37 @@ def partial(facts: Facts) -> Iterator[Found]:
             f"These are {rows} of the {card.rows} rows of the complete {dataset.name}. Statistics, bounds and "
             "tolerances are those of the part, so figures are not comparable with published ones."
         )
+
+
+@check("SEEP018", "note", "Rare values are taken together")
+def pooled(facts: Facts) -> Iterator[Found]:
+    """At least a tenth of a column's cells are rare values that the schema takes together as one category."""
+    table = facts.subject.dataset.train
+    found = {name: part for name, part in pooled_shares(facts.subject.dataset).items() if part >= _PART}
+    if found:
+        largest = sorted(found, key=lambda name: -found[name])
+        told = [
+            f"{name!r}: {round(found[name] * len(table)):,} of {len(table):,} ({share(found[name])})"
+            for name in largest
+        ]
+        yield Found(
+            f"In {len(found)} column(s) many cells are one of the rarer values that are taken together: {few(told)}. "
+            "Whoever guesses the collective category is counted as right without having read the value, so accuracy "
+            "and best guess of such a column say little about its values. Keep more values (--most-categories, "
+            "most_categories in a document), or group them as their meaning suggests before you audit.",
+            severity="warning" if max(found.values()) >= _MOST else None,
+        )
+
+
+def pooled_shares(dataset: Dataset) -> dict[str, float]:
+    """Return the share of the client's cells that are rare values taken together, by column that has such a category.
+
+    Args:
+        dataset: whose schema may name a category for all ``other`` values.
+    """
+    shares = {}
+    for i, column in enumerate(dataset.schema.columns):
+        if isinstance(column, Discrete) and column.other is not None:
+            place = column.categories.index(column.other)
+            shares[column.name] = float((dataset.train.column(i) == place).double().mean())
+    return shares

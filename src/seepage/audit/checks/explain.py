@@ -1,0 +1,36 @@
+"""What each check means, why it matters and what to do: the sections of ``docs/checks.md``, which not all have."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+# An installed package holds a copy beside this file; a source tree has the document itself.
+_HERE = Path(__file__).parent
+_PLACES = (_HERE / "checks.md", _HERE.parents[3] / "docs" / "checks.md")
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+
+
+def explanation(code: str) -> list[str]:
+    """Return what a check means, why it matters and what to do, a plain paragraph each; empty where there is no text.
+
+    Example:
+        >>> [words[:19] for words in explanation("SEEP016")]
+        ['Nothing to compare ', 'Why it matters. Muc', 'What to do. Leave t']
+    """
+    return list(_sections().get(code, ()))
+
+
+@cache
+def _sections() -> dict[str, tuple[str, ...]]:
+    text = next((place.read_text(encoding="utf-8") for place in _PLACES if place.is_file()), "")
+    made = {}
+    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        head, _, body = section.partition("\n")
+        made[head.strip()] = tuple(_plain(words) for words in body.strip().split("\n\n"))
+    return made
+
+
+def _plain(words: str) -> str:
+    return " ".join(_LINK.sub(r"\1", words).replace("**", "").replace("*", "").replace("`", "").split())
