@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jaxtyping import Float
 from torch import Tensor
 
+from seepage.models.batch_norm import Moments
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 
@@ -53,6 +54,9 @@ class Knowledge:
         batch_size: number of records behind each victim's update.
         labels: each victim's labels (victim, record) in no particular order, or None: restore them.
         defense: what the updates went through before they were sent, as far as the attacker knows.
+        batch_statistics: moments of what entered each batch normalisation, by its name, shape (victim, channel);
+            None where they are not granted. Running statistics that a client sends give them away, see
+            ``models.batch_norm.from_running``.
     """
 
     schema: Schema
@@ -60,13 +64,25 @@ class Knowledge:
     batch_size: int
     labels: Float[Tensor, "victim record"] | None = None
     defense: KnownDefense = field(default_factory=KnownDefense)
+    batch_statistics: Mapping[str, Moments] | None = None
+
+    def of(self, victims: slice) -> Knowledge:
+        """Return what is known of some of the victims."""
+        statistics = self.batch_statistics
+        if statistics is not None:
+            statistics = {name: Moments(m.mean[victims], m.variance[victims]) for name, m in statistics.items()}
+        labels = None if self.labels is None else self.labels[victims]
+        return replace(self, labels=labels, batch_statistics=statistics)
 
     def describe(self) -> dict[str, object]:
         """Return what is granted, as plain values for a result or report."""
-        return {
+        told: dict[str, object] = {
             "schema": "columns, categories and bounds",
             "statistics": "marginals, means and standard deviations of every column",
             "batch_size": self.batch_size,
             "labels": "true" if self.labels is not None else "restored",
             "defense": self.defense.describe(),
         }
+        if self.batch_statistics is not None:
+            told["batch_statistics"] = "mean and variance of each batch where it is normalised"
+        return told

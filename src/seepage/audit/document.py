@@ -26,7 +26,7 @@ _WHOLES = {key: key for key in ("victims", "threads", "workers", "most_categorie
 _SWITCHES = {key: key for key in ("keep_records", "control")}
 _COLUMNS = {key: key for key in ("sensitive", "drop")}
 # Keys whose lists make a spec each.
-_CHOSEN = ("labels", "profile")
+_CHOSEN = ("labels", "batch_statistics", "profile")
 _COUNTED = ("restarts", "iterations", "seed")
 _PARTS = {"attacks": registry.attacks, "defenses": registry.defenses, "baselines": registry.baselines}
 _OF_OWN_TABLES = (

@@ -23,6 +23,8 @@ from seepage.audit.subject import Subject
 from seepage.audit.versions import installed
 from seepage.defenses import Defense
 from seepage.knowledge import Knowledge
+from seepage.learning import batch_statistics
+from seepage.models.batch_norm import Moments, normalisations
 from seepage.transcript import Transcript
 
 # Victims of a group: enough to share a product's cost at small batch sizes, few enough that little is lost by a kill.
@@ -108,7 +110,19 @@ class Setting:
     def granted(self, transcript: Transcript) -> dict[str, Any]:
         """Return what the attacker knows beside schema and statistics, arguments of ``Knowledge``."""
         labels = transcript.secret.labels if self.spec.labels == "true" else None
-        return {"batch_size": self.batch_size, "labels": labels, "defense": self.guard.describe()}
+        known = {"batch_size": self.batch_size, "labels": labels, "defense": self.guard.describe()}
+        if self._grants_statistics:
+            encoder = self.subject.encoder
+            found = batch_statistics(
+                self.subject.model, encoder.encode(transcript.secret.cells.to(encoder.mean.device))
+            )
+            known["batch_statistics"] = {name: Moments(*(t.cpu() for t in moments)) for name, moments in found.items()}
+        return known
+
+    @property
+    def _grants_statistics(self) -> bool:
+        granted = self.is_attack and self.spec.batch_statistics == "granted"
+        return granted and bool(normalisations(self.subject.model.module))
 
     def settings(self) -> dict[str, Any]:
         """Return how it was configured, for results."""
@@ -127,7 +141,9 @@ class Setting:
         granted = torch.zeros(1, self.batch_size) if self.spec.labels == "true" else None
         dataset = self.subject.dataset
         known = self.guard.describe()
-        described = Knowledge(dataset.schema, dataset.statistics, self.batch_size, granted, known).describe()
+        statistics = {} if self._grants_statistics else None
+        knowledge = Knowledge(dataset.schema, dataset.statistics, self.batch_size, granted, known, statistics)
+        described = knowledge.describe()
         # A guess would be the same with other labels.
         return described if self.is_attack else {**described, "labels": "not used"}
 
@@ -170,6 +186,7 @@ def _setting(
         "defense": {"name": defense[0].name, **plain(defense[1])},
         "attack" if is_attack else "baseline": {"name": part.name, **configuration},
         "labels": spec.labels if is_attack else None,
+        "batch_statistics": spec.batch_statistics if is_attack else None,
         "seed": spec.seed,
         "device": spec.where.type if is_attack else None,
         "threads": spec.threads,

@@ -12,8 +12,8 @@ from seepage.audit.tree import Node, plant
 _STEERING = ("sensitive", "drop", "overrides", "most_categories", "most_encoded")
 _TABLE = ("dataset", "data", "target", "schema", "separator", "missing", *_STEERING)
 # Single values of the whole document.
-_WHOLE = ("labels", "profile", "restarts", "iterations", "seed", "victims", "device", "threads", "workers")
-_PLAIN = (*_TABLE[2:], *_WHOLE, "data_folder", "keep_records", "control", "gate")
+_WHOLE = ("labels", "batch_statistics", "profile", "restarts", "iterations", "seed", "victims", "device", "threads")
+_PLAIN = (*_TABLE[2:], *_WHOLE, "workers", "data_folder", "keep_records", "control", "gate")
 # Parts that replace those of the document.
 _PARTS = {"attack": "attacks", "defense": "defenses", "baseline": "baselines"}
 # Where these are options of single attacks, they give way.

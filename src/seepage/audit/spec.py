@@ -17,6 +17,7 @@ from seepage.models.model import Head
 from seepage.tabular.infer import Missing, Policy
 
 Labels = Literal["restored", "true"]
+BatchStatistics = Literal["hidden", "granted"]
 # What steers how the schema of a table of one's own is inferred.
 _STEERING = ("sensitive", "drop", "overrides", "most_categories", "most_encoded")
 
@@ -112,6 +113,8 @@ class AuditSpec(BaseModel):
             if none are given.
         defenses: swept; what clients do to their updates before they send them.
         labels: whether the attacker restores labels from the gradient or is granted the true ones.
+        batch_statistics: whether the attacker is granted mean and variance of each batch where the model normalises it,
+            as it is where clients send running statistics along; without batch normalisation there are none.
         profile: ``default``, the strongest we know, or ``faithful`` to the official implementations.
         restarts: random starts of the attacks that use several; each attack's own if None.
         iterations: descent steps; each attack's own if None.
@@ -161,6 +164,7 @@ class AuditSpec(BaseModel):
     attacks: Parts = (Part(name="tableak"), Part(name="inverting_gradients"))
     defenses: Parts = (Part(name="none"),)
     labels: Labels = "restored"
+    batch_statistics: BatchStatistics = "hidden"
     profile: Profile = "default"
     restarts: int | None = Field(default=None, ge=1)
     iterations: int | None = Field(default=None, ge=1)
@@ -180,10 +184,11 @@ class AuditSpec(BaseModel):
     def _known_protocol(cls, name: str) -> str:
         return registry.protocols[name].name
 
-    @field_validator("labels", "profile", "head", "missing", mode="before")
+    @field_validator("labels", "batch_statistics", "profile", "head", "missing", mode="before")
     @classmethod
     def _known_choice(cls, value: Any, info: Any) -> Any:
-        known = get_args({"labels": Labels, "profile": Profile, "head": Head, "missing": Missing}[info.field_name])
+        choices = {"labels": Labels, "batch_statistics": BatchStatistics, "profile": Profile}
+        known = get_args({**choices, "head": Head, "missing": Missing}[info.field_name])
         if isinstance(value, str) and value not in known:
             raise unknown_name(f"choice of {info.field_name}:", value, known)
         return value

@@ -132,6 +132,13 @@ def audit(
         str | None,
         typer.Option(help="restored: the attacker works the labels out; true: it is told. Default: restored."),
     ] = None,
+    batch_statistics: Annotated[
+        str | None,
+        typer.Option(
+            help="hidden, or granted: the attacker is told mean and variance of each batch where the model normalises "
+            "it. Default: hidden."
+        ),
+    ] = None,
     profile: Annotated[
         str | None,
         typer.Option(help="default: the strongest attacks we know; faithful: the official implementations' details."),
@@ -254,6 +261,7 @@ def audit(
         "seed": seed,
         "device": device,
         "labels": labels,
+        "batch_statistics": batch_statistics,
         "profile": profile,
         "replacement": replacement,
         "restarts": restarts,

@@ -24,7 +24,7 @@ PROVENANCE = "provenance.json"
 # Shares of cells or records, where a difference is one of percentage points.
 _RATES = ("accuracy", "exact_match", "top_quarter", "bottom_quarter", "task_accuracy")
 _FIELDS = ("dataset", "protocol", "model", "batch_size", "defense", "attack", "metric", "column")
-_ALSO = ("labels", "profile", "replacement", "seed")
+_ALSO = ("labels", "batch_statistics", "profile", "replacement", "seed")
 # Figures of different batch sizes or defenses are never laid against each other, however few each run has.
 _ALWAYS = ("batch_size", "defense", "attack", "metric", "column")
 _WHEN = "time"
@@ -58,6 +58,7 @@ class _Figure(BaseModel):
         """What tells this figure from others of the same run."""
         also = {
             "labels": self.knowledge.get("labels"),
+            "batch_statistics": self.knowledge.get("batch_statistics"),
             "profile": self.settings.get("profile"),
             "replacement": self.settings.get("replacement"),
             "seed": self.seed,

@@ -79,7 +79,7 @@ class Descent:
             labels: of the dummy records.
             progress: called now and then with the share of iterations done since the last call.
         """
-        z = torch.nn.Parameter(start.clone())
+        z = torch.nn.Parameter(start.clone(memory_format=torch.contiguous_format))
         # A sign has square 1, so that Adam is momentum of signs here, except where a derivative vanishes.
         adam = torch.optim.Adam([z], lr=self.step, fused=True)
         every = max(1, self.iterations // _REPORTS)
@@ -93,7 +93,8 @@ class Descent:
                 if i in marks:
                     losses[i] = loss
                 by_z = relaxation.pullback(by_rows)
-                z.grad = by_z.sign_() if self.signed else by_z
+                # Fused Adam walks through memory and pairs entries as they lie there, whatever their strides.
+                z.grad = (by_z.sign_() if self.signed else by_z).contiguous()
                 adam.step()
                 if progress is not None and ((i + 1) % every == 0 or i + 1 == self.iterations):
                     progress(((i % every) + 1) / self.iterations)

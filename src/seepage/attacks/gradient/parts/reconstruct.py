@@ -25,13 +25,13 @@ from seepage.attacks.gradient.parts.ensemble import (
 from seepage.attacks.gradient.parts.labels import Method, restore_labels
 from seepage.attacks.gradient.parts.matching import Cosine, Matching
 from seepage.attacks.gradient.parts.optimise import Descent, Progress, scaled
+from seepage.attacks.gradient.parts.priors import Guided, Prior
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.relaxation import Logits, Relaxation
 from seepage.tabular.schema import Discrete
-from seepage.tabular.statistics import Statistics
 from seepage.views import GradientView
 
 Start = Literal["symmetric", "unit"]
@@ -60,6 +60,8 @@ class Reconstruction:
             the ``marginals``' say in what the restarts leave open, see ``decode_by_marginals``.
         entropy: how uncertainty is measured, see ``uncertainty``.
         labels: how labels are restored where they are not granted, see ``restore_labels``.
+        priors: what rows are held to besides the gradient while they are optimised; losses that are compared and
+            reported leave them out.
         rows_at_once: dummy rows optimised together, default by device; victims and restarts are
             split into chunks of at most that many (at least one restart).
     """
@@ -76,6 +78,7 @@ class Reconstruction:
     decoding: Decoding = "marginals"
     entropy: Entropy = "softmax"
     labels: Method = "bias"
+    priors: tuple[Prior, ...] = ()
     rows_at_once: int | None = None
 
     def __post_init__(self) -> None:
@@ -103,7 +106,7 @@ class Reconstruction:
 
         Raises:
             BadInputError: the gradients do not fit the model, are not finite or all zero, or the
-                model's labels can be neither taken nor restored.
+                model's labels can be neither taken nor restored, or a prior needs what is not granted.
         """
         check(view, knowledge, seeds)
         first = next(iter(view.gradient.values()))
@@ -122,7 +125,7 @@ class Reconstruction:
             part = GradientView(view.model, {name: g[chunk] for name, g in view.gradient.items()})
             report = scaled(progress, part.victims / victims)
             guesses.append(
-                self._reconstruct(part, encoder, knowledge.statistics, labels[chunk], seeds[chunk], budget, report)
+                self._reconstruct(part, encoder, knowledge.of(chunk), labels[chunk], seeds[chunk], budget, report)
             )
         cells, doubt, losses, courses = zip(*guesses, strict=True)
         return RecordsGuess(
@@ -137,7 +140,7 @@ class Reconstruction:
         self,
         view: GradientView,
         encoder: Encoder,
-        statistics: Statistics,
+        knowledge: Knowledge,
         labels: Float[Tensor, "victim record"],
         seeds: Sequence[int],
         budget: int,
@@ -146,10 +149,11 @@ class Reconstruction:
         records = labels.shape[1]
         relaxation = Relaxation(encoder, self.softmax, self.sigmoid, self.logits)
         engine = match(view, self.matching)
+        guided = Guided(engine, [prior.on(view, knowledge) for prior in self.priors]) if self.priors else engine
         start = torch.stack([self._start(seed, records, encoder) for seed in seeds])
         parts = start.split(max(1, budget // (len(seeds) * records)), dim=1)
         ends = [
-            self.descent.run(engine, relaxation, part, labels, scaled(progress, part.shape[1] / self.restarts))
+            self.descent.run(guided, relaxation, part, labels, scaled(progress, part.shape[1] / self.restarts))
             for part in parts
         ]
         rows = relaxation.relax(torch.cat([end.variables for end in ends], dim=1))
@@ -162,7 +166,7 @@ class Reconstruction:
         aligned = align(encoder, rows, engine.loss(scored, labels))
         pooled = pool(encoder, aligned, self.pooling)
         if self.decoding == "marginals":
-            cells = decode_by_marginals(encoder, statistics, aligned, pooled)
+            cells = decode_by_marginals(encoder, knowledge.statistics, aligned, pooled)
         else:
             cells = encoder.decode(pooled)
         loss = engine.loss(encoder.encode(cells)[:, None], labels)[:, 0]
