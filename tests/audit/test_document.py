@@ -47,6 +47,7 @@ attacks:
 defenses: [none, {name: gaussian_noise, scale: 0.01}]
 baselines: mode
 labels: true
+batch_statistics: granted
 profile: faithful
 restarts: 4
 iterations: 50
@@ -76,6 +77,7 @@ def test_every_key_reaches_its_field() -> None:
         defenses=["none", {"name": "gaussian_noise", "options": {"scale": 0.01}}],
         baselines="mode",
         labels="true",
+        batch_statistics="granted",
         profile="faithful",
         restarts=4,
         iterations=50,
