@@ -193,10 +193,27 @@ def test_the_cheapest_defense_that_suffices_is_advised() -> None:
 
 def test_without_anything_that_helps_the_advice_says_so() -> None:
     sweep = [setting(8, None), setting(8, 0.95, "noise")]
-    [told] = sentences(advice(sweep, {}, {}), [8], ["none", "noise"], marked=False)
+    told, step = sentences(advice(sweep, {}, {}), [8], ["none", "noise"], marked=False)
     assert "Nothing that was audited" in told
-    assert "no larger batches" in told
-    assert "a defense" not in told
+    assert "--batch-size 32" in step
+    assert "stronger defenses" in step
+
+
+def test_advice_that_is_the_same_for_several_bounds_is_given_once() -> None:
+    sweep = [setting(8, 0.6), setting(32, 0.3)]
+    told = sentences(advice(sweep, {}, {}), [8, 32], ["none"], marked=False)
+    assert told[0] == "To keep the closed gap of all cells below 5% (none) or 20% (low): nothing in this sweep does."
+    assert [words[:52] for words in told[1:3]] == [
+        "To keep the closed gap of all cells below 50% (moder",
+        "To keep the closed gap of all cells below 90% (high)",
+    ]
+    assert "--batch-size 128" in told[3]
+
+
+def test_cells_that_are_shown_as_equally_certain_come_by_what_guessing_gets() -> None:
+    rates = {"sex": 0.9, "age": 0.5, "town": 0.1}
+    made = frames.exposed(evidence([[[0.001, 3.0, 0.004]]], [[[1, 0, 1]]]), SCHEMA, rates)
+    assert [(one["column"], one["certainty"]) for one in made] == [("town", 1.0), ("sex", 1.0)]
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.floats(0.001, 0.3))

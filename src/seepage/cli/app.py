@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.models import CommandInfo
 
 from seepage import __version__
 from seepage.audit.memory import keep_freed_memory
@@ -35,6 +37,8 @@ app = typer.Typer(
 def main() -> None:
     """Run the program; a mistake in the input is one paragraph on stderr and exit status 2, see ``Exit``."""
     keep_freed_memory()
+    for command in _commands(app):
+        command.help = flowing(inspect.getdoc(command.callback) or "")
     try:
         app(prog_name="seepage")
     except DocumentError as error:
@@ -44,6 +48,24 @@ def main() -> None:
     except BadInputError as error:
         print(f"seepage: {clean(error, 4000)}", file=sys.stderr)
         sys.exit(Exit.BAD_INPUT)
+
+
+def _commands(program: typer.Typer) -> Iterator[CommandInfo]:
+    yield from program.registered_commands
+    for group in program.registered_groups:
+        if group.typer_instance is not None:
+            yield from _commands(group.typer_instance)
+
+
+def flowing(text: str) -> str:
+    r"""Return a help text whose paragraphs are one line each, for the terminal to break; indented lines stay.
+
+    Example:
+        >>> flowing("One\\nparagraph.\\n\\n    seepage audit\\n")
+        'One paragraph.\\n\\n    seepage audit\\n'
+    """
+    parts = text.split("\n\n")
+    return "\n\n".join(part if part.startswith("    ") else part.replace("\n", " ") for part in parts)
 
 
 def _version(wanted: bool) -> bool:

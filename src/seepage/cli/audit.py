@@ -33,6 +33,9 @@ from seepage.errors import BadInputError
 from seepage.report import Bar, Report, audit_all, check_gate, combined, gate, make_console
 from seepage.report.inferred import show_inferred
 
+# The panels that options are shown in.
+_TABLE, _ATTACK, _KNOWLEDGE = "The table", "What is attacked, and how", "What the attacker knows"
+_OUTPUT, _GATE, _RUNNING = "Output", "Gate", "Running"
 _TABLES = (".csv", ".csv.gz", ".parquet")
 
 
@@ -47,90 +50,163 @@ def audit(
     ] = None,
     dataset: Annotated[
         list[str] | None,
-        typer.Option(help="Dataset by name; [bold]seepage datasets[/bold] lists them. Repeatable. Default: adult."),
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=_TABLE,
+            help="Dataset by name; [bold]seepage datasets[/bold] lists them. Repeatable. Default: adult.",
+        ),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="A table of your own (.csv, .csv.gz, .parquet) instead of a dataset.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=_TABLE,
+            help="A table of your own (.csv, .csv.gz, .parquet) instead of a dataset.",
+        ),
     ] = None,
-    target: Annotated[str | None, typer.Option(help="The column of your table that the model learns.")] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", rich_help_panel=_TABLE, help="The column of your table that the model learns."),
+    ] = None,
     schema: Annotated[
         Path | None,
-        typer.Option(help="YAML schema of your table; [bold]seepage schema[/bold] drafts one. Inferred if left out."),
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=_TABLE,
+            help="YAML schema of your table; [bold]seepage schema[/bold] drafts one. Inferred if left out.",
+        ),
     ] = None,
     sensitive: Annotated[
-        list[str] | None, typer.Option(help="Column of your table that the report singles out. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            rich_help_panel=_TABLE,
+            help="Column of your table that the report singles out. Repeatable.",
+        ),
     ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column of your table to leave out. Repeatable.")] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", rich_help_panel=_TABLE, help="Column of your table to leave out. Repeatable."),
+    ] = None,
     override: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN=KIND", help=f"What a column of your table is: {OVERRIDE}")
+        list[str] | None,
+        typer.Option(rich_help_panel=_TABLE, metavar="COLUMN=KIND", help=f"What a column of your table is: {OVERRIDE}"),
     ] = None,
-    missing: Annotated[str | None, typer.Option(metavar="refuse|drop|category", help=MISSING)] = None,
-    most_categories: Annotated[int | None, typer.Option(help=MOST_CATEGORIES)] = None,
+    missing: Annotated[
+        str | None, typer.Option(rich_help_panel=_TABLE, metavar="refuse|drop|category", help=MISSING)
+    ] = None,
+    most_categories: Annotated[int | None, typer.Option(rich_help_panel=_TABLE, help=MOST_CATEGORIES)] = None,
     separator: Annotated[
-        str | None, typer.Option(help="Between the cells of your CSV file. Default: a comma.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="CHARACTER",
+            rich_help_panel=_TABLE,
+            help="Between the cells of your CSV file. Default: a comma.",
+            show_default=False,
+        ),
     ] = None,
     dataset_option: Annotated[
         list[str] | None,
         typer.Option(
+            rich_help_panel=_TABLE,
             metavar="NAME=VALUE",
             help="Argument of the dataset's loader, such as missing=category of adult. Repeatable.",
         ),
     ] = None,
-    protocol: Annotated[list[str] | None, typer.Option(help="How the parties train. Default: fedsgd.")] = None,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", rich_help_panel=_ATTACK, help="How the parties train. Default: fedsgd."),
+    ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="NAME",
+            rich_help_panel=_ATTACK,
             help="Network; [bold]seepage models[/bold] lists them. Of your own: package.module:factory or "
-            "path/to/file.py:factory. Repeatable. Default: nn3."
+            "path/to/file.py:factory. Repeatable. Default: nn3.",
         ),
     ] = None,
     weights: Annotated[
         Path | None,
-        typer.Option(help="Weights of the network (.safetensors). Default: those of its initialisation."),
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=_ATTACK,
+            help="Weights of the network (.safetensors). Default: those of its initialisation.",
+        ),
     ] = None,
     head: Annotated[
         str | None,
-        typer.Option(help="softmax, sigmoid or regression. Default: what the target asks for.", show_default=False),
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=_ATTACK,
+            help="softmax, sigmoid or regression. Default: what the target asks for.",
+            show_default=False,
+        ),
     ] = None,
-    model_seed: Annotated[int | None, typer.Option(help="Of the network's initialisation. Default: --seed.")] = None,
+    model_seed: Annotated[
+        int | None, typer.Option(rich_help_panel=_ATTACK, help="Seed of the network's initialisation. Default: --seed.")
+    ] = None,
     batch_size: Annotated[
-        list[int] | None, typer.Option(help="Records behind one gradient. Repeatable. Default: 8 and 32.")
+        list[int] | None,
+        typer.Option(
+            metavar="RECORDS",
+            rich_help_panel=_ATTACK,
+            help="Records behind one gradient. Repeatable. Default: 8 and 32.",
+        ),
     ] = None,
     attack: Annotated[
         list[str] | None,
         typer.Option(
-            help="Attack; [bold]seepage attacks[/bold] lists them. Repeatable. Default: tableak, inverting_gradients."
+            metavar="NAME",
+            rich_help_panel=_ATTACK,
+            help="Attack; [bold]seepage attacks[/bold] lists them. Repeatable. Default: tableak, inverting_gradients.",
         ),
     ] = None,
     defense: Annotated[
         list[str] | None,
         typer.Option(
+            rich_help_panel=_ATTACK,
             metavar="NAME[:OPTIONS]",
             help="What clients do to their updates before they send them; [bold]seepage defenses[/bold] lists them. "
             "Options in YAML, such as gaussian_noise:{scale: 0.01}. Repeatable. Default: none.",
         ),
     ] = None,
-    victims: Annotated[int | None, typer.Option(help="Batches attacked in each setting. Default: 10.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Everything random follows from it. Default: 0.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, ... Default: auto.")] = None,
+    victims: Annotated[
+        int | None, typer.Option(rich_help_panel=_ATTACK, help="Batches attacked in each setting. Default: 10.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(rich_help_panel=_RUNNING, help="Everything random follows from it. Default: 0.")
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", rich_help_panel=_RUNNING, help="auto, cpu, cuda, cuda:1, ... Default: auto."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
+            metavar="FOLDER",
+            rich_help_panel=_OUTPUT,
             help="Run folder. One that holds the same audit is continued: what was measured is kept and shown. "
-            "Default: a new one in runs/."
+            "Default: a new one in runs/.",
         ),
     ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Instead of a document. "
+            metavar="NAME",
+            rich_help_panel=_ATTACK,
+            help="A ready document: which models, batch sizes and attacks are run. "
             + " ".join(f"[bold]{name}[/bold]: {what}" for name, what in presets().items())
-            + " Default: default."
+            + " Default: default.",
         ),
     ] = None,
     labels: Annotated[
         str | None,
-        typer.Option(help="restored: the attacker works the labels out; true: it is told. Default: restored."),
+        typer.Option(
+            metavar="restored|true",
+            rich_help_panel=_KNOWLEDGE,
+            help="restored: the attacker works the labels out; true: it is told. Default: restored.",
+        ),
     ] = None,
     batch_statistics: Annotated[
         str | None,
@@ -141,36 +217,65 @@ def audit(
     ] = None,
     profile: Annotated[
         str | None,
-        typer.Option(help="default: the strongest attacks we know; faithful: the official implementations' details."),
+        typer.Option(
+            metavar="default|faithful",
+            rich_help_panel=_ATTACK,
+            help="How attacks are configured, whatever the preset. default: the strongest settings we know; faithful: "
+            "the official implementations' details. Default: default.",
+        ),
     ] = None,
     replacement: Annotated[
         bool | None,
         typer.Option(
             "--replacement/--no-replacement",
+            metavar="",
+            rich_help_panel=_ATTACK,
             help="Whether a batch may hold a row twice. Default: no.",
             show_default=False,
         ),
     ] = None,
-    restarts: Annotated[int | None, typer.Option(help="Random starts of attacks that use several (30).")] = None,
-    iterations: Annotated[int | None, typer.Option(help="Descent steps of an attack (1500).")] = None,
-    baseline: Annotated[list[str] | None, typer.Option(help="Guess to compare with. Repeatable. Default: all.")] = None,
+    restarts: Annotated[
+        int | None,
+        typer.Option(rich_help_panel=_ATTACK, help="Random starts of attacks that use several. Default: 30."),
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(rich_help_panel=_ATTACK, help="Descent steps of an attack. Default: 1500.")
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", rich_help_panel=_ATTACK, help="Guess to compare with. Repeatable. Default: all."),
+    ] = None,
     data_folder: Annotated[
-        Path | None, typer.Option(help="Where files of datasets are looked for; else the SEEPAGE_DATA folder.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            rich_help_panel=_TABLE,
+            help="Where files of datasets are looked for; else the SEEPAGE_DATA folder.",
+        ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes that compute at the same time. Default: one a core.")
+        int | None,
+        typer.Option(rich_help_panel=_RUNNING, help="Processes that compute at the same time. Default: one a core."),
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads of each worker. Default: 1.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(rich_help_panel=_RUNNING, help="CPU threads of each worker. Default: 1.")
+    ] = None,
     keep_records: Annotated[
         bool | None,
         typer.Option(
-            "--keep-records", help="Store true and reconstructed records of your own table.", show_default=False
+            "--keep-records",
+            metavar="",
+            rich_help_panel=_OUTPUT,
+            help="Store true and reconstructed records of your own table. Default: no.",
+            show_default=False,
         ),
     ] = None,
     control: Annotated[
         bool | None,
         typer.Option(
             "--control/--no-control",
+            metavar="",
+            rich_help_panel=_ATTACK,
             help="Whether a positive control shows that the attack works here. Default: yes.",
             show_default=False,
         ),
@@ -178,6 +283,7 @@ def audit(
     time_budget: Annotated[
         str | None,
         typer.Option(
+            rich_help_panel=_RUNNING,
             metavar="TIME",
             help="Such as 30m or 2h: attack the first victims of every setting, then as many more as fit.",
             show_default=False,
@@ -186,6 +292,7 @@ def audit(
     fail_above: Annotated[
         float | None,
         typer.Option(
+            rich_help_panel=_GATE,
             metavar="LIFT",
             help="Exit with status 1 where the lift over guessing may exceed this (0.2: 20 points), by the upper end "
             "of its interval, in any setting, or where the audit shows nothing.",
@@ -193,9 +300,20 @@ def audit(
         ),
     ] = None,
     fail_column: Annotated[
-        str | None, typer.Option(help="Column that --fail-above looks at. Default: all cells.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            rich_help_panel=_GATE,
+            help="Column that --fail-above looks at. Default: all cells.",
+            show_default=False,
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of tables.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", metavar="", rich_help_panel=_OUTPUT, help="Print the results as JSON instead of tables."
+        ),
+    ] = False,
 ) -> None:
     """Attack gradients and report what was read out of them, beside what guessing would have got.
 

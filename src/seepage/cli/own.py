@@ -18,8 +18,8 @@ MISSING = (
     "their own and as the median of numbers."
 )
 MOST_CATEGORIES = (
-    f"Of a column; the rarest beyond are taken together as (other). Default: {Policy.most_categories}, fewer in tables "
-    "that would get too wide."
+    f"How many different values a discrete column keeps; the rarest beyond are taken together as (other), which the "
+    f"attacker then guesses as one. Default: {Policy.most_categories}, fewer in tables that would get too wide."
 )
 
 

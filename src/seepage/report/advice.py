@@ -86,7 +86,7 @@ def sentences(
 ) -> list[str]:
     """Return advice as sentences; ``rate`` says whether the task is measured by its accuracy or by its RMSE."""
     over = "all cells and of every sensitive column" if marked else "all cells"
-    made = []
+    by_way: dict[str, list[str]] = {}
     for one in found:
         ways = []
         if one["batch_size"] is not None:
@@ -97,10 +97,14 @@ def sentences(
             cost = "" if one["task"] is None else f", at a task {learnt}"
             ways.append(f"{clean(defense, 80)} at batch size {size}{cost}")
         told = "; or ".join(ways) if ways else "nothing in this sweep does"
-        made.append(f"To keep the closed gap of {over} below {100 * one['threshold']:.0f}% ({one['tier']}): {told}.")
+        by_way.setdefault(told, []).append(f"{100 * one['threshold']:.0f}% ({one['tier']})")
+    made = [f"To keep the closed gap of {over} below {' or '.join(some)}: {told}." for told, some in by_way.items()]
     if all(one["batch_size"] is None and one["defended"] is None for one in found):
-        lacks = [] if len(sizes) > 1 else ["larger batches"]
-        lacks += [] if any(defense != UNDEFENDED for defense in defenses) else ["a defense"]
-        tried = "Nothing that was audited brings the leakage below any threshold."
-        made = [tried + (f" The sweep holds no {' and no '.join(lacks)}; add them and audit again." if lacks else "")]
+        made = ["Nothing that was audited brings the leakage below any threshold."]
+    if any(one["batch_size"] is None and one["defended"] is None for one in found):
+        largest = max(sizes)
+        steps = [f"larger batches (--batch-size {4 * largest} --batch-size {16 * largest})"]
+        kind = "other or stronger defenses" if any(defense != UNDEFENDED for defense in defenses) else "defenses"
+        steps.append(f"{kind} (--defense 'gaussian_noise:{{scale: 0.01}}'; seepage defenses lists them)")
+        made.append(f"Next, audit {' and '.join(steps)} beside these.")
     return made

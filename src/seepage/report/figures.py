@@ -78,7 +78,7 @@ def by_batch_size(name: str, records: Sequence[Record], title: str) -> Figure:
         color = _color(i) if attack else _BASELINE
         style = i if attack else i - len(attacks)
         # Side by side, so that intervals do not cover each other.
-        shift = (i - (many - 1) / 2) * 0.05
+        shift = (i - (many - 1) / 2) * min(0.03, 0.12 / many)
         data.append(
             {
                 "type": "scatter",

@@ -18,6 +18,7 @@ from seepage.assessment.intervals import Estimate, ratio
 from seepage.audit import Row
 from seepage.audit.checks import Alarm
 from seepage.audit.tiers import closed_gap, is_attack, settings
+from seepage.report.assumptions import tolerance
 from seepage.report.verdict import pick, strongest, verdict
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import frame_of
@@ -162,6 +163,7 @@ def columns(rows: Sequence[Row], schema: Schema, setting: Setting, alarms: Seque
                 "column": column.name,
                 "kind": column.kind,
                 "sensitive": column.sensitive,
+                "tolerance": tolerance(column),
                 **_scored(row, [], alarms),
             }
         )
@@ -267,8 +269,9 @@ def _by_kind(
 def exposed(evidence: Evidence, schema: Schema, guessing: Mapping[str, float | None], most: int = 20) -> list[Record]:
     """Return the cells that are right and of which the attacker is most certain.
 
-    Cells are ranked within their kind; among cells of equal rank those that guessing gets least often come
-    first. Cells of columns that guessing always gets are nothing that leaked. Each has victim, record, column
+    Cells are ranked within their kind, by their uncertainty to two decimals; among cells of equal rank those that
+    guessing gets least often come first.
+    Cells of columns that guessing always gets are nothing that leaked. Each has victim, record, column
     (positions from 1 and the name), kind, certainty (discrete), spread in standard deviations (continuous),
     guessing, and truth and guess where evidence holds them.
 
@@ -280,7 +283,8 @@ def exposed(evidence: Evidence, schema: Schema, guessing: Mapping[str, float | N
     """
     if evidence.uncertainty is None:
         return []
-    entropy = evidence.uncertainty.astype(float)
+    # What is shown as equal is equal.
+    entropy = np.round(evidence.uncertainty.astype(float), 2)
     rank = np.full(entropy.shape, np.nan)
     for positions in (schema.discrete, schema.continuous):
         part = entropy[..., list(positions)]

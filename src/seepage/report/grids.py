@@ -104,6 +104,16 @@ def share(title: str, key: str, digits: int = 1) -> Column:
     return _numbers(title, key, lambda value: percent(value, digits))
 
 
+def at_most(title: str, key: str) -> Column:
+    """Return a column of upper bounds of rates, in percent; beyond all of it there is nothing more to bound.
+
+    Example:
+        >>> at_most("at most", "upper").cell({"upper": 1.034}).text
+        '100.0%'
+    """
+    return _numbers(title, key, lambda value: percent(min(value, 1.0)))
+
+
 def gain(title: str, key: str) -> Column:
     """Return a column of differences of rates, in percentage points."""
     return _numbers(title, key, points)

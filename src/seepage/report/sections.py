@@ -27,6 +27,10 @@ MOST_ROWS = 2000
 LEAST_RECORDS = 5
 _NEARLY_ALL = 0.98
 _OF_A_RECORD = 60
+_NO_DEFENSE = (
+    "The audit has no setting with a defense. Add some with --defense, such as --defense "
+    "'gaussian_noise:{scale: 0.01}' (in a document, the key defenses); seepage defenses lists them."
+)
 
 
 @runtime_checkable
@@ -214,7 +218,7 @@ def _verdict(found: _Found) -> Section:
             grids.share("Best guess", "baseline"),
             grids.gain("Lift (points)", "lift"),
             grids.share("Gap closed", "closed"),
-            grids.share("at most", "upper"),
+            grids.at_most("at most", "upper"),
             grids.share("Whole records", "exact"),
             grids.count("Victims", "n"),
         ],
@@ -354,6 +358,7 @@ def _columns(found: _Found) -> Section:
     columns = [
         grids.text("Column", "column", mark="sensitive"),
         grids.text("Kind", "kind"),
+        grids.text("Read if within", "tolerance"),
         grids.tier("Leakage"),
         grids.share("Cells read", "mean"),
         grids.interval("95% interval"),
@@ -376,6 +381,7 @@ def _columns(found: _Found) -> Section:
             caption,
             [
                 grids.text("Column", "column", mark="sensitive"),
+                grids.text("Read if within", "tolerance"),
                 *_setting_columns(found),
                 grids.text("Attack", "attack"),
                 grids.gain("Lift (points)", "lift"),
@@ -415,7 +421,7 @@ def _reliability(found: _Found) -> Section:
     known = frames.sure(evidence, found.schema)
     told = listed([f"{percent(rate, 0)} of the {kind} cells" for kind, rate in known.items()])
     associated = [
-        f"{kind} {row['mean']:+.2f}"
+        f"{kind} cells {-row['mean']:+.2f}"
         for kind in ("discrete", "continuous")
         for row in pick(frames.at(found.rows, (one["batch_size"], one["defense"])), metric=f"kendall_{kind}")
         if row["attack"] == one["attack"] and row["mean"] is not None
@@ -426,8 +432,8 @@ def _reliability(found: _Found) -> Section:
     ]
     if associated:
         words.append(
-            f"Across victims, accuracy and entropy go together with Kendall's tau {listed(associated)} "
-            "(-1: the attacker's entropy ranks its successes perfectly; 0: it tells nothing)."
+            f"Which victims it reads better than others, its own certainty tells like this: {listed(associated)} "
+            "(+1: the more certain, the better, always; 0: certainty tells nothing; -1: the reverse; Kendall's tau)."
         )
     first, second = "Accuracy by the attacker's own certainty", "Accuracy of the cells it is most certain of"
     return Section(
@@ -494,7 +500,7 @@ def _exposed(found: _Found) -> Section:
             grids.count("Record", "record"),
             grids.text("Kind", "kind"),
             grids.share("Certainty", "certainty", 0),
-            grids.number("Spread (std)", "spread"),
+            grids.number("Spread (standard deviations of the column)", "spread"),
             grids.share("Best guess right", "guessing"),
             grids.text("Truth", "truth", _OF_A_RECORD),
             grids.text("Read", "guess", _OF_A_RECORD),
@@ -515,8 +521,8 @@ def _examples(found: _Found) -> Section:
     report = found.report
     if not found.open:
         why = (
-            "Records of a table of your own are not shown in reports. Audit with records kept if whoever reads the "
-            "report may see them."
+            "Records of a table of your own are not shown in reports. Audit with --keep-records (in a document "
+            "keep_records: true) if whoever reads the report may see them."
         )
         return _empty(found, "examples", title, why)
     strong = {one["batch_size"]: strongest(report.rows, one["batch_size"]) for one in found.overviews}
@@ -626,7 +632,7 @@ def _frontier(found: _Found) -> Section:
     records = frames.frontier(found.rows, found.overviews)
     rate = all(one["task_metric"] == frames.TASK_ACCURACY for one in records)
     if not found.defended:
-        return _empty(found, "defenses", title, "The audit has no setting with a defense.")
+        return _empty(found, "defenses", title, _NO_DEFENSE)
     columns = [
         grids.text("Defense", "defense"),
         grids.count("Batch size", "batch_size"),
@@ -635,7 +641,7 @@ def _frontier(found: _Found) -> Section:
         grids.share("Cells read", "mean"),
         grids.interval("95% interval"),
         grids.share("Gap closed", "closed"),
-        grids.share("at most", "upper"),
+        grids.at_most("at most", "upper"),
     ]
     if not records:
         words = ["What each defense costs in task accuracy was not measured; this is what it leaves to the attacker."]
