@@ -61,8 +61,8 @@ def flowing(text: str) -> str:
     r"""Return a help text whose paragraphs are one line each, for the terminal to break; indented lines stay.
 
     Example:
-        >>> flowing("One\\nparagraph.\\n\\n    seepage audit\\n")
-        'One paragraph.\\n\\n    seepage audit\\n'
+        >>> flowing("One\nparagraph.\n\n    seepage audit\n")
+        'One paragraph.\n\n    seepage audit\n'
     """
     parts = text.split("\n\n")
     return "\n\n".join(part if part.startswith("    ") else part.replace("\n", " ") for part in parts)
