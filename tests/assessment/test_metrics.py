@@ -201,13 +201,17 @@ def test_quarters_average_over_the_orders_of_tied_cells(levels: int, official: b
     for victim in range(3):
         order = least_matching(schema, [math.nan, math.nan, 1.0], guess[victim].tolist(), true[victim].tolist())
         rows = [right(schema, guess[victim, g].tolist(), true[victim, t].tolist()) for t, g in enumerate(order)]
-        # Cells: 8 discrete and 4 continuous; the official code sizes both quarters by the latter.
-        for kind, columns, count in (("discrete", (0, 1), 1 if official else 2), ("continuous", (2,), 1)):
+        # Cells: 8 discrete and 4 continuous; the official code sizes both kinds' quarters by the latter.
+        # Continuous ones it sizes as described, so they are measured once.
+        kinds = (("discrete", (0, 1), 1),) if official else (("discrete", (0, 1), 2), ("continuous", (2,), 1))
+        for kind, columns, count in kinds:
             cells = [row[i] for row in rows for i in columns]
             certainty = [float(uncertainty[victim, g, i]) for g in order for i in columns]
             for end in ("top", "bottom"):
                 wanted = expected_quarter(certainty, cells, count, end == "top")
-                assert float(found[f"{end}_quarter_{kind}"][victim]) == pytest.approx(wanted)
+                name = f"{end}_quarter_{kind}" + ("_as_coded" if official else "")
+                assert float(found[name][victim]) == pytest.approx(wanted)
+    assert all(name.endswith("_discrete_as_coded") for name in found) == official
 
 
 def test_a_quarter_is_rounded_up_and_unranked_cells_have_no_part_in_it():

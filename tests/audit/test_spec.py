@@ -36,6 +36,9 @@ from seepage.errors import BadInputError
         ({"data": "people.csv", "schema_file": "s.yaml", "sensitive": ["age"]}, "say it there instead"),
         ({"defenses": "nnoe"}, "did you mean 'none'"),
         ({"defenses": []}, "at least one defense"),
+        ({"metrics": ["accuracy", "rsme"]}, "did you mean 'rmse'"),
+        ({"metrics": ["rmse"]}, "add 'accuracy' to metrics"),
+        ({"metrics": ["accuracy", "quarters", {"name": "quarters", "options": {"official_count": True}}]}, "a label"),
         ({"model_options": {"seed": 3}}, "is model_seed"),
         ({"threads": 0}, "threads=0"),
         ({"workers": 0}, "workers=0"),
@@ -64,6 +67,10 @@ def test_single_values_and_repeats_are_understood() -> None:
     assert spec.attacks == (Part(name="tableak"),)
     assert spec.baselines == (Part(name="mode"),)
     assert make_spec(batch_sizes=[8, 2, 8]).batch_sizes == (8, 2)
+
+
+def test_all_metrics_are_the_default() -> None:
+    assert [part.name for part in make_spec().metrics] == registry.metrics.names()
 
 
 def test_all_baselines_are_the_default() -> None:

@@ -71,6 +71,9 @@ def at(table: str, **place: str | int) -> Any:
         (at("table18", labels="true", method="random", batch_size=32), 0.568, None),
         (at("table19", labels="true", method="tableak", batch_size=32), 0.849, None),
         (at("table20", labels="true", method="dlg", batch_size=32), 0.516, None),
+        (at("table25", kind="discrete", figure="accuracy", batch_size=32), 0.915, 0.041),
+        (at("table29", kind="continuous", quarter="bottom", batch_size=32), 0.436, None),
+        (at("table29", kind="discrete", quarter="top", batch_size=32), 0.991, None),
         (at("table33", dataset="adult", restarts=1), 0.718, 0.046),
         (at("table33", dataset="health_heritage", restarts=30), 0.701, 0.040),
         (at("table34", dataset="adult", pooling="median", batch_size=32), 0.776, 0.048),
@@ -82,6 +85,14 @@ def test_figures_are_those_in_print(cell: tuple[str, dict[str, str | int]], mean
     assert figure is not None
     assert figure.mean == pytest.approx(mean)
     assert std is None or figure.std == pytest.approx(std)
+
+
+def test_entropies_are_no_rates_and_correlations_have_no_spread() -> None:
+    table = load_table("tableak/table25")
+    at = {"kind": "discrete", "batch_size": 32}
+    assert table.figure({**at, "figure": "entropy"}, "plain") == Figure(mean=0.39, std=0.06)
+    assert table.figure({**at, "figure": "kendall_tau"}, "plain") == Figure(mean=-0.55, std=None)
+    assert table.figure({**at, "figure": "kendall_tau", "batch_size": 1}, "plain") is None
 
 
 def leaves(published: Any, depth: int, place: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]:
@@ -117,9 +128,11 @@ def test_every_printed_figure_is_run_and_every_place_is_one_of_a_cell(table: Pub
     assert not table.published or any(place in printed for place in run)
     assert sum(place in run for place in printed) >= len(printed) / 3
     for place in printed:
-        figure = table.figure(dict(zip(table.axes, place, strict=True)))
+        where = dict(zip(table.axes, place, strict=True))
+        rate = "figure" not in where or where["figure"] == "accuracy"
+        figure = table.figure(where, "percent" if rate else "plain")
         assert figure is not None
-        assert figure.mean <= 1
+        assert (0 <= figure.mean <= 1) if rate else (-6 < figure.mean < 3)
 
 
 def test_unknown_tables_are_answered_with_the_nearest() -> None:
@@ -269,6 +282,26 @@ def test_the_task_is_trained_and_stands_beside_what_leaks(tmp_path: Path) -> Non
     held = reproduce(table, tmp_path, 2, run_missing=False, say=said.append, iterations=3, threads=1)
     assert learnt in held.cells
     assert len(said) == 2
+
+
+def test_entropy_tables_compare_each_metric_with_its_own_figures(tmp_path: Path) -> None:
+    quick: dict[str, Any] = {"iterations": 5, "restarts": 3, "threads": 1, "dataset": "german"}
+    part = Selection(batch_sizes={4})
+    made = reproduce(load_table("tableak/table26"), tmp_path / "entropy", 6, part, **quick)
+    cells = {(str(c.place["kind"]), str(c.place["figure"])): c for c in made.cells}
+    assert set(cells) == set(itertools.product(("discrete", "continuous"), ("accuracy", "entropy", "kendall_tau")))
+    rows = {row["metric"]: row for row in made.rows if row["is_attack"] and row["column"] is None}
+    for (kind, figure), cell in cells.items():
+        assert cell.ours == rows[f"{figure.replace('_tau', '')}_{kind}"]["mean"]
+        assert cell.unit == ("percent" if figure == "accuracy" else "plain")
+    assert cells["discrete", "entropy"].published == pytest.approx(0.06)
+    assert cells["continuous", "kendall_tau"].difference == pytest.approx(
+        (cells["continuous", "kendall_tau"].ours or 0) + 0.19
+    )
+    made = reproduce(load_table("tableak/table30"), tmp_path / "quarters", 2, part, **quick)
+    places = {(c.place["kind"], c.place["quarter"]): c.published is None for c in made.cells}
+    described = {("discrete", f"{end}_as_described"): True for end in ("top", "bottom")}
+    assert places == dict.fromkeys(itertools.product(("discrete", "continuous"), ("top", "bottom")), False) | described
 
 
 def test_a_part_that_does_not_exist_is_refused_and_leaves_nothing(tmp_path: Path) -> None:

@@ -25,11 +25,12 @@ class Quarters:
 
     Args:
         official_count: size the discrete quarters by the number of *continuous* cells, as the
-            official code does (18.75% of the discrete cells on Adult instead of 25%).
+            official code does (18.75% of the discrete cells on Adult instead of 25%; D7).
 
     Returns:
         ``top_quarter_discrete``, ``bottom_quarter_discrete`` and the same of continuous cells;
-        nothing for a guess without uncertainty.
+        nothing for a guess without uncertainty. With ``official_count`` only the discrete ones, which it
+        changes, under names that end in ``_as_coded``.
     """
 
     official_count: bool = False
@@ -44,12 +45,15 @@ class Quarters:
                 continue
             uncertainty = matched.uncertainty[..., columns].flatten(1)
             right = matched.right[..., columns].flatten(1)
-            quarter = None
+            quarter, ending = None, ""
             if self.official_count:
+                if kind == "continuous":
+                    continue
+                ending = "_as_coded"
                 quarter = -(-matched.true.shape[1] * len(matched.columns("continuous")) // 4)
             top, bottom = _ends(uncertainty, right, quarter)
-            scores.append(Measurement(f"top_quarter_{kind}", None, top, True, (0.0, 1.0)))
-            scores.append(Measurement(f"bottom_quarter_{kind}", None, bottom, True, (0.0, 1.0)))
+            scores.append(Measurement(f"top_quarter_{kind}{ending}", None, top, True, (0.0, 1.0)))
+            scores.append(Measurement(f"bottom_quarter_{kind}{ending}", None, bottom, True, (0.0, 1.0)))
         return scores
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from seepage.assessment import Metric
 from seepage.attacks.gradient.parts.reconstruct import ROWS_AT_ONCE
 from seepage.audit.code import foreign_code, own_code
 from seepage.audit.job import Job, takes
@@ -94,6 +95,7 @@ class Setting:
             granted=self.granted(transcript),
             seeds=tuple(stream(self.spec.seed, victim, purpose) for victim in victims),
             keep_records=self.spec.keep_records or not self.subject.own,
+            metrics=_metrics(self.spec),
         )
 
     def transcript(self, victims: Sequence[int]) -> Transcript:
@@ -191,7 +193,7 @@ def _setting(
         "device": spec.where.type if is_attack else None,
         "threads": spec.threads,
         "records": spec.keep_records,
-        "metrics": [plain(entry.factory()) for entry in registry.metrics.entries()],
+        "metrics": [plain(metric) for metric in _metrics(spec)],
     }
     key = digest_of(identity)
     group = _BASELINE_GROUP
@@ -200,6 +202,10 @@ def _setting(
         fit = ROWS_AT_ONCE[spec.where.type] // (int(getattr(made, "restarts", 1)) * batch_size)
         group = max(1, min(fit, _GROUP[spec.where.type]))
     return Setting(spec, subject, batch_size, *defense, part, is_attack, made, configuration, key, identity, group)
+
+
+def _metrics(spec: AuditSpec) -> tuple[Metric, ...]:
+    return tuple(registry.metrics.create(part.name, **part.options) for part in spec.metrics)
 
 
 def _make_attack(spec: AuditSpec, part: Part) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seepage.assessment import Measured, match_records, measure_matched
+from seepage.assessment import Measured, Metric, match_records, measure_matched
 from seepage.audit.evidence import Evidence, evidence_of
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
@@ -30,6 +30,7 @@ class Job:
         granted: what the attacker knows beside schema and statistics, arguments of ``Knowledge``.
         seeds: of its random numbers, one a victim.
         keep_records: whether true and guessed cells are kept.
+        metrics: what is measured.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Job:
     granted: dict[str, Any]
     seeds: tuple[int, ...]
     keep_records: bool
+    metrics: tuple[Metric, ...]
 
     @property
     def victims(self) -> range:
@@ -84,7 +86,7 @@ def carry_out(
     evidence = []
     if job.is_attack:
         evidence = evidence_of(matched, statistics, secret.labels, guess, job.keep_records)
-    return Done(measure_matched(matched), seconds, evidence)
+    return Done(measure_matched(matched, job.metrics), seconds, evidence)
 
 
 def attack(

@@ -139,4 +139,4 @@ _OF_THE_TABLE = {
     *("overrides", "missing", "most_categories", "most_encoded"),
 }
 _FREE = {"victims", "workers", "threads", "device", "keep_records", "control", "gate", "variant", *_OF_THE_TABLE}
-_SWEPT = {"batch_sizes", "attacks", "baselines", "defenses"}
+_SWEPT = {"batch_sizes", "attacks", "baselines", "defenses", "metrics"}

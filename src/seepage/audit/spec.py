@@ -59,6 +59,10 @@ def _all_baselines() -> tuple[Part, ...]:
     return tuple(Part(name=name) for name in registry.baselines.names())
 
 
+def _all_metrics() -> tuple[Part, ...]:
+    return tuple(Part(name=name) for name in registry.metrics.names())
+
+
 Parts = Annotated[tuple[Annotated[Part, BeforeValidator(_part)], ...], BeforeValidator(_several)]
 BatchSizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_several)]
 
@@ -111,6 +115,7 @@ class AuditSpec(BaseModel):
         batch_sizes: swept.
         attacks, baselines: swept; names, or ``Part`` for one with arguments. All registered baselines
             if none are given.
+        metrics: what is measured; all registered metrics if none are given.
         defenses: swept; what clients do to their updates before they send them.
         labels: whether the attacker restores labels from the gradient or is granted the true ones.
         batch_statistics: whether the attacker is granted mean and variance of each batch where the model normalises it,
@@ -169,6 +174,7 @@ class AuditSpec(BaseModel):
     restarts: int | None = Field(default=None, ge=1)
     iterations: int | None = Field(default=None, ge=1)
     baselines: Parts = Field(default_factory=_all_baselines)
+    metrics: Parts = Field(default_factory=_all_metrics)
     victims: int = Field(default=10, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**63)
     device: str = "auto"
@@ -215,6 +221,17 @@ class AuditSpec(BaseModel):
         for part in parts:
             registry.baselines[part.name]
         return _distinct("baseline", parts)
+
+    @field_validator("metrics")
+    @classmethod
+    def _known_metrics(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        for part in parts:
+            registry.metrics[part.name]
+        if "accuracy" not in {part.name for part in parts}:
+            raise BadInputError(
+                "an audit measures the accuracy, which its verdict rests on; add 'accuracy' to metrics."
+            )
+        return _distinct("metric", parts)
 
     @field_validator("defenses")
     @classmethod
