@@ -52,11 +52,13 @@ class Knowledge:
         schema: columns, categories, bounds.
         statistics: marginals and moments (TabLeak grants those of train and test together).
         batch_size: number of records behind each victim's update.
-        labels: each victim's labels (victim, record) in no particular order, or None: restore them.
+        labels: each victim's labels (victim, record), or None: restore them.
         defense: what the updates went through before they were sent, as far as the attacker knows.
         batch_statistics: moments of what entered each batch normalisation, by its name, shape (victim, channel);
             None where they are not granted. Running statistics that a client sends give them away, see
             ``models.batch_norm.from_running``.
+        ordered: whether the labels come in the order in which the client goes through its records, the same in
+            every local epoch, so that the attacker knows who is in which local batch; in no particular order else.
     """
 
     schema: Schema
@@ -65,6 +67,7 @@ class Knowledge:
     labels: Float[Tensor, "victim record"] | None = None
     defense: KnownDefense = field(default_factory=KnownDefense)
     batch_statistics: Mapping[str, Moments] | None = None
+    ordered: bool = False
 
     def of(self, victims: slice) -> Knowledge:
         """Return what is known of some of the victims."""
@@ -80,7 +83,7 @@ class Knowledge:
             "schema": "columns, categories and bounds",
             "statistics": "marginals, means and standard deviations of every column",
             "batch_size": self.batch_size,
-            "labels": "true" if self.labels is not None else "restored",
+            "labels": "restored" if self.labels is None else "ordered" if self.ordered else "true",
             "defense": self.defense.describe(),
         }
         if self.batch_statistics is not None:

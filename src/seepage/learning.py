@@ -5,11 +5,15 @@ Replaying ``gradient`` on the true records must reproduce an undefended view bit
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 from jaxtyping import Float
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
+from seepage.errors import BadInputError, check_count
 from seepage.models.batch_norm import Moments, normalisations, run_watched
 from seepage.models.model import Head, Model
 
@@ -102,3 +106,75 @@ def batch_statistics(
     for axis in reversed(range(encoded.dim() - 2)):
         one = vmap(one, in_dims=(0 if axis == 0 and parameters is not None else None, 0))
     return one(model.parameters if parameters is None else parameters, encoded)
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """How a client trains between two messages (FedAvg): plain SGD, as the server told it to.
+
+    Attributes:
+        epochs: passes over the client's records.
+        batch_size: records of one local step; the last of an epoch may have fewer.
+        learning_rate: of SGD.
+
+    Raises:
+        BadInputError: a count is below 1, or the rate is not a positive number.
+
+    Example:
+        >>> training = LocalTraining(epochs=5, batch_size=8, learning_rate=0.01)
+        >>> training.batches(20), training.steps(20)
+        ([slice(0, 8, None), slice(8, 16, None), slice(16, 20, None)], 15)
+    """
+
+    epochs: int
+    batch_size: int
+    learning_rate: float | int
+
+    def __post_init__(self) -> None:
+        check_count("epochs", self.epochs)
+        check_count("local_batch_size", self.batch_size)
+        rate = self.learning_rate
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < math.inf:
+            raise BadInputError(f"a learning rate is a positive number, got learning_rate={rate!r}.")
+
+    def batches(self, records: int) -> list[slice]:
+        """Return the records of each step of an epoch, by their place in the epoch's order."""
+        starts = range(0, records, self.batch_size)
+        return [slice(start, min(start + self.batch_size, records)) for start in starts]
+
+    def steps(self, records: int) -> int:
+        """Return the number of local steps on so many records."""
+        return self.epochs * len(self.batches(records))
+
+
+def local_update(
+    model: Model,
+    encoded: Float[Tensor, "client epoch record encoded"],
+    labels: Float[Tensor, "client epoch record"],
+    training: LocalTraining,
+) -> dict[str, Tensor]:
+    """Return each client's parameters before less those after local training, shape (client, *parameter).
+
+    Differentiable in ``encoded``.
+
+    Args:
+        model: what all clients begin with.
+        encoded, labels: each client's records in the order in which it goes through them in each epoch.
+        training: what it does.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> model = Model(nn.Linear(1, 1, bias=False), head="regression", name="mine")
+        >>> _ = nn.init.zeros_(model.module.weight)
+        >>> rows, training = torch.ones(1, 2, 1, 1), LocalTraining(epochs=2, batch_size=1, learning_rate=0.25)
+        >>> local_update(model, rows, torch.ones(1, 2, 1), training)["weight"].tolist()
+        [[[-0.75]]]
+    """
+    begin = {name: p.expand(len(encoded), *p.shape) for name, p in model.parameters.items()}
+    now = begin
+    for epoch in range(encoded.shape[1]):
+        for batch in training.batches(encoded.shape[2]):
+            step = gradient(model, encoded[:, epoch, batch], labels[:, epoch, batch], now)
+            now = {name: p - training.learning_rate * step[name] for name, p in now.items()}
+    return {name: begin[name] - p for name, p in now.items()}

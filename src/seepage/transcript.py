@@ -6,11 +6,14 @@ Only the audit and the assessment may read the secret; attacks and baselines can
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from jaxtyping import Float
 from torch import Tensor
 
 from seepage.views import View
+
+V = TypeVar("V", bound=View, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,8 @@ class RecordsSecret:
 
 
 @dataclass(frozen=True)
-class Transcript:
+class Transcript(Generic[V]):
     """Views and the secret behind them, for the same victims in the same order."""
 
-    view: View
+    view: V
     secret: RecordsSecret

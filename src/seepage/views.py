@@ -10,26 +10,72 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from seepage.learning import LocalTraining
 from seepage.models.model import Model
 
 
 @dataclass(frozen=True)
 class GradientView:
-    """The gradient one client sends for one FedSGD step, for each of several victims.
+    """The gradient that clients send for one FedSGD step, for each of several victims.
 
     Attributes:
         model: the global model the server sent out (the server made it, so it knows it).
-        gradient: by parameter name in module order, mean over the client's batch,
+        gradient: by parameter name in module order, mean over the records behind it,
             shape (victim, *parameter).
+        parameters: where the gradient was taken, shape (victim, *parameter), where that differs by
+            victim; the model's own parameters for all if None.
     """
 
     model: Model
     gradient: dict[str, Tensor]
+    parameters: dict[str, Tensor] | None = None
+
+    @property
+    def message(self) -> dict[str, Tensor]:
+        """What was received, shape (victim, *parameter)."""
+        return self.gradient
 
     @property
     def victims(self) -> int:
         """Number of victims."""
         return len(next(iter(self.gradient.values())))
 
+    def of(self, chosen: slice) -> GradientView:
+        """Return the view of some of the victims."""
+        where = None if self.parameters is None else {name: p[chosen] for name, p in self.parameters.items()}
+        return GradientView(self.model, {name: g[chosen] for name, g in self.gradient.items()}, where)
 
-View = GradientView
+
+@dataclass(frozen=True)
+class UpdateView:
+    """What clients send after several local steps (FedAvg), for each of several victims.
+
+    Attributes:
+        model: the global model the server sent out.
+        update: by parameter name in module order, the parameters before less those after local training,
+            shape (victim, *parameter); the mean over clients where a secure aggregation hides the single ones.
+        training: what the server told the clients to do.
+        clients: whose updates are behind each one received.
+    """
+
+    model: Model
+    update: dict[str, Tensor]
+    training: LocalTraining
+    clients: int = 1
+
+    @property
+    def message(self) -> dict[str, Tensor]:
+        """What was received, shape (victim, *parameter)."""
+        return self.update
+
+    @property
+    def victims(self) -> int:
+        """Number of victims."""
+        return len(next(iter(self.update.values())))
+
+    def of(self, chosen: slice) -> UpdateView:
+        """Return the view of some of the victims."""
+        return UpdateView(self.model, {n: u[chosen] for n, u in self.update.items()}, self.training, self.clients)
+
+
+View = GradientView | UpdateView

@@ -221,7 +221,12 @@ def _written(value: Any) -> str:
 
 
 def check_names(
-    choice: Choice, options: Mapping[str, Said], registry: Registry[Any], given: Iterable[str], mistakes: Mistakes
+    choice: Choice,
+    options: Mapping[str, Said],
+    registry: Registry[Any],
+    given: Iterable[str],
+    mistakes: Mistakes,
+    beside: Sequence[str] = (),
 ) -> None:
     """Note options that a factory does not take, or that the audit gives it itself.
 
@@ -231,6 +236,7 @@ def check_names(
         registry: of its name.
         given: arguments that the audit gives.
         mistakes: where to note them.
+        beside: what else may stand there, of which messages remind.
     """
     parameters = inspect.signature(registry[choice.name].factory).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -239,7 +245,7 @@ def check_names(
     ]
     for key, said in options.items():
         if key in given or (key not in accepted and not takes_any):
-            said.wrong(mistakes, unknown_name(f"option of {registry.kind} {choice.name!r}:", key, accepted))
+            said.wrong(mistakes, unknown_name(f"option of {registry.kind} {choice.name!r}:", key, [*accepted, *beside]))
     for name in accepted:
         if parameters[name].default is inspect.Parameter.empty and name not in options:
             choice.entry.wrong(mistakes, f"the {registry.kind} {choice.name!r} needs {name!r}; add it to its options.")

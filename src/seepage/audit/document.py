@@ -382,15 +382,12 @@ def _protocols(given: Mapping[str, Said], mistakes: Mistakes) -> list[_Point]:
     node, sizes = _without_sizes(given["protocol"].node)
     points = []
     for choice in read_choices(node, "protocol", registry.protocols, mistakes):
-        for key, said in choice.options.items():
-            if key != "replacement":
-                said.wrong(
-                    mistakes,
-                    unknown_name(f"option of protocol {choice.name!r}:", key, ("name", "batch_size", "replacement")),
-                )
+        rest = {key: said for key, said in choice.options.items() if key != "replacement"}
+        fields = ("batch_size", "replacement")
+        check_names(choice, rest, registry.protocols, (*fields, "defense"), mistakes, ("name", *fields))
         if "replacement" in choice.options:
             _switch(choice.options["replacement"], mistakes)
-        point = _choice_point(choice, "protocol", {"replacement": "replacement"}, None)
+        point = _choice_point(choice, "protocol", {"replacement": "replacement"}, "protocol_options")
         if choice.entry.path in sizes:
             said = sizes[choice.entry.path]
             items = each(said, mistakes, "batch size")

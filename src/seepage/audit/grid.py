@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from seepage.assessment import Metric
 from seepage.attacks.gradient.parts.reconstruct import ROWS_AT_ONCE
@@ -22,11 +23,13 @@ from seepage.audit.spec import AuditSpec, Part
 from seepage.audit.store import digest_of
 from seepage.audit.subject import Subject
 from seepage.audit.versions import installed
-from seepage.defenses import Defense
+from seepage.errors import BadInputError
 from seepage.knowledge import Knowledge
 from seepage.learning import batch_statistics
 from seepage.models.batch_norm import Moments, normalisations
+from seepage.protocols.clients import Clients
 from seepage.transcript import Transcript
+from seepage.views import View
 
 # Victims of a group: enough to share a product's cost at small batch sizes, few enough that little is lost by a kill.
 _GROUP = {"cpu": 8, "cuda": 64}
@@ -41,7 +44,7 @@ class Setting:
         spec, subject: whose it is.
         batch_size: records behind one gradient.
         defense: what the clients do to their updates, as the spec names it.
-        guard: it, ready to run.
+        protocol: what the parties do, ready to run; it knows the defense.
         part: the attack or baseline as the spec names it.
         is_attack: which of the two.
         made: it, ready to run.
@@ -55,7 +58,7 @@ class Setting:
     subject: Subject
     batch_size: int
     defense: Part
-    guard: Defense
+    protocol: Clients[View]
     part: Part
     is_attack: bool
     made: Callable[..., Any]
@@ -98,21 +101,17 @@ class Setting:
             metrics=_metrics(self.spec),
         )
 
-    def transcript(self, victims: Sequence[int]) -> Transcript:
+    def transcript(self, victims: Sequence[int]) -> Transcript[View]:
         """Return what crosses the wire for these victims, and the secret behind it."""
         spec, subject = self.spec, self.subject
-        protocol = registry.protocols.create(
-            spec.protocol, batch_size=self.batch_size, replacement=spec.replacement, defense=self.guard
-        )
         seeds, guarding = (
             [stream(spec.seed, victim, purpose) for victim in victims] for purpose in ("batch", "defense")
         )
-        return protocol.run(subject.model, subject.dataset.train, subject.encoder, seeds, guarding)
+        return self.protocol.run(subject.model, subject.dataset.train, subject.encoder, seeds, guarding)
 
     def granted(self, transcript: Transcript) -> dict[str, Any]:
         """Return what the attacker knows beside schema and statistics, arguments of ``Knowledge``."""
-        labels = transcript.secret.labels if self.spec.labels == "true" else None
-        known = {"batch_size": self.batch_size, "labels": labels, "defense": self.guard.describe()}
+        known = self._granted(None if self.spec.labels == "restored" else transcript.secret.labels)
         if self._grants_statistics:
             encoder = self.subject.encoder
             found = batch_statistics(
@@ -126,12 +125,18 @@ class Setting:
         granted = self.is_attack and self.spec.batch_statistics == "granted"
         return granted and bool(normalisations(self.subject.model.module))
 
+    def _granted(self, labels: Tensor | None) -> dict[str, Any]:
+        known = self.protocol.known()
+        ordered = self.spec.labels == "ordered"
+        return {"batch_size": self.protocol.records, "labels": labels, "defense": known, "ordered": ordered}
+
     def settings(self) -> dict[str, Any]:
         """Return how it was configured, for results."""
         spec = self.spec
         return {
             "profile": spec.profile if self.is_attack else None,
             "replacement": spec.replacement,
+            "protocol_options": spec.protocol_options,
             "model_seed": spec.seed if spec.model_seed is None else spec.model_seed,
             "device": spec.where.type,
             "threads": spec.threads,
@@ -140,12 +145,12 @@ class Setting:
 
     def knowledge(self) -> dict[str, Any]:
         """Return what the attacker was granted, for results."""
-        granted = torch.zeros(1, self.batch_size) if self.spec.labels == "true" else None
+        labels = None if self.spec.labels == "restored" else torch.zeros(1, self.protocol.records)
         dataset = self.subject.dataset
-        known = self.guard.describe()
-        statistics = {} if self._grants_statistics else None
-        knowledge = Knowledge(dataset.schema, dataset.statistics, self.batch_size, granted, known, statistics)
-        described = knowledge.describe()
+        granted = self._granted(labels)
+        if self._grants_statistics:
+            granted["batch_statistics"] = {}
+        described = Knowledge(dataset.schema, dataset.statistics, **granted).describe()
         # A guess would be the same with other labels.
         return described if self.is_attack else {**described, "labels": "not used"}
 
@@ -161,9 +166,22 @@ def settings(spec: AuditSpec, subject: Subject) -> list[Setting]:
     attacks = [(part, True, _make_attack(spec, part)) for part in spec.attacks]
     guards = [(part, registry.defenses.create(part.name, **part.options)) for part in spec.defenses]
     for batch_size in spec.batch_sizes:
-        for defense in guards:
+        for defense, guard in guards:
+            protocol = registry.protocols.create(
+                spec.protocol,
+                batch_size=batch_size,
+                replacement=spec.replacement,
+                defense=guard,
+                **spec.protocol_options,
+            )
+            if spec.labels == "ordered" and getattr(protocol, "shuffle", True):
+                raise BadInputError(
+                    f"labels are to be granted in the order of the client's records, but clients of the protocol "
+                    f"{spec.protocol!r} have none that they keep; grant them as 'true', or have clients of 'fedavg' "
+                    "not shuffle (shuffle: false)."
+                )
             for part, is_attack, one in (*baselines, *attacks):
-                made.append(_setting(spec, subject, batch_size, defense, part, is_attack, one))
+                made.append(_setting(spec, subject, batch_size, defense, protocol, part, is_attack, one))
     return made
 
 
@@ -171,7 +189,8 @@ def _setting(
     spec: AuditSpec,
     subject: Subject,
     batch_size: int,
-    defense: tuple[Part, Defense],
+    defense: Part,
+    protocol: Clients[View],
     part: Part,
     is_attack: bool,
     made: Callable[..., Any],
@@ -183,9 +202,9 @@ def _setting(
         "code": {**own_code(), "plugin": foreign_code(kind[part.name].factory)},
         "dataset": {"name": subject.dataset.name, "rows": subject.rows_digest},
         "model": {"name": subject.model.name, "parameters": subject.model_digest},
-        "protocol": {"name": spec.protocol, "replacement": spec.replacement},
+        "protocol": {"name": spec.protocol, "replacement": spec.replacement, **spec.protocol_options},
         "batch_size": batch_size,
-        "defense": {"name": defense[0].name, **plain(defense[1])},
+        "defense": {"name": defense.name, **plain(protocol.defense)},
         "attack" if is_attack else "baseline": {"name": part.name, **configuration},
         "labels": spec.labels if is_attack else None,
         "batch_statistics": spec.batch_statistics if is_attack else None,
@@ -199,9 +218,11 @@ def _setting(
     group = _BASELINE_GROUP
     if is_attack:
         # What an attack optimises together anyway.
-        fit = ROWS_AT_ONCE[spec.where.type] // (int(getattr(made, "restarts", 1)) * batch_size)
+        fit = ROWS_AT_ONCE[spec.where.type] // (int(getattr(made, "restarts", 1)) * protocol.records)
         group = max(1, min(fit, _GROUP[spec.where.type]))
-    return Setting(spec, subject, batch_size, *defense, part, is_attack, made, configuration, key, identity, group)
+    return Setting(
+        spec, subject, batch_size, defense, protocol, part, is_attack, made, configuration, key, identity, group
+    )
 
 
 def _metrics(spec: AuditSpec) -> tuple[Metric, ...]:

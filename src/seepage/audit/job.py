@@ -15,6 +15,7 @@ from seepage.knowledge import Knowledge
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.transcript import Transcript
+from seepage.views import View
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Job:
     first: int
     made: Callable[..., Any]
     is_attack: bool
-    transcript: Transcript
+    transcript: Transcript[View]
     granted: dict[str, Any]
     seeds: tuple[int, ...]
     keep_records: bool

@@ -18,6 +18,7 @@ _PLAIN = (*_TABLE[2:], *_WHOLE, "workers", "data_folder", "keep_records", "contr
 _PARTS = {"attack": "attacks", "defense": "defenses", "baseline": "baselines"}
 # Where these are options of single attacks, they give way.
 _OF_ATTACKS = ("profile", "restarts", "iterations")
+_OF_PROTOCOLS = ("batch_size", "replacement")
 _DEFAULTS = {"dataset": "adult", "model": "nn3", "protocol": "fedsgd"}
 
 Fields = dict[str, Node]
@@ -60,8 +61,8 @@ def override(document: Node, given: Mapping[str, Any]) -> Node:
         if name in said:
             _amend(fields, "model", _setting(key, said[name]))
     if "protocol" in said:
-        _amend(fields, "protocol", _setting("name", said["protocol"]))
-    for name in ("batch_size", "replacement"):
+        fields["protocol"] = _renamed(fields.get("protocol", Node(None)), said["protocol"])
+    for name in _OF_PROTOCOLS:
         if name in said:
             _amend(fields, "protocol", _setting(name, said[name]))
     gone = [name for name in _OF_ATTACKS if name in said]
@@ -81,6 +82,22 @@ def _node(name: str, value: Any) -> Node:
 
 def _setting(key: str, node: Node) -> Callable[[Fields], Fields]:
     return lambda entry: {**entry, key: node}
+
+
+def _renamed(entries: Node, names: Node) -> Node:
+    """Return other protocols with what every protocol of the document takes."""
+    kept = [
+        {key: value for key, value in entry.value.items() if key in _OF_PROTOCOLS}
+        if isinstance(entry.value, dict)
+        else {}
+        for entry in (entries.value if isinstance(entries.value, list) else [entries])
+    ]
+    made = [
+        Node({**old, **(new.value if isinstance(new.value, dict) else {"name": new})}, new.line, new.source)
+        for old in kept
+        for new in (names.value if isinstance(names.value, list) else [names])
+    ]
+    return _each(made[0] if len(made) == 1 else Node(made, names.line, names.source), lambda entry: entry)
 
 
 def _amend(fields: Fields, key: str, change: Callable[[Fields], Fields]) -> None:

@@ -16,7 +16,7 @@ from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Head
 from seepage.tabular.infer import Missing, Policy
 
-Labels = Literal["restored", "true"]
+Labels = Literal["restored", "true", "ordered"]
 BatchStatistics = Literal["hidden", "granted"]
 # What steers how the schema of a table of one's own is inferred.
 _STEERING = ("sensitive", "drop", "overrides", "most_categories", "most_encoded")
@@ -106,6 +106,8 @@ class AuditSpec(BaseModel):
         dataset_options: arguments of the dataset's loader, such as ``{"missing": "category"}``.
         data_folder: where datasets look for local files, see ``datasets.load``.
         protocol: registered name.
+        protocol_options: arguments of it beside batch size, replacement and defense, such as ``{"epochs": 5}`` of
+            ``fedavg``.
         replacement: whether a batch may hold a row twice.
         model, model_options: registered name, or ``package.module:factory`` of one's own, and arguments of its factory
             beside schema, seed and head.
@@ -117,7 +119,9 @@ class AuditSpec(BaseModel):
             if none are given.
         metrics: what is measured; all registered metrics if none are given.
         defenses: swept; what clients do to their updates before they send them.
-        labels: whether the attacker restores labels from the gradient or is granted the true ones.
+        labels: whether the attacker restores labels from the message (``restored``), is granted the true ones
+            in no particular order (``true``), or in the order in which clients go through their records
+            (``ordered``; of protocols with local steps, where clients do not shuffle).
         batch_statistics: whether the attacker is granted mean and variance of each batch where the model normalises it,
             as it is where clients send running statistics along; without batch normalisation there are none.
         profile: ``default``, the strongest we know, or ``faithful`` to the official implementations.
@@ -159,6 +163,7 @@ class AuditSpec(BaseModel):
     dataset_options: dict[str, Any] = Field(default_factory=dict)
     data_folder: Path | None = None
     protocol: str = "fedsgd"
+    protocol_options: dict[str, Any] = Field(default_factory=dict)
     replacement: bool = False
     model: str = "nn3"
     model_options: dict[str, Any] = Field(default_factory=dict)
@@ -214,6 +219,14 @@ class AuditSpec(BaseModel):
         for part in parts:
             registry.attacks[part.name]
         return _distinct("attack", parts)
+
+    @field_validator("protocol_options")
+    @classmethod
+    def _not_what_the_protocol_is_given(cls, options: dict[str, Any]) -> dict[str, Any]:
+        for name in ("batch_size", "replacement", "defense"):
+            if name in options:
+                raise BadInputError(f"protocol option {name!r} is a setting of its own; leave it out of the options.")
+        return options
 
     @field_validator("baselines")
     @classmethod

@@ -115,7 +115,12 @@ def audit(
     ] = None,
     protocol: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", rich_help_panel=_ATTACK, help="How the parties train. Default: fedsgd."),
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=_ATTACK,
+            help="How the parties train: fedsgd, or fedavg with options such as "
+            "'fedavg:{epochs: 5, local_batch_size: 8, learning_rate: 0.01}'. Repeatable. Default: fedsgd.",
+        ),
     ] = None,
     model: Annotated[
         list[str] | None,
@@ -366,14 +371,14 @@ def audit(
         "most_categories": most_categories,
         "separator": separator,
         "dataset_option": dict(map(_dataset_option, dataset_option)) if dataset_option else None,
-        "protocol": protocol,
+        "protocol": _with_options("--protocol", "fedavg:{epochs: 5}", protocol),
         "model": model,
         "weights": weights,
         "head": head,
         "model_seed": model_seed,
         "batch_size": batch_size,
         "attack": attack,
-        "defense": [_defense(text) for text in defense] if defense else None,
+        "defense": _with_options("--defense", "gaussian_noise:{scale: 0.01}", defense),
         "baseline": baseline,
         "victims": victims,
         "seed": seed,
@@ -461,14 +466,16 @@ def _dataset_option(text: str) -> tuple[str, Any]:
     return name, value if isinstance(value, bool | int | float | str) else said
 
 
-def _defense(text: str) -> Any:
+def _with_options(option: str, example: str, texts: list[str] | None) -> list[Any] | None:
+    """Return parts by name, or as name:{option: value}."""
+    return [_part(option, example, text) for text in texts] if texts else None
+
+
+def _part(option: str, example: str, text: str) -> Any:
     name, colon, said = text.partition(":")
     if not colon:
         return text
     try:
-        options = parse(said, "--defense").plain()
-    except DocumentError:
-        raise BadInputError(
-            f"--defense takes a name, or a name with options such as gaussian_noise:{{scale: 0.01}}, got {text!r}."
-        ) from None
-    return {"name": name, **options}
+        return {"name": name, **parse(said, option).plain()}
+    except (DocumentError, TypeError):
+        raise BadInputError(f"{option} takes a name, or a name with options such as {example}, got {text!r}.") from None

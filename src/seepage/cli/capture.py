@@ -173,5 +173,5 @@ def example(
     for name, content in files.items():
         write_whole(out / name, content, private=True)
     # Last: where it is, the others are whole.
-    save_capture(out / "update.safetensors", {n: g[0] for n, g in transcript.view.gradient.items()}, about)
+    save_capture(out / "update.safetensors", {n: g[0] for n, g in transcript.view.message.items()}, about)
     print(f"An update of {batch_size} record(s) of {subject.dataset.name} is in {out / 'update.safetensors'}")

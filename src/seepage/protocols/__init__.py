@@ -1,5 +1,5 @@
 """What the parties send each other; importing this package registers the protocols."""
 
-from seepage.protocols import fedsgd
+from seepage.protocols import fedavg, fedsgd
 
-__all__ = ["fedsgd"]
+__all__ = ["fedavg", "fedsgd"]

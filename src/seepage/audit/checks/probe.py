@@ -127,10 +127,12 @@ def _watched(subject: Subject, encoded: Tensor) -> tuple[Tensor, tuple[Layer, ..
 
 
 def _gradients(spec: AuditSpec, subject: Subject, size: int) -> Gradients:
-    protocol = registry.protocols.create(spec.protocol, batch_size=size, replacement=spec.replacement)
+    protocol = registry.protocols.create(
+        spec.protocol, batch_size=size, replacement=spec.replacement, **spec.protocol_options
+    )
     seeds = [stream(spec.seed, victim, "batch") for victim in range(min(_BATCHES, spec.victims))]
     ran = protocol.run(subject.model, subject.dataset.train, subject.encoder, seeds)
-    norms = _norms(ran.view.gradient)
+    norms = _norms(ran.view.message)
     encoded = subject.encoder.encode(ran.secret.cells.to(subject.encoder.mean.device))
     labels = ran.secret.labels.to(encoded.device)[0]
     # One batch at a time: gradients of a wide network on several large batches may not fit.

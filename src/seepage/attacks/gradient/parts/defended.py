@@ -39,7 +39,7 @@ def undo_clipping(view: GradientView, knowledge: Knowledge, encoder: Encoder, se
     usual = _usual_length(view.model, knowledge, encoder, seed)
     scaled = torch.where((length >= bound * _AT_THE_BOUND) & (length < usual), usual / length, torch.ones_like(length))
     restored = {name: g * scaled.view(-1, *[1] * (g.dim() - 1)) for name, g in view.gradient.items()}
-    return GradientView(view.model, restored)
+    return GradientView(view.model, restored, view.parameters)
 
 
 def _usual_length(model: Model, knowledge: Knowledge, encoder: Encoder, seed: int) -> Float[Tensor, ""]:

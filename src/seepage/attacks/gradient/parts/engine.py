@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seepage.attacks.gradient.parts.matching import Distance, Matching
+from seepage.attacks.gradient.parts.matching import Distance, Matching, target_of
 from seepage.attacks.gradient.parts.products import times, times_each
 from seepage.learning import gradient
 from seepage.models.model import Head
@@ -26,13 +26,13 @@ class Engine(Protocol):
     """The matching loss of dummy rows and its derivative in them."""
 
     def __call__(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim labelled"]
     ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
         """Return the loss of each restart and its derivative in the rows."""
         ...
 
     def loss(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim labelled"]
     ) -> Float[Tensor, "victim restart"]:
         """Return the loss of each restart."""
         ...
@@ -69,28 +69,19 @@ def _is_special(part: nn.Module) -> bool:
     return any(hooks) or (isinstance(part, nn.Linear) and own != ["weight", "bias"])
 
 
-class _Target:
-    """The received gradient's squared norms and sizes, a tensor each."""
-
-    def __init__(self, view: GradientView) -> None:
-        received = view.gradient.values()
-        self.squares = torch.stack([g.flatten(1).square().sum(1) for g in received], dim=1)
-        self.sizes = self.squares.new_tensor([g[0].numel() for g in received])
-
-
 class Autograd:
     """Double backpropagation through any module."""
 
     def __init__(self, view: GradientView, matching: Matching) -> None:
-        self._view, self._matching, self._target = view, matching, _Target(view)
+        self._view, self._matching, self._target = view, matching, target_of(view.gradient)
 
     def _distance(self, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Distance]:
         repeated = labels[:, None].expand(rows.shape[:3])
-        dummy = gradient(self._view.model, rows, repeated)
+        dummy = gradient(self._view.model, rows, repeated, self._view.parameters)
         received = self._view.gradient
         dots = torch.stack([(g.flatten(2) * received[n].flatten(1)[:, None]).sum(-1) for n, g in dummy.items()], -1)
         squares = torch.stack([g.flatten(2).square().sum(-1) for g in dummy.values()], -1)
-        distance = self._matching(dots.detach(), squares.detach(), self._target.squares, self._target.sizes)
+        distance = self._matching(dots.detach(), squares.detach(), *self._target)
         return dots, squares, distance
 
     def __call__(
@@ -126,19 +117,25 @@ class ClosedForm:
     """
 
     def __init__(self, view: GradientView, matching: Matching, layers: list[nn.Linear]) -> None:
-        self._matching, self._target = matching, _Target(view)
+        self._matching, self._target = matching, target_of(view.gradient)
         self._head: Head = view.model.head
         received = list(view.gradient.values())
+        if view.parameters is None:
+            held = [part.detach() for layer in layers for part in (layer.weight, layer.bias)]
+        else:
+            held = list(view.parameters.values())
         self._layers = [
             _Layer(
-                weight=layer.weight.detach(),
-                bias=layer.bias.detach(),
-                received=weight,
-                received_bias=bias,
-                weight_back=layer.weight.detach().T.contiguous(),
-                received_back=weight.transpose(1, 2).contiguous(),
+                weight=weight,
+                bias=bias,
+                received=gradient,
+                received_bias=gradient_bias,
+                weight_back=weight.transpose(-2, -1).contiguous(),
+                received_back=gradient.transpose(1, 2).contiguous(),
             )
-            for layer, weight, bias in zip(layers, received[::2], received[1::2], strict=True)
+            for weight, bias, gradient, gradient_bias in zip(
+                held[::2], held[1::2], received[::2], received[1::2], strict=True
+            )
         ]
 
     def __call__(
@@ -150,7 +147,7 @@ class ClosedForm:
             # Up: how the distance changes with each layer's error.
             by_error = passes[0].push(distance, 0)
             for i in range(1, len(passes)):
-                through = times(passes[i].mask(by_error), passes[i].layer.weight)
+                through = _through(passes[i].mask(by_error), passes[i].layer.weight)
                 by_error = through.add_(passes[i].push(distance, i))
             # Down: how it changes with each layer's output, then with its input.
             by_input = passes[-1].pull(distance, len(passes) - 1, curvature(by_error))
@@ -173,25 +170,25 @@ class ClosedForm:
         for layer in self._layers:
             inputs = outputs.relu_() if passes else outputs
             passes.append(_Pass(layer, shape, inputs))
-            outputs = times(inputs, layer.weight, layer.bias)
+            outputs = _through(inputs, layer.weight, layer.bias)
         error, curvature = _output_error(self._head, outputs, labels[:, None].expand(shape).reshape(-1), records)
         for i in range(len(passes) - 1, -1, -1):
             passes[i].error = error
             if i > 0:
-                error = passes[i].mask(times(error, passes[i].layer.weight_back))
+                error = passes[i].mask(_through(error, passes[i].layer.weight_back))
         products = [each.products() for each in passes]
         dots = torch.stack([dot for pair, _ in products for dot in pair], dim=-1)
         squares = torch.stack([square for _, pair in products for square in pair], dim=-1)
-        return self._matching(dots, squares, self._target.squares, self._target.sizes), passes, curvature
+        return self._matching(dots, squares, *self._target), passes, curvature
 
 
 @dataclass(frozen=True)
 class _Layer:
-    weight: Float[Tensor, "unit input"]
-    bias: Float[Tensor, " unit"]
+    weight: Float[Tensor, "*victim unit input"]
+    bias: Float[Tensor, "*victim unit"]
     received: Float[Tensor, "victim unit input"]
     received_bias: Float[Tensor, "victim unit"]
-    weight_back: Float[Tensor, "input unit"]
+    weight_back: Float[Tensor, "*victim input unit"]
     received_back: Float[Tensor, "victim input unit"]
 
 
@@ -208,7 +205,7 @@ class _Pass:
         self.layer, self.inputs = layer, inputs
         self.victims, self.restarts, self.records = shape
         # Forming G costs units x inputs a record, the Gram route records x (units + inputs).
-        self._by_gram = 3 * self.records < max(layer.weight.shape)
+        self._by_gram = 3 * self.records < max(layer.weight.shape[-2:])
 
     def mask(self, t: Tensor) -> Tensor:
         """Set ``t`` to zero where the input, the output of a ReLU, is; return it."""
@@ -253,7 +250,7 @@ class _Pass:
 
     def pull(self, distance: Distance, i: int, by_output: Tensor) -> Tensor:
         """Return the derivative in this layer's inputs; needs ``push`` before it."""
-        result = times(by_output, self.layer.weight_back)
+        result = _through(by_output, self.layer.weight_back)
         e = self._by_restart(self.error)
         if self._by_gram:
             by_dot, by_square = distance.by_dot[..., 2 * i], 2 * distance.by_square[..., 2 * i]
@@ -270,6 +267,14 @@ class _Pass:
 
     def _by_victim(self, t: Tensor) -> Tensor:
         return t.view(self.victims, self.restarts * self.records, -1)
+
+
+def _through(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return rows, victim after victim, times the weights that all victims share or each has of its own."""
+    if weight.dim() == 2:
+        return times(rows, weight, bias)
+    result = times_each(rows.view(len(weight), -1, rows.shape[-1]), weight)
+    return (result if bias is None else result.add_(bias[:, None])).view(-1, weight.shape[-2])
 
 
 def _dot(left: Tensor, right: Tensor) -> Tensor:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from seepage.attacks.gradient.parts.defended import counts_by_sign, weigh_counts
 from seepage.errors import BadInputError, check_choice
@@ -67,8 +68,11 @@ def restore_labels(
         generator = torch.Generator().manual_seed(seed)
         uniform = torch.rand(_BIAS_DUMMIES, len(knowledge.schema.columns), generator=generator, dtype=torch.float64)
         dummies = encoder.encode(knowledge.statistics.rows(uniform).to(encoder.mean.device))
-    layer, name, inputs, outputs = _output_layer(model, dummies)
-    mean = outputs.softmax(-1).mean(0) if model.head == "softmax" else outputs.sigmoid().mean(0)
+    # Where each victim's gradient was taken elsewhere, each has outputs of its own.
+    places = [model.parameters] if view.parameters is None else _each(view.parameters)
+    ends = [_output_layer(model, dummies, place) for place in places]
+    layer, name = ends[0].layer, ends[0].name
+    mean = torch.stack([_probabilities(model, end.outputs).mean(0) for end in ends]).expand(view.victims, -1)
     known = knowledge.defense
     if method == "geng" and known.signs:
         raise BadInputError(
@@ -77,15 +81,16 @@ def restore_labels(
             "from the bias, or leave this defense out."
         )
     if method == "geng":
-        activation = inputs.sum(-1).mean()
-        if inputs.min() < 0 or not activation > 0:
+        activation = torch.stack([end.inputs.sum(-1).mean() for end in ends])
+        least = min(float(end.inputs.min()) for end in ends)
+        if least < 0 or not (activation > 0).all():
             raise BadInputError(
                 f"label restoration 'geng' divides by the mean input of the output layer, taken to be positive; for "
-                f"model {model.name!r} inputs go down to {float(inputs.min()):g} and have mean sum "
-                f"{float(activation):g} (it needs a hidden ReLU layer); grant the true labels or use the "
+                f"model {model.name!r} inputs go down to {least:g} and have mean sum "
+                f"{float(activation.min()):g} (it needs a hidden ReLU layer); grant the true labels or use the "
                 "profile 'default', which restores them from the bias."
             )
-        moved = view.gradient[_joined(name, "weight")].double().sum(-1) / activation
+        moved = view.gradient[_joined(name, "weight")].double().sum(-1) / activation[:, None]
     else:
         if layer.bias is None:
             raise BadInputError(
@@ -95,9 +100,10 @@ def restore_labels(
         moved = view.gradient[_joined(name, "bias")].double()
     counts = knowledge.batch_size * (mean - moved)
     if method != "geng" and (known.signs or known.noise > 0):
-        share = knowledge.statistics.target.probabilities.to(mean.device)[-len(mean) :]
+        share = knowledge.statistics.target.probabilities.to(mean.device)[-mean.shape[-1] :]
         if known.signs:
-            counts = counts_by_sign(moved.sign(), mean, knowledge.batch_size, share)
+            by_victim = zip(moved.sign().split(1), mean, strict=True)
+            counts = torch.cat([counts_by_sign(signs, m, knowledge.batch_size, share) for signs, m in by_victim])
         counts = weigh_counts(counts, knowledge, share)
     if model.head == "sigmoid":
         counts = torch.cat([knowledge.batch_size - counts, counts], dim=-1)
@@ -117,30 +123,49 @@ def _spell_out(counts: Float[Tensor, "victim class"], records: int) -> Float[Ten
     return (positions >= ends).sum(-1).to(counts.dtype)
 
 
-def _output_layer(model: Model, rows: Tensor) -> tuple[nn.Linear, str, Tensor, Tensor]:
-    """Return the affine layer whose outputs are the model's, its name, its inputs and the outputs."""
-    calls: list[tuple[nn.Linear, str, Tensor, Tensor]] = []
+class _End(NamedTuple):
+    """The affine layer whose outputs are the model's."""
+
+    layer: nn.Linear
+    name: str
+    inputs: Tensor
+    outputs: Tensor
+
+
+def _each(parameters: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    victims = len(next(iter(parameters.values())))
+    return [{name: p[v] for name, p in parameters.items()} for v in range(victims)]
+
+
+def _probabilities(model: Model, outputs: Tensor) -> Tensor:
+    return outputs.softmax(-1) if model.head == "softmax" else outputs.sigmoid()
+
+
+def _output_layer(model: Model, rows: Tensor, parameters: dict[str, Tensor]) -> _End:
+    """Return the affine layer whose outputs are the model's, with its inputs and outputs at some parameters."""
+    calls: list[_End] = []
 
     def listen(layer: nn.Linear, name: str) -> Callable[[nn.Module, tuple[Tensor], Tensor], None]:
-        return lambda _, inputs, outputs: calls.append((layer, name, inputs[0].clone(), outputs))
+        return lambda _, inputs, outputs: calls.append(_End(layer, name, inputs[0].clone(), outputs))
 
     # What a subclass does with its parameters is anyone's guess.
     layers = [(part, name) for name, part in model.module.named_modules() if type(part) is nn.Linear]
     handles = [layer.register_forward_hook(listen(layer, name)) for layer, name in layers]
     try:
-        outputs = model.outputs(rows)
+        with torch.no_grad():
+            outputs = functional_call(model.module, parameters, (rows,))
     finally:
         for handle in handles:
             handle.remove()
-    found = [call for call in calls if call[3].shape == outputs.shape and torch.equal(call[3], outputs)]
+    found = [call for call in calls if call.outputs.shape == outputs.shape and torch.equal(call.outputs, outputs)]
     # The gradient of a layer that runs more than once mixes its roles.
-    if not found or sum(call[0] is found[-1][0] for call in calls) > 1:
+    if not found or sum(call.layer is found[-1].layer for call in calls) > 1:
         raise BadInputError(
             f"model {model.name!r} does not end in an nn.Linear layer of its own, from whose gradient labels are "
             "restored; grant the labels (labels='true')."
         )
-    layer, name, inputs, _ = found[-1]
-    return layer, name, inputs.double(), outputs.double()
+    end = found[-1]
+    return _End(end.layer, end.name, end.inputs.double(), end.outputs.double())
 
 
 def _joined(layer: str, parameter: str) -> str:

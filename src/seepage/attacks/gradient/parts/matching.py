@@ -89,3 +89,14 @@ class MeanSquared:
         weight = sizes.reciprocal().expand_as(dots)
         loss = ((squares - 2 * dots + target_squares[:, None]) * weight).sum(-1)
         return Distance(loss, -2 * weight, weight)
+
+
+def target_of(received: dict[str, Tensor]) -> tuple[Float[Tensor, "victim tensor"], Float[Tensor, " tensor"]]:
+    """Return what a distance needs of the received tensors (victim, *parameter): squared norms and sizes.
+
+    Example:
+        >>> [part.tolist() for part in target_of({"bias": torch.ones(1, 3)})]
+        [[[3.0]], [3.0]]
+    """
+    squares = torch.stack([g.flatten(1).square().sum(1) for g in received.values()], dim=1)
+    return squares, squares.new_tensor([g[0].numel() for g in received.values()])

@@ -67,7 +67,7 @@ class Descent:
         engine: Engine,
         relaxation: Relaxation,
         start: Float[Tensor, "victim restart record encoded"],
-        labels: Float[Tensor, "victim record"],
+        labels: Float[Tensor, "victim labelled"],
         progress: Progress | None = None,
     ) -> Descended:
         """Return the free variables after the last step, and the loss along the way.
@@ -76,7 +76,7 @@ class Descent:
             engine: gives the loss and its derivative in the rows.
             relaxation: from free variables to rows.
             start: free variables to begin with; left unchanged.
-            labels: of the dummy records.
+            labels: of the true records; of several dummy records for each, all have its label.
             progress: called now and then with the share of iterations done since the last call.
         """
         z = torch.nn.Parameter(start.clone(memory_format=torch.contiguous_format))

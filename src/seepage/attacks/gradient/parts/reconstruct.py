@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.gradient.parts.defended import undo_clipping
-from seepage.attacks.gradient.parts.engine import match
+from seepage.attacks.gradient.parts.engine import Engine, match
 from seepage.attacks.gradient.parts.ensemble import (
     Decoding,
     Entropy,
@@ -26,14 +26,16 @@ from seepage.attacks.gradient.parts.labels import Method, restore_labels
 from seepage.attacks.gradient.parts.matching import Cosine, Matching
 from seepage.attacks.gradient.parts.optimise import Descent, Progress, scaled
 from seepage.attacks.gradient.parts.priors import Guided, Prior
+from seepage.attacks.gradient.parts.updates import Simulated, merge_epochs, midway
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.relaxation import Logits, Relaxation
 from seepage.tabular.schema import Discrete
-from seepage.views import GradientView
+from seepage.views import GradientView, UpdateView, View
 
+Local = Literal["midway", "simulated"]
 Start = Literal["symmetric", "unit"]
 Select = Literal["projected", "soft"]
 
@@ -62,6 +64,9 @@ class Reconstruction:
         labels: how labels are restored where they are not granted, see ``restore_labels``.
         priors: what rows are held to besides the gradient while they are optimised; losses that are compared and
             reported leave them out.
+        local: how the local steps behind an update (FedAvg) are met: as one gradient taken ``midway``, see
+            ``midway``, or ``simulated`` one by one as Dimitrov et al. do, see ``Simulated``.
+        epoch_prior: weight of the prior that the simulated epochs' records agree.
         rows_at_once: dummy rows optimised together, default by device; victims and restarts are
             split into chunks of at most that many (at least one restart).
     """
@@ -79,6 +84,8 @@ class Reconstruction:
     entropy: Entropy = "softmax"
     labels: Method = "bias"
     priors: tuple[Prior, ...] = ()
+    local: Local = "midway"
+    epoch_prior: float | int = 0.01
     rows_at_once: int | None = None
 
     def __post_init__(self) -> None:
@@ -92,37 +99,48 @@ class Reconstruction:
         check_choice("decoding", self.decoding, Decoding)
         check_choice("entropy", self.entropy, Entropy)
         check_choice("label restoration", self.labels, Method)
+        check_choice("way to meet local steps:", self.local, Local)
+        if not 0 <= self.epoch_prior < math.inf:
+            raise BadInputError(f"the weight of a prior is at least 0, got epoch_prior={self.epoch_prior}.")
 
     def __call__(
-        self, view: GradientView, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
+        self, view: View, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
     ) -> RecordsGuess:
         """Return the guessed records of every victim.
 
         Args:
-            view: the received gradients.
+            view: the received gradients or updates.
             knowledge: what else the attacker is granted.
             seeds: one a victim, of its random starts.
             progress: called now and then with the share of the work done since the last call.
 
         Raises:
-            BadInputError: the gradients do not fit the model, are not finite or all zero, or the
-                model's labels can be neither taken nor restored, or a prior needs what is not granted.
+            BadInputError: the gradients do not fit the model, are not finite or all zero, the model's labels can
+                be neither taken nor restored, a prior needs what is not granted, or several clients' local steps are
+                to be simulated.
         """
         check(view, knowledge, seeds)
-        first = next(iter(view.gradient.values()))
+        first = next(iter(view.message.values()))
         encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=first.dtype, device=first.device)
-        view = undo_clipping(view, knowledge, encoder)
+        read, knowledge = as_gradient(view, knowledge)
+        read = undo_clipping(read, knowledge, encoder)
         if knowledge.labels is not None:
             labels = knowledge.labels.to(first.device)
         else:
-            labels = restore_labels(view, knowledge, encoder, self.labels)
+            labels = restore_labels(read, knowledge, encoder, self.labels)
+        target: View = read
+        if isinstance(view, UpdateView) and self.local == "simulated":
+            _check_simulated(view)
+            target = view
+            if not knowledge.ordered:
+                labels = torch.stack([_shuffled(one, seed) for one, seed in zip(labels, seeds, strict=True)])
         victims, records = view.victims, knowledge.batch_size
         budget = self.rows_at_once or ROWS_AT_ONCE.get(first.device.type, ROWS_AT_ONCE["cpu"])
-        together = max(1, budget // (self.restarts * records))
+        together = max(1, budget // (self.restarts * records * _copies(target)))
         guesses = []
         for begin in range(0, victims, together):
             chunk = slice(begin, min(begin + together, victims))
-            part = GradientView(view.model, {name: g[chunk] for name, g in view.gradient.items()})
+            part = target.of(chunk)
             report = scaled(progress, part.victims / victims)
             guesses.append(
                 self._reconstruct(part, encoder, knowledge.of(chunk), labels[chunk], seeds[chunk], budget, report)
@@ -138,7 +156,7 @@ class Reconstruction:
 
     def _reconstruct(
         self,
-        view: GradientView,
+        view: View,
         encoder: Encoder,
         knowledge: Knowledge,
         labels: Float[Tensor, "victim record"],
@@ -146,9 +164,13 @@ class Reconstruction:
         budget: int,
         progress: Progress | None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        records = labels.shape[1]
+        copies = _copies(view)
+        records = copies * labels.shape[1]
         relaxation = Relaxation(encoder, self.softmax, self.sigmoid, self.logits)
-        engine = match(view, self.matching)
+        if isinstance(view, UpdateView):
+            engine: Engine = Simulated(view, self.matching, self.epoch_prior)
+        else:
+            engine = match(view, self.matching)
         guided = Guided(engine, [prior.on(view, knowledge) for prior in self.priors]) if self.priors else engine
         start = torch.stack([self._start(seed, records, encoder) for seed in seeds])
         parts = start.split(max(1, budget // (len(seeds) * records)), dim=1)
@@ -156,7 +178,7 @@ class Reconstruction:
             self.descent.run(guided, relaxation, part, labels, scaled(progress, part.shape[1] / self.restarts))
             for part in parts
         ]
-        rows = relaxation.relax(torch.cat([end.variables for end in ends], dim=1))
+        rows = merge_epochs(encoder, relaxation.relax(torch.cat([end.variables for end in ends], dim=1)), copies)
         # Of several restarts the middle one: the best says little of whether the others got anywhere.
         course = torch.cat([end.course for end in ends], dim=1).median(dim=1).values
         if self.restarts == 1:
@@ -178,43 +200,70 @@ class Reconstruction:
         return (2 * uniform - 1 if self.start == "symmetric" else uniform).to(encoder.mean.device)
 
 
-def check(view: GradientView, knowledge: Knowledge, seeds: Sequence[int]) -> None:
-    """Refuse gradients that no reconstruction can start from.
+def as_gradient(view: View, knowledge: Knowledge) -> tuple[GradientView, Knowledge]:
+    """Return a view as gradients, and the knowledge with the defense as if it had worked on them."""
+    if isinstance(view, GradientView):
+        return view, knowledge
+    read, known = midway(view, knowledge.batch_size // view.clients, knowledge.defense)
+    return read, replace(knowledge, defense=known)
+
+
+def _copies(view: View) -> int:
+    """Return how many dummy records there are for each true one."""
+    return view.training.epochs if isinstance(view, UpdateView) else 1
+
+
+def _shuffled(labels: Float[Tensor, " record"], seed: int) -> Float[Tensor, " record"]:
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    return labels[order.to(labels.device)]
+
+
+def _check_simulated(view: UpdateView) -> None:
+    if view.clients > 1:
+        raise BadInputError(
+            f"local steps can be simulated for one client's update, but {view.clients} clients' are aggregated; take "
+            "them midway (local='midway')."
+        )
+
+
+def check(view: View, knowledge: Knowledge, seeds: Sequence[int]) -> None:
+    """Refuse gradients or updates that no reconstruction can start from.
 
     Raises:
         BadInputError: names, shapes, numbers or the count of seeds are off; the message says which.
     """
     view.model.check(knowledge.schema)
+    what = "gradient" if isinstance(view, GradientView) else "update"
     parameters = view.model.parameters
-    if list(parameters) != list(view.gradient):
+    if list(parameters) != list(view.message):
         raise BadInputError(
-            f"the gradient holds {', '.join(view.gradient) or 'nothing'} where model {view.model.name!r} has the "
+            f"the {what} holds {', '.join(view.message) or 'nothing'} where model {view.model.name!r} has the "
             f"parameters {', '.join(parameters)}; hand in one tensor a parameter, in the model's order."
         )
     for name, parameter in parameters.items():
-        g = view.gradient[name]
+        g = view.message[name]
         if g.shape[1:] != parameter.shape:
             raise BadInputError(
-                f"the gradient of {name!r} has shape {tuple(g.shape[1:])} a victim where model {view.model.name!r} "
+                f"the {what} of {name!r} has shape {tuple(g.shape[1:])} a victim where model {view.model.name!r} "
                 f"has {tuple(parameter.shape)}; it was made with another model."
             )
         if not g.isfinite().all():
             raise BadInputError(
-                f"the gradient of {name!r} holds {float(g[~g.isfinite()][0])}; training has diverged or the capture "
+                f"the {what} of {name!r} holds {float(g[~g.isfinite()][0])}; training has diverged or the capture "
                 "is broken, and nothing can be learned from it."
             )
-    largest = torch.stack([g.flatten(1).abs().amax(1) for g in view.gradient.values()]).amax(0)
+    largest = torch.stack([g.flatten(1).abs().amax(1) for g in view.message.values()]).amax(0)
     if (largest == 0).any():
         raise BadInputError(
-            f"the gradient of victim {int((largest == 0).nonzero()[0])} is zero everywhere, so it says nothing about "
+            f"the {what} of victim {int((largest == 0).nonzero()[0])} is zero everywhere, so it says nothing about "
             "any record; check that the update was captured before it was applied."
         )
-    squares = torch.stack([g.flatten(1).square().sum(1) for g in view.gradient.values()]).sum(0)
+    squares = torch.stack([g.flatten(1).square().sum(1) for g in view.message.values()]).sum(0)
     if not ((squares > 0) & squares.isfinite()).all():
         victim = int((~((squares > 0) & squares.isfinite())).nonzero()[0])
         raise BadInputError(
-            f"the largest entry of victim {victim}'s gradient is {float(largest[victim]):g}, whose square "
-            f"{largest.dtype} cannot hold; convert model and gradient to float64."
+            f"the largest entry of victim {victim}'s {what} is {float(largest[victim]):g}, whose square "
+            f"{largest.dtype} cannot hold; convert model and {what} to float64."
         )
     if len(seeds) != view.victims:
         raise BadInputError(f"expected one seed for each of {view.victims} victims, got {len(seeds)}.")

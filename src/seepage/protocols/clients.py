@@ -1,0 +1,138 @@
+"""Clients that answer a server: what FedSGD and FedAvg share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Generic
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.defenses import Defense
+from seepage.errors import BadInputError, check_count
+from seepage.knowledge import KnownDefense
+from seepage.models.model import Model
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.table import Table
+from seepage.transcript import RecordsSecret, Transcript, V
+
+
+class Clients(ABC, Generic[V]):
+    """One round: the server sends a model, each client answers from records of its own, defended.
+
+    The replication unit is a victim: what the server receives at once. That is one client's message, or the
+    mean of several clients' where a secure aggregation keeps the single messages from the server.
+
+    Args:
+        batch_size: records behind one client's message.
+        replacement: whether a client may hold a row twice (TabLeak's code draws with replacement).
+        defense: what each client does to its message before it sends it; nothing if None.
+        clients: whose messages are aggregated; the records behind what the server receives are
+            ``clients * batch_size``.
+
+    Raises:
+        BadInputError: a count is below 1.
+    """
+
+    def __init__(
+        self, batch_size: int, replacement: bool = False, defense: Defense | None = None, clients: int = 1
+    ) -> None:
+        if batch_size < 1:
+            raise BadInputError(f"a batch holds at least one record, got batch_size={batch_size}.")
+        check_count("clients", clients)
+        self.batch_size, self.replacement, self.defense, self.clients = batch_size, replacement, defense, clients
+
+    @property
+    def records(self) -> int:
+        """Records behind what the server receives of one victim."""
+        return self.clients * self.batch_size
+
+    def run(
+        self,
+        model: Model,
+        rows: Table,
+        encoder: Encoder,
+        seeds: Sequence[int],
+        defense_seeds: Sequence[int] | None = None,
+    ) -> Transcript[V]:
+        """Return what the server receives for each seed, and the records behind it.
+
+        A victim depends on its own seeds alone, not on the victims it is run with. Its records do not
+        depend on the defense.
+
+        Args:
+            model: the global model.
+            rows: the clients'.
+            encoder: from rows to the model's inputs.
+            seeds: one a victim, of its records.
+            defense_seeds: one a victim, of what the defense draws; needed where there is a defense.
+
+        Raises:
+            BadInputError: there are fewer rows than records, the model does not fit them, there
+                is no seed, or not one a victim for the defense.
+        """
+        model.check(rows.schema)
+        if len(seeds) == 0:
+            raise BadInputError("a protocol needs at least one seed, one for each victim, got none.")
+        if self.records > len(rows) and not self.replacement:
+            of = "" if self.clients == 1 else f" of each of {self.clients} clients"
+            raise BadInputError(
+                f"batch size {self.batch_size}{of} is larger than the client's {len(rows)} rows; "
+                f"use a batch size of at most {len(rows) // self.clients} or draw with replacement."
+            )
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        cells, labels = rows.at(torch.stack([self._draw(len(rows), generator) for generator in generators]))
+        encoded = encoder.encode(cells.to(encoder.mean.device))
+        # One client at a time: the bits of a message must not depend on how many clients are simulated at once.
+        messages = [
+            self.answer(model, x, y, generator)
+            for xs, ys, generator in zip(encoded, labels.to(encoded.device), generators, strict=True)
+            for x, y in zip(xs.split(self.batch_size), ys.split(self.batch_size), strict=True)
+        ]
+        sent = {name: torch.stack([message[name] for message in messages]) for name in messages[0]}
+        if self.defense is not None:
+            sent = self.defense(sent, self._seeds(defense_seeds or ()))
+        if self.clients > 1:
+            sent = {name: m.unflatten(0, (len(seeds), self.clients)).mean(1) for name, m in sent.items()}
+        return Transcript(self.view(model, sent), RecordsSecret(cells, labels))
+
+    @abstractmethod
+    def answer(
+        self,
+        model: Model,
+        encoded: Float[Tensor, "record encoded"],
+        labels: Float[Tensor, " record"],
+        generator: torch.Generator,
+    ) -> dict[str, Tensor]:
+        """Return one client's message before any defense, by parameter name.
+
+        Args:
+            model: that the server sent.
+            encoded, labels: the client's records.
+            generator: of what it draws at random.
+        """
+
+    @abstractmethod
+    def view(self, model: Model, message: dict[str, Tensor]) -> V:
+        """Return what the server sees, given messages of shape (victim, *parameter)."""
+
+    def known(self) -> KnownDefense:
+        """Return what an attacker who knows the defense knows of the messages received."""
+        known = KnownDefense() if self.defense is None else self.defense.describe()
+        # Noise of several clients averages out.
+        return known if self.clients == 1 else replace(known, noise=known.noise / self.clients**0.5)
+
+    def _draw(self, rows: int, generator: torch.Generator) -> Tensor:
+        if self.replacement:
+            return torch.randint(rows, (self.records,), generator=generator)
+        return torch.randperm(rows, generator=generator)[: self.records]
+
+    def _seeds(self, seeds: Sequence[int]) -> list[int]:
+        """Return one seed a client: a victim's own where it is one client."""
+        if self.clients == 1:
+            return list(seeds)
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        return [seed for g in generators for seed in torch.randint(2**62, (self.clients,), generator=g).tolist()]

@@ -1,0 +1,69 @@
+"""FedAvg: a client trains for a while on its records and sends what that changed."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.defenses import Defense
+from seepage.learning import LocalTraining, local_update
+from seepage.models.model import Model
+from seepage.protocols.clients import Clients
+from seepage.registry import protocols
+from seepage.views import UpdateView
+
+
+@protocols.register("fedavg")
+class FedAvg(Clients[UpdateView]):
+    """One round of FedAvg (McMahan et al. 2017): a client answers with what local epochs changed, defended.
+
+    Args:
+        batch_size: records of a client, all of which it goes through in each epoch.
+        replacement, defense, clients: see ``Clients``; the defense sees the parameters before less those after.
+        epochs: local passes over the records.
+        local_batch_size: records of a local step; all of them if None.
+        learning_rate: of local plain SGD.
+        shuffle: whether each epoch goes through the records in an order of its own, as clients do. TabLeak's
+            code keeps the order in which they were drawn (D10).
+
+    Raises:
+        BadInputError: a count is below 1, or the rate is not a positive number.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        replacement: bool = False,
+        defense: Defense | None = None,
+        clients: int = 1,
+        epochs: int = 1,
+        local_batch_size: int | None = None,
+        learning_rate: float | int = 0.01,
+        shuffle: bool = True,
+    ) -> None:
+        super().__init__(batch_size, replacement, defense, clients)
+        local = batch_size if local_batch_size is None else local_batch_size
+        self.training = LocalTraining(epochs, local, learning_rate)
+        self.shuffle = shuffle
+
+    def answer(
+        self,
+        model: Model,
+        encoded: Float[Tensor, "record encoded"],
+        labels: Float[Tensor, " record"],
+        generator: torch.Generator,
+    ) -> dict[str, Tensor]:
+        """Return the parameters before less those after."""
+        count = len(labels)
+        orders = [
+            torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
+            for _ in range(self.training.epochs)
+        ]
+        order = torch.stack(orders).to(encoded.device)
+        update = local_update(model, encoded[order][None], labels[order][None], self.training)
+        return {name: change[0] for name, change in update.items()}
+
+    def view(self, model: Model, message: dict[str, Tensor]) -> UpdateView:
+        """Return the updates."""
+        return UpdateView(model, message, self.training, self.clients)
