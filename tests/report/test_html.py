@@ -68,7 +68,7 @@ def test_a_page_says_what_was_found_and_why_parts_are_missing(german: Report) ->
     assert [name for name in found if name][:12] == [*order, "groups", "defenses", "advice", "all"]
     assert "the server reads" in found["verdict"]
     assert "none below 5%, low below 20%, moderate below 50%, high below 90%, else total" in found["verdict"]
-    assert "restores them from the gradient" in found["threat-model"]
+    assert "restores them from what it sees" in found["threat-model"]
     assert "were not run" in found["checks"]
     assert "It was switched off" in found["checks"]
     assert "says how certain it is" in found["reliability"]

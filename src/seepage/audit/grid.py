@@ -150,7 +150,8 @@ class Setting:
         granted = self._granted(labels)
         if self._grants_statistics:
             granted["batch_statistics"] = {}
-        described = Knowledge(dataset.schema, dataset.statistics, **granted).describe()
+        known = Knowledge(dataset.schema, dataset.statistics, **granted)
+        described = {"sees": self.protocol.sees, **known.describe()}
         # A guess would be the same with other labels.
         return described if self.is_attack else {**described, "labels": "not used"}
 

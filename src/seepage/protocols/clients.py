@@ -119,11 +119,21 @@ class Clients(ABC, Generic[V]):
     def view(self, model: Model, message: dict[str, Tensor]) -> V:
         """Return what the server sees, given messages of shape (victim, *parameter)."""
 
+    @property
+    @abstractmethod
+    def sees(self) -> str:
+        """What the server sees of a victim, for people."""
+
     def known(self) -> KnownDefense:
         """Return what an attacker who knows the defense knows of the messages received."""
         known = KnownDefense() if self.defense is None else self.defense.describe()
         # Noise of several clients averages out.
         return known if self.clients == 1 else replace(known, noise=known.noise / self.clients**0.5)
+
+    def _of_clients(self, message: str) -> str:
+        if self.clients == 1:
+            return f"one client's {message}"
+        return f"the mean of {self.clients} clients' messages, each its {message}, and no single one"
 
     def _draw(self, rows: int, generator: torch.Generator) -> Tensor:
         if self.replacement:

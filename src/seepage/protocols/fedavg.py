@@ -67,3 +67,14 @@ class FedAvg(Clients[UpdateView]):
     def view(self, model: Model, message: dict[str, Tensor]) -> UpdateView:
         """Return the updates."""
         return UpdateView(model, message, self.training, self.clients)
+
+    @property
+    def sees(self) -> str:
+        """What the server sees of a victim, for people."""
+        training = self.training
+        epochs = "1 local epoch" if training.epochs == 1 else f"{training.epochs} local epochs"
+        order = "shuffled" if self.shuffle else "in a fixed order"
+        return self._of_clients(
+            f"change of the model in {epochs} over {self.batch_size} records, {order}, {training.batch_size} a step, "
+            f"at a learning rate of {training.learning_rate:g} that the server set"
+        )

@@ -33,3 +33,8 @@ class FedSGD(Clients[GradientView]):
     def view(self, model: Model, message: dict[str, Tensor]) -> GradientView:
         """Return the gradients."""
         return GradientView(model, message)
+
+    @property
+    def sees(self) -> str:
+        """What the server sees of a victim, for people."""
+        return self._of_clients("gradient of one batch")

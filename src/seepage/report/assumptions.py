@@ -11,21 +11,25 @@ from seepage.report.verdict import UNDEFENDED
 from seepage.tabular.schema import Column, Continuous, Schema
 from seepage.tabular.texts import DAYS
 
+_LABELS = {
+    "true": "the true labels, in no particular order",
+    "ordered": "the true labels in the order in which the client goes through its records, so who is in which batch",
+    "restored": "no labels: it restores them from what it sees",
+}
+
 
 def assumptions(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> list[str]:
     """Return one sentence an assumption, the threat model first; table texts in them are printable lines."""
-    facts = [
-        "the attacker is an honest-but-curious server that sees one client's gradient of one batch and the model",
-    ]
     granted = next((row["knowledge"] for row in rows if is_attack(row)), None)
+    sees = "what clients send" if granted is None else clean(granted["sees"], 300)
+    facts = [f"the attacker is an honest-but-curious server that sees {sees}, and the model"]
     if granted is not None:
         told = ", ".join(
             f"{clean(name, 40).replace('_', ' ')} ({clean(value, 80)})"
             for name, value in granted.items()
-            if name not in ("labels", "batch_size", "defense")
+            if name not in ("sees", "labels", "batch_size", "defense")
         )
-        labels = "the true labels" if granted["labels"] == "true" else "no labels: it restores them from the gradient"
-        facts.append(f"it is granted: {told}, batch size; {labels}")
+        facts.append(f"it is granted: {told}, batch size; {_LABELS[granted['labels']]}")
         facts += _of_defenses(rows)
     if spec.profile != "default":
         facts.append(f"attacks as in the official implementations (profile {spec.profile}), not the strongest known")
