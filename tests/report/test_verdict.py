@@ -168,7 +168,8 @@ def test_the_terminal_shows_every_defense_and_what_has_no_figure() -> None:
     rows.append(row(defense="broken", attack="dlg", mean=None, lift=None, low=None, high=None))
     written = io.StringIO()
     console = Console(file=written, width=200)
-    show_report(console, spec, prepare(spec), [{**one, "knowledge": {"labels": "true"}} for one in rows], [])
+    known = {"labels": "true", "sees": "what it sees"}
+    show_report(console, spec, prepare(spec), [{**one, "knowledge": known} for one in rows], [])
     assert "noise(0.1)" in written.getvalue()
     assert "broken" in written.getvalue()
     assert "55.0" in written.getvalue()

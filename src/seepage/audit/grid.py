@@ -28,6 +28,7 @@ from seepage.knowledge import Knowledge
 from seepage.learning import batch_statistics
 from seepage.models.batch_norm import Moments, normalisations
 from seepage.protocols.clients import Clients
+from seepage.protocols.fedsgd import FedSGD
 from seepage.transcript import Transcript
 from seepage.views import View
 
@@ -180,6 +181,11 @@ def settings(spec: AuditSpec, subject: Subject) -> list[Setting]:
                     f"labels are to be granted in the order of the client's records, but clients of the protocol "
                     f"{spec.protocol!r} have none that they keep; grant them as 'true', or have clients of 'fedavg' "
                     "not shuffle (shuffle: false)."
+                )
+            if spec.batch_statistics == "granted" and not isinstance(protocol, FedSGD):
+                raise BadInputError(
+                    f"batch statistics are those of one batch, but clients of protocol {spec.protocol!r} go through "
+                    "several; leave them hidden, or use 'fedsgd'."
                 )
             for part, is_attack, one in (*baselines, *attacks):
                 made.append(_setting(spec, subject, batch_size, defense, protocol, part, is_attack, one))

@@ -16,7 +16,7 @@ from seepage.knowledge import Knowledge
 from seepage.learning import batch_statistics
 from seepage.models.batch_norm import Moments, normalisations
 from seepage.models.model import Model
-from seepage.views import GradientView
+from seepage.views import View
 
 # From dummy rows (victim, restart, record, encoded) to each restart's penalty and its derivative in the rows.
 Term = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -26,7 +26,7 @@ Term = Callable[[Tensor], tuple[Tensor, Tensor]]
 class Prior(Protocol):
     """A belief about rows that needs no gradient."""
 
-    def on(self, view: GradientView, knowledge: Knowledge) -> Term:
+    def on(self, view: View, knowledge: Knowledge) -> Term:
         """Return the penalty of rows of these victims.
 
         Raises:
@@ -50,7 +50,7 @@ class Squares:
     def __post_init__(self) -> None:
         check_weight("squares", self.weight)
 
-    def on(self, view: GradientView, knowledge: Knowledge) -> Term:
+    def on(self, view: View, knowledge: Knowledge) -> Term:
         """Return the penalty, the same for all victims."""
         return self.of
 
@@ -75,7 +75,7 @@ class BatchStatistics:
     def __post_init__(self) -> None:
         check_weight("batch statistics", self.weight)
 
-    def on(self, view: GradientView, knowledge: Knowledge) -> Term:
+    def on(self, view: View, knowledge: Knowledge) -> Term:
         """Return the penalty of rows of these victims.
 
         Raises:
