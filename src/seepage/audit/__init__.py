@@ -29,6 +29,7 @@ from seepage.audit.store import Store
 from seepage.audit.subject import Subject, Subjects, prepare
 from seepage.audit.tasks import task_rows
 from seepage.audit.tree import read_text
+from seepage.audit.tuning import Tuned, swept, tuned
 from seepage.audit.utility import Recipe
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Store",
     "Subject",
     "Subjects",
+    "Tuned",
     "as_csv",
     "asked_before",
     "capture",
@@ -84,7 +86,9 @@ __all__ = [
     "save_capture",
     "starter",
     "stream",
+    "swept",
     "task_rows",
+    "tuned",
     "write_provenance",
     "write_recovered",
     "write_results",

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 import torch
 from scipy import stats
 
 from seepage.assessment import Estimate, Measurement, paired
-from seepage.audit import AuditSpec, Row, Run
+from seepage.audit import AuditSpec, Row, Run, swept, tuned
 from seepage.reproduce.table import Figure, Place, PlannedRun, PublishedTable, Unit
 
 # Within so much, or within the interval of the difference where that is wider, rates agree.
@@ -132,40 +133,81 @@ def compare(
         if row["metric"] not in table.metrics or row["column"] is not None:
             continue
         called = str(row["attack"])
-        if not row["is_attack"] and called not in planned.compared:
+        if planned.tuned(called) or not (row["is_attack"] or called in planned.compared):
             continue
-        reading = table.metrics[row["metric"]]
         place = table.place(
             planned, spec, called, row["metric"], batch_size=row["batch_size"], defense=str(row["defense"])
         )
-        published = table.figure(place, reading.unit)
         estimate = Estimate(row["mean"], row["low"], row["high"], row["n"], row["std"])
-        difference = None
-        if published is not None:
-            margin = MARGIN if reading.unit == "percent" else 0.0
-            difference = welch(estimate, published, reading.published or table.published_victims, margin)
+        cell = _beside(table, planned.name, place, row["metric"], estimate, rows)
         cells.append(
-            Compared(
-                run=planned.name,
-                place=place,
-                unit=reading.unit,
-                ours=row["mean"],
-                ours_std=row["std"],
-                n=row["n"],
-                published=None if published is None else published.mean,
-                published_std=None if published is None else published.std,
-                difference=None if difference is None else difference.mean,
-                low=None if difference is None else difference.low,
-                high=None if difference is None else difference.high,
-                agrees=None if difference is None else difference.agreement,
+            replace(
+                cell,
                 guess=row["baseline"],
                 guess_name=row["baseline_name"],
                 lift=row["lift"],
                 seconds_per_victim=row["seconds_per_victim"],
-                rows=rows,
             )
         )
     return cells
+
+
+def compare_tuned(
+    table: PublishedTable, planned: PlannedRun, spec: AuditSpec, runs: Sequence[Run], rows: int
+) -> list[Compared]:
+    """Return the cells of attacks with a grid: the point that is best on the truth, and the one chosen on a pilot.
+
+    Both are of the same victims, all but the first, on which the pilot's choice is made. What has not been measured
+    at every point is left out.
+
+    Args:
+        table, planned, spec: whose they are.
+        runs: what was measured.
+        rows: of the data set.
+    """
+    cells = []
+    for attack, size, defense in itertools.product(planned.grid, spec.batch_sizes, spec.defenses):
+        points = [run for run in swept(runs, attack) if (run.batch_size, run.defense) == (size, defense.called)]
+        wanted = sum(planned.tuned(part.called) == attack for part in spec.attacks)
+        victims = {run.victims for run in points}
+        if len(points) < wanted or len(victims) != 1 or len(points[0].victims) < 2:
+            continue
+        pilot, oracle = tuned(points, points[0].victims[:1])
+        place = table.place(planned, spec, points[0].called, "accuracy", batch_size=size, defense=defense.called)
+        seconds = sum(run.seconds or 0.0 for run in points)
+        for name, found in ((planned.name, oracle), (f"{planned.name}, tuned on a pilot", pilot)):
+            cell = _beside(table, name, place, "accuracy", found.estimate, rows)
+            cells.append(replace(cell, seconds_per_victim=seconds))
+    return cells
+
+
+def _beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Estimate, rows: int) -> Compared:
+    """Return an estimate beside what the table prints in that place; no guess, no time."""
+    reading = table.metrics[metric]
+    published = table.figure(place, reading.unit)
+    difference = None
+    if published is not None:
+        margin = MARGIN if reading.unit == "percent" else 0.0
+        difference = welch(ours, published, reading.published or table.published_victims, margin)
+    return Compared(
+        run=run,
+        place=place,
+        unit=reading.unit,
+        ours=ours.mean,
+        ours_std=ours.std,
+        n=ours.n,
+        published=None if published is None else published.mean,
+        published_std=None if published is None else published.std,
+        difference=None if difference is None else difference.mean,
+        low=None if difference is None else difference.low,
+        high=None if difference is None else difference.high,
+        agrees=None if difference is None else difference.agreement,
+        guess=None,
+        guess_name=None,
+        lift=None,
+        seconds_per_victim=None,
+        rows=rows,
+    )
 
 
 def as_csv(table: PublishedTable, cells: Sequence[Compared], commit: str = "") -> str:

@@ -19,9 +19,7 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
     """Print ours beside theirs, run by run, and what differs."""
     table = comparison.table
     console.print(Text(f"\n{table.name}: {table.title}", style="bold"))
-    console.print(
-        Text(f"{table.source}; {table.published_victims} batches. Rates in percent, differences in points.\n")
-    )
+    console.print(Text(f"{table.source}. Rates in percent, differences in points.\n"))
     if not comparison.cells:
         console.print(Text("Nothing has been measured yet."))
         return

@@ -31,7 +31,7 @@ from seepage.audit import (
     write_whole,
 )
 from seepage.errors import BadInputError, unknown_name
-from seepage.reproduce.compare import Compared, Gain, as_csv, compare, gain
+from seepage.reproduce.compare import Compared, Gain, as_csv, compare, compare_tuned, gain
 from seepage.reproduce.table import PlannedRun, PublishedTable
 
 FILE = "comparison.csv"
@@ -79,7 +79,11 @@ class Selection:
             if (not self.batch_sizes or size in self.batch_sizes) and kept(batch_size=size)
         )
         defenses = tuple(part for part in spec.defenses if kept(defense=part.called))
-        attacks = tuple(part for part in those(spec.attacks) if not self.attacks or part.called in self.attacks)
+        attacks = tuple(
+            part
+            for part in those(spec.attacks)
+            if not self.attacks or {part.called, planned.tuned(part.called)} & {*self.attacks}
+        )
         # Beside attacks, baselines serve the lift; alone, they are what is compared.
         baselines = spec.baselines if spec.attacks else those(spec.baselines)
         if not sizes or not defenses or (spec.attacks and not attacks) or (spec.baselines and not baselines):
@@ -149,7 +153,8 @@ def reproduce(
     with Store(folder) as store:
         # Data that nobody asks for need not be at hand.
         wanted = {spec.dataset for spec in chosen if spec is not None}
-        wanted |= {audit["spec"]["dataset"] for run in store.runs()[-1:] for audit in run["audits"]}
+        there = {audit["spec"]["dataset"] for run in store.runs()[-1:] for audit in run["audits"]}
+        wanted = there if not run_missing and there & wanted else there | wanted
         known = [(run, spec, part) for (run, spec), part in zip(planned, chosen, strict=True) if spec.dataset in wanted]
         subjects = Subjects()
         audits = [(spec, subjects.of(spec)) for _, spec, _ in known]
@@ -175,6 +180,7 @@ def reproduce(
             held.append((run, spec, runs))
             comparison.rows.extend(made)
             comparison.cells.extend(compare(table, run, spec, made, _rows(subject)))
+            comparison.cells.extend(compare_tuned(table, run, spec, runs, _rows(subject)))
             comparison.notes.extend(n for n in subject.dataset.notes if n not in comparison.notes)
         if not run_missing and not comparison.cells and not store.is_empty:
             raise BadInputError(
@@ -198,9 +204,10 @@ def check_selection(table: PublishedTable, selection: Selection) -> None:
         BadInputError: names what is unknown, and the nearest names.
     """
     specs = [(run.name, spec) for run, spec in table.specs()]
+    attacks = {run.tuned(part.called) or part.called for run, spec in table.specs() for part in spec.attacks}
     known: dict[str, tuple[Collection[object], set[str]]] = {
         "batch size": (selection.batch_sizes, {str(size) for _, spec in specs for size in spec.batch_sizes}),
-        "attack": (selection.attacks, {part.called for _, spec in specs for part in spec.attacks}),
+        "attack": (selection.attacks, attacks),
         "run": (selection.runs, {name for name, _ in specs}),
         "kind of labels": (selection.labels, {spec.labels for _, spec in specs}),
     }

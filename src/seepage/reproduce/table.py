@@ -62,6 +62,8 @@ class PlannedRun(BaseModel):
         place: values on axes of the table that no field of the audit tells.
         compared: what each attack or baseline is held against: a published method, or values on axes; its own
             name where none is given here.
+        grid: attacks by options with a list of values each, and every combination a point. The paper's figure is that
+            of the point that is best on the truth; see ``audit.tuning``.
         task: arguments of ``Recipe``: how the task is trained, for tables that print its accuracy.
     """
 
@@ -72,6 +74,7 @@ class PlannedRun(BaseModel):
     sweep: dict[str, list[Any]] = Field(default_factory=dict)
     place: Place = Field(default_factory=dict)
     compared: dict[str, str | Place] = Field(default_factory=dict)
+    grid: dict[str, dict[str, list[Any]]] = Field(default_factory=dict)
     task: dict[str, Any] | None = None
 
     @property
@@ -84,8 +87,13 @@ class PlannedRun(BaseModel):
 
     def audits(self) -> Iterator[dict[str, Any]]:
         """Return the fields of each audit."""
-        for values in itertools.product(*self.sweep.values()):
-            yield {**self.audit, **dict(zip(self.sweep, values, strict=True))}
+        points = [_point(attack, options) for attack, grid in self.grid.items() for options in _combinations(grid)]
+        for swept in _combinations(self.sweep):
+            yield {**self.audit, **swept, **({"attacks": [*self.audit.get("attacks", []), *points]} if points else {})}
+
+    def tuned(self, called: str) -> str | None:
+        """Return the attack whose grid something is a point of, by its name in results; None if it is none."""
+        return name if (name := called.partition("(")[0]) in self.grid else None
 
 
 class PublishedTable(BaseModel):
@@ -156,6 +164,7 @@ class PublishedTable(BaseModel):
         }
         known |= {**more, **run.place}
         if called is not None:
+            called = run.tuned(called) or called
             against = run.compared.get(called, called)
             known |= {"method": called, **against} if isinstance(against, dict) else {"method": against}
         if metric is not None:
@@ -184,14 +193,24 @@ class PublishedTable(BaseModel):
         if axis not in self.axes:
             raise unknown_name(f"axis of {self.name}:", axis, self.axes)
         found = [
-            self.place(run, spec, part.called, metric, batch_size=size, defense=defense.called).get(axis)
+            self.place(run, spec, called, metric, batch_size=size, defense=defense.called).get(axis)
             for run, spec in self.specs()
-            for part in (*spec.attacks, *(part for part in spec.baselines if part.called in run.compared))
+            for called in dict.fromkeys([*(part.called for part in spec.attacks), *run.compared])
             for size in spec.batch_sizes
             for defense in spec.defenses
             for metric in self.metrics
         ]
         return list(dict.fromkeys(value for value in found if value is not None))
+
+
+def _combinations(lists: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    for values in itertools.product(*lists.values()):
+        yield dict(zip(lists, values, strict=True))
+
+
+def _point(attack: str, options: dict[str, Any]) -> dict[str, Any]:
+    told = ", ".join(f"{name}={value}" for name, value in options.items())
+    return {"name": attack, "options": options, "label": f"{attack}({told})"}
 
 
 def tables() -> dict[str, PublishedTable]:
