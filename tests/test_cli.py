@@ -486,16 +486,31 @@ def test_a_published_table_is_run_in_parts(seepage: Any, tmp_path: Path) -> None
     assert "dlg" in again.out
 
 
+def test_a_quick_look_at_one_value_of_an_axis_takes_three_batches(seepage: Any, tmp_path: Path) -> None:
+    part = ["--attack", "inverting_gradients", "--only", "iterations=10", "--only", "dataset=german"]
+    ran = seepage("reproduce", "tableak/table16", "--quick", *part, "--out", "run")
+    assert ran.status == 0
+    assert "iterations 10" in ran.out
+    with (tmp_path / "run" / "comparison.csv").open(newline="") as file:
+        [cell] = csv.DictReader(file)
+    where = [cell[name] for name in ("run", "dataset", "method", "iterations", "n", "published")]
+    assert where == ["faithful", "german", "inverting_gradients", "10", "3", "0.62"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["tableak/table71"], "'tableak/table17'"),
+        (["tableak/tabel17"], "'tableak/table17'"),
         (["tableak/table17", "--batch-size", "7"], "unknown batch size of tableak/table17"),
         (["tableak/table17", "--attack", "dgl"], "did you mean 'dlg'"),
         (["tableak/table17", "--part", "faithfull"], "did you mean 'faithful'"),
         (["tableak/table17", "--labels", "tru"], "did you mean 'true'"),
         (["tableak/table17", "--part", "default", "--attack", "dlg"], "no cell"),
         (["tableak/table17", "--victims", "0"], "victims=0"),
+        (["tableak/table17", "--victims", "2", "--quick"], "give one of the two"),
+        (["tableak/table16", "--only", "dataset"], "such as dataset=adult; got 'dataset'"),
+        (["tableak/table16", "--only", "dateset=adult"], "did you mean 'dataset'"),
+        (["tableak/table16", "--only", "dataset=adlut"], "did you mean 'adult'"),
     ],
 )
 def test_mistakes_about_tables_are_answered(seepage: Any, tmp_path: Path, arguments: list[str], message: str) -> None:
