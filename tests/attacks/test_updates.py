@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from seepage.assessment import match_records
-from seepage.attacks.gradient.parts.engine import Autograd, ClosedForm, match
+from seepage.attacks.gradient.parts.engine import Autograd, ClosedForm, affine_layers, match
 from seepage.attacks.gradient.parts.labels import restore_labels
 from seepage.attacks.gradient.parts.matching import Cosine, MeanSquared
 from seepage.attacks.gradient.parts.profiles import reconstruction
-from seepage.attacks.gradient.parts.updates import Simulated, merge_epochs, midway
+from seepage.attacks.gradient.parts.unrolled import Unrolled
+from seepage.attacks.gradient.parts.updates import Backpropagated, Simulated, merge_epochs, midway
 from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
@@ -19,7 +20,7 @@ from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge, KnownDefense
 from seepage.learning import LocalTraining, gradient, local_update
 from seepage.models.mlp import nn3, wide
-from seepage.models.model import Model
+from seepage.models.model import Head, Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.tabular.encoder import Encoder
 from seepage.transcript import Transcript
@@ -141,6 +142,24 @@ def test_the_true_records_have_no_distance() -> None:
     loss, derivative = engine(repeated, labels)
     assert float(loss.abs().max()) < 1e-12
     assert float(derivative.abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize("kind", DISTANCES)
+@pytest.mark.parametrize("head", ["softmax", "sigmoid", "regression"])
+@pytest.mark.parametrize("widths", [(), (7,), (12, 8, 6)])
+def test_steps_by_hand_are_backpropagated_ones(kind: str, head: Head, widths: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(3)
+    model = Model(network(5, widths, 3 if head == "softmax" else 1, generator), head, "random")
+    training = LocalTraining(3, 2, 0.03 if head == "regression" else 0.3)
+    rows = torch.randn(2, 3, 5, 5, generator=generator, dtype=torch.float64)
+    labels = torch.randint(2, (2, 5), generator=generator).double()
+    view = UpdateView(model, local_update(model, rows, labels[:, None].expand(-1, 3, -1), training), training)
+    layers = affine_layers(model.module)
+    assert layers is not None
+    dummy = torch.randn(2, 4, 3, 5, 5, generator=generator, dtype=torch.float64)
+    own, other = Unrolled(view, DISTANCES[kind], layers), Backpropagated(view, DISTANCES[kind])
+    torch.testing.assert_close(own(dummy, labels), other(dummy, labels), rtol=1e-8, atol=1e-11)
+    torch.testing.assert_close(own.loss(dummy, labels), other.loss(dummy, labels), rtol=1e-9, atol=1e-12)
 
 
 def test_epochs_are_matched_before_they_are_averaged() -> None:

@@ -171,7 +171,7 @@ class ClosedForm:
             inputs = outputs.relu_() if passes else outputs
             passes.append(_Pass(layer, shape, inputs))
             outputs = _through(inputs, layer.weight, layer.bias)
-        error, curvature = _output_error(self._head, outputs, labels[:, None].expand(shape).reshape(-1), records)
+        error, curvature = output_error(self._head, outputs, labels[:, None].expand(shape).reshape(-1), records)
         for i in range(len(passes) - 1, -1, -1):
             passes[i].error = error
             if i > 0:
@@ -282,7 +282,7 @@ def _dot(left: Tensor, right: Tensor) -> Tensor:
     return torch.bmm(left.reshape(len(left), 1, -1), right.reshape(len(right), -1, 1)).view(-1)
 
 
-def _output_error(
+def output_error(
     head: Head, outputs: Tensor, labels: Tensor, records: int
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Return the mean loss's derivative in the outputs, and the product of its second derivative with a vector."""
@@ -292,5 +292,5 @@ def _output_error(
         return error, lambda v: p * (v - (p * v).sum(-1, keepdim=True)) / records
     if head == "sigmoid":
         p = outputs.sigmoid()
-        return (p - labels[:, None].to(p.dtype)) / records, lambda v: p * (1 - p) * v / records
-    return 2 * (outputs - labels[:, None].to(outputs.dtype)) / records, lambda v: 2 * v / records
+        return (p - labels[..., None].to(p.dtype)) / records, lambda v: p * (1 - p) * v / records
+    return 2 * (outputs - labels[..., None].to(outputs.dtype)) / records, lambda v: 2 * v / records

@@ -42,6 +42,8 @@ Select = Literal["projected", "soft"]
 # Dummy rows optimised together. On a CPU, enough for efficient matrix products and few enough to
 # stay in cache; on an accelerator, enough to fill it.
 ROWS_AT_ONCE = {"cpu": 1024, "cuda": 262144}
+# Clients whose local training is simulated together.
+CLIENTS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,9 @@ class Reconstruction:
                 labels = torch.stack([_shuffled(one, seed) for one, seed in zip(labels, seeds, strict=True)])
         victims, records = view.victims, knowledge.batch_size
         budget = self.rows_at_once or ROWS_AT_ONCE.get(first.device.type, ROWS_AT_ONCE["cpu"])
+        if isinstance(target, UpdateView):
+            # Each dummy client has weights of its own: products grow with their number, not with their records.
+            budget = max(budget, CLIENTS_AT_ONCE * records * target.training.epochs)
         together = max(1, budget // (self.restarts * records * _copies(target)))
         guesses = []
         for begin in range(0, victims, together):

@@ -8,7 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seepage.attacks.gradient.parts.engine import affine_layers
 from seepage.attacks.gradient.parts.matching import Distance, Matching, target_of
+from seepage.attacks.gradient.parts.unrolled import Unrolled
 from seepage.knowledge import KnownDefense
 from seepage.learning import local_update
 from seepage.tabular.align import match, pairwise_error, reorder
@@ -63,8 +65,8 @@ class Simulated:
     """The distance of an update that dummy records would have made, local step by local step.
 
     Each epoch has records of its own, which are to agree in their mean (Dimitrov et al., TMLR 2022, as TabLeak's
-    code uses it): weight / E^2 * the sum over pairs of epochs of |mean rows - mean rows|^2 / d. Any module, by
-    backpropagation through the steps; time and memory grow with their number.
+    code uses it): weight / E^2 * the sum over pairs of epochs of |mean rows - mean rows|^2 / d. Time and memory
+    grow with the number of steps.
 
     Args:
         view: the received updates, one client each.
@@ -75,44 +77,82 @@ class Simulated:
     """
 
     def __init__(self, view: UpdateView, matching: Matching, weight: float) -> None:
-        self._view, self._matching, self._weight = view, matching, weight
-        self._target = target_of(view.update)
+        layers = affine_layers(view.model.module)
+        self._way = Backpropagated(view, matching) if layers is None else Unrolled(view, matching, layers)
+        self._epochs, self._weight = view.training.epochs, weight
 
     def __call__(
         self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim labelled"]
     ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
         """Return the loss of each restart and its derivative in the rows."""
-        with torch.enable_grad():
-            rows = rows.detach().requires_grad_()
-            epochs, dots, squares, distance = self._distance(rows, labels)
-            means = epochs.mean(3)
-            apart = (means[:, :, :, None] - means[:, :, None]).square().mean(-1).mean((2, 3))
-            prior = self._weight * apart
-            total = (dots * distance.by_dot + squares * distance.by_square).sum() + prior.sum()
-            (derivative,) = torch.autograd.grad(total, rows)
-        return distance.loss + prior.detach(), derivative
+        epochs = rows.unflatten(2, (-1, labels.shape[1]))
+        loss, derivative = self._way(self._every(epochs), labels)
+        if epochs.shape[2] < self._epochs:
+            derivative = derivative.sum(2, keepdim=True)
+        apart, by_mean = _apart(epochs.mean(3))
+        derivative = derivative.add(by_mean[:, :, :, None], alpha=self._weight / epochs.shape[3])
+        return loss + self._weight * apart, derivative.flatten(2, 3)
 
     def loss(
         self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim labelled"]
     ) -> Float[Tensor, "victim restart"]:
         """Return the distance of each restart, without the prior."""
-        with torch.no_grad():
-            return self._distance(rows, labels)[3].loss
+        return self._way.loss(self._every(rows.unflatten(2, (-1, labels.shape[1]))), labels)
 
-    def _distance(self, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Distance]:
-        training = self._view.training
-        victims, restarts, count, width = rows.shape
-        records = labels.shape[1]
-        epochs = rows.view(victims, restarts, count // records, records, width)
-        every = epochs if count > records else epochs.expand(-1, -1, training.epochs, -1, -1)
-        repeated = labels[:, None, None].expand(every.shape[:-1])
-        dummy = local_update(self._view.model, every.flatten(0, 1), repeated.flatten(0, 1), training)
-        split = {name: u.view(victims, restarts, -1) for name, u in dummy.items()}
+    def _every(self, epochs: Tensor) -> Tensor:
+        return epochs.expand(-1, -1, self._epochs, -1, -1)
+
+
+def _apart(
+    means: Float[Tensor, "victim restart epoch encoded"],
+) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart epoch encoded"]]:
+    """Return how far epochs' mean rows are from each other, and the derivative in them."""
+    epochs, width = means.shape[2:]
+    away = means - means.mean(2, keepdim=True)
+    # The mean over pairs of squared distances is twice the variance.
+    return 2 * away.square().sum((2, 3)) / (epochs * width), 4 * away / (epochs * width)
+
+
+class Backpropagated:
+    """The distance of an update that dummy records would have made, by backpropagation: any module.
+
+    Args:
+        view: the received updates, one client each.
+        matching: distance between updates.
+    """
+
+    def __init__(self, view: UpdateView, matching: Matching) -> None:
+        self._view, self._matching = view, matching
+        self._target = target_of(view.update)
+
+    def __call__(
+        self,
+        epochs: Float[Tensor, "victim restart epoch record encoded"],
+        labels: Float[Tensor, "victim record"],
+    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart epoch record encoded"]]:
+        """Return the distance of each restart and its derivative in the records of each epoch."""
+        with torch.enable_grad():
+            epochs = epochs.detach().requires_grad_()
+            dots, squares, distance = self._distance(epochs, labels)
+            total = (dots * distance.by_dot + squares * distance.by_square).sum()
+            (derivative,) = torch.autograd.grad(total, epochs)
+        return distance.loss, derivative
+
+    def loss(
+        self, epochs: Float[Tensor, "victim restart epoch record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> Float[Tensor, "victim restart"]:
+        """Return the distance of each restart."""
+        with torch.no_grad():
+            return self._distance(epochs, labels)[2].loss
+
+    def _distance(self, epochs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Distance]:
+        repeated = labels[:, None, None].expand(epochs.shape[:-1]).flatten(0, 1)
+        dummy = local_update(self._view.model, epochs.flatten(0, 1), repeated, self._view.training)
+        split = {name: u.view(*epochs.shape[:2], -1) for name, u in dummy.items()}
         received = {name: u.flatten(1)[:, None] for name, u in self._view.update.items()}
         dots = torch.stack([(u * received[name]).sum(-1) for name, u in split.items()], -1)
         squares = torch.stack([u.square().sum(-1) for u in split.values()], -1)
-        distance = self._matching(dots.detach(), squares.detach(), *self._target)
-        return epochs, dots, squares, distance
+        return dots, squares, self._matching(dots.detach(), squares.detach(), *self._target)
 
 
 def merge_epochs(
