@@ -29,7 +29,9 @@ def reproduce(
     part: Annotated[
         list[str] | None, typer.Option(help="Only these runs of the table: faithful, default. Repeatable.")
     ] = None,
-    labels: Annotated[list[str] | None, typer.Option(help="Only these labels: true, ordered, restored. Repeatable.")] = None,
+    labels: Annotated[
+        list[str] | None, typer.Option(help="Only these labels: true, ordered, restored. Repeatable.")
+    ] = None,
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="AXIS=VALUE", help="Only this value on an axis of the table: dataset=adult. Repeatable."),
