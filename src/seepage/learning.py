@@ -6,6 +6,7 @@ Replaying ``gradient`` on the true records must reproduce an undefended view bit
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from jaxtyping import Float
@@ -72,6 +73,10 @@ def gradient(
     for axis in reversed(range(encoded.dim() - 2)):
         one = vmap(one, in_dims=(0 if axis == 0 and parameters is not None else None, 0, 0))
     return one(model.parameters if parameters is None else parameters, encoded, labels)
+
+
+GradientOf = Callable[[Model, Tensor, Tensor, dict[str, Tensor] | None], dict[str, Tensor]]
+"""What computes gradients: ``gradient``, or what a client computes in its place."""
 
 
 def batch_statistics(
@@ -152,6 +157,7 @@ def local_update(
     encoded: Float[Tensor, "client epoch record encoded"],
     labels: Float[Tensor, "client epoch record"],
     training: LocalTraining,
+    gradient_of: GradientOf = gradient,
 ) -> dict[str, Tensor]:
     """Return each client's parameters before less those after local training, shape (client, *parameter).
 
@@ -161,6 +167,7 @@ def local_update(
         model: what all clients begin with.
         encoded, labels: each client's records in the order in which it goes through them in each epoch.
         training: what it does.
+        gradient_of: computes each step's gradients, the first axis the client's.
 
     Example:
         >>> import torch
@@ -175,6 +182,6 @@ def local_update(
     now = begin
     for epoch in range(encoded.shape[1]):
         for batch in training.batches(encoded.shape[2]):
-            step = gradient(model, encoded[:, epoch, batch], labels[:, epoch, batch], now)
+            step = gradient_of(model, encoded[:, epoch, batch], labels[:, epoch, batch], now)
             now = {name: p - training.learning_rate * step[name] for name, p in now.items()}
     return {name: begin[name] - p for name, p in now.items()}

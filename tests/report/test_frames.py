@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from seepage.report import frames
 from seepage.report.advice import advice, sentences
+from seepage.report.console import costs_table
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from tests.report.parts import Planted, calibrated
 
@@ -229,3 +232,20 @@ def test_the_frontier_joins_leakage_and_task() -> None:
     rows = [row(), row(defense="noise", lift=0.05), {**task, "defense": "noise"}]
     [one] = frames.frontier(rows, frames.overview(rows))
     assert (one["defense"], one["task"], one["closed"]) == ("noise", 0.8, pytest.approx(0.1))
+
+
+def test_what_a_defense_guarantees_stands_beside_what_it_costs_and_leaves() -> None:
+    privacy = {"epsilon": 3.25, "delta": 1e-5, "steps": 1500, "accountant": "Opacus RDP"}
+    tasks = [
+        row(attack="none", metric="task_accuracy", is_attack=False, defense=name, settings={"privacy": of})
+        for name, of in {"none": None, "dp_sgd": privacy}.items()
+    ]
+    epsilon = row(attack="none", metric="epsilon", mean=3.25, is_attack=False, defense="dp_sgd")
+    made = frames.frontier([*tasks, epsilon], [row(defense="none"), row(defense="dp_sgd")])
+    assert [{name: one[name] for name in privacy} for one in made] == [dict.fromkeys(privacy), privacy]
+    console = Console(width=120, file=io.StringIO())
+    console.print(costs_table([*tasks, epsilon]))
+    told = [line for line in console.file.getvalue().splitlines() if " 8 " in line]  # pyright: ignore
+    assert "–" in told[0]
+    assert "3.25 (1e-05, 1,500, Opacus RDP)" in told[1]
+    assert costs_table([row()]) is None

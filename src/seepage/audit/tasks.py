@@ -13,7 +13,7 @@ from seepage.audit.seeds import stream
 from seepage.audit.spec import AuditSpec, Part
 from seepage.audit.store import Store
 from seepage.audit.subject import Subject
-from seepage.audit.utility import Recipe, measure_utility, utility_row
+from seepage.audit.utility import Recipe, measure_utility, privacy_row, utility_row
 from seepage.audit.workers import threads
 from seepage.models.model import Model
 
@@ -27,6 +27,8 @@ def task_rows(
     train: bool = True,
 ) -> list[Row]:
     """Return a row of results for each batch size and defense: how well the task is learnt under it.
+
+    One that guarantees differential privacy has a second row, of the epsilon that these trainings have.
 
     Training takes seconds, so it is done only where a defense is swept or a recipe is given, and once for all
     attacks and audits that share table, model, batch size, defense and recipe.
@@ -46,7 +48,8 @@ def task_rows(
     taught = recipe or Recipe()
     settings = [(size, part) for size in spec.batch_sizes for part in spec.defenses]
     made = [_row(spec, subject, size, part, store, say, taught, train) for size, part in settings]
-    return [row for row in made if row is not None]
+    trained = [row for row in made if row is not None]
+    return [row for task in trained for row in (task, privacy_row(task)) if row is not None]
 
 
 def _row(

@@ -21,9 +21,10 @@ from torch.func import functional_call, vmap
 from seepage.assessment.intervals import Estimate, interval
 from seepage.audit.seeds import stream
 from seepage.datasets import Dataset
-from seepage.defenses import Defense
+from seepage.defenses import AnyDefense, defended
+from seepage.defenses.accounting import Guarantee, Private
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.learning import batch_statistics, gradient, mean_loss
+from seepage.learning import batch_statistics, mean_loss
 from seepage.models.batch_norm import advanced, running_statistics
 from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
@@ -63,9 +64,11 @@ class Recipe:
             does (it is chosen on the test rows), instead of that after the last one.
         test_share: of the client's rows, held out where the dataset has no test rows.
         test_rows: at most so many, drawn at random, are tested on.
+        delta: of the guarantee that is reported where the defense gives one; a tenth of one over the number of
+            training rows if None.
 
     Raises:
-        BadInputError: a count is below 1, there is no rate, one is not positive, or the share is not
+        BadInputError: a count is below 1, there is no rate, one is not positive, or the share or delta is not
             in (0, 1).
     """
 
@@ -78,6 +81,7 @@ class Recipe:
     optimiser: Optimiser = "sgd"
     fresh: bool = False
     peak: bool = False
+    delta: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "replicas", "test_rows"):
@@ -89,6 +93,8 @@ class Recipe:
             raise BadInputError(f"learning rates are positive numbers, got learning_rates={self.learning_rates}.")
         if not 0 < self.test_share < 1:
             raise BadInputError(f"the share to test on lies between 0 and 1, got test_share={self.test_share}.")
+        if self.delta is not None and not 0 < self.delta < 1:
+            raise BadInputError(f"delta lies between 0 and 1, got delta={self.delta}.")
 
     def steps(self, model: Model, rows: int, batch_size: int) -> int:
         """Return the number of steps on so many training rows.
@@ -121,6 +127,8 @@ class Utility:
         steps, train_rows, test_rows: what was used.
         recipe: how it was trained.
         seconds: that it took.
+        guarantee: what the defense guarantees to single records after one training; None where it does not. The
+            trainings that compared learning rates are not part of it.
     """
 
     metric: str
@@ -132,6 +140,7 @@ class Utility:
     test_rows: int
     recipe: Recipe
     seconds: float
+    guarantee: Guarantee | None = None
 
     @property
     def diverged(self) -> bool:
@@ -154,7 +163,7 @@ def measure_utility(
     model: Model,
     encoder: Encoder,
     batch_size: int,
-    defense: Defense | None = None,
+    defense: AnyDefense | None = None,
     recipe: Recipe | None = None,
     seed: int = 0,
     fresh: Callable[[int], Model] | None = None,
@@ -212,7 +221,11 @@ def measure_utility(
         metric, guess = "task_accuracy", float((labels == known.mode().values).double().mean())
     values = _best(courses, metric)
     seconds = time.perf_counter() - begun
-    return Utility(metric, values, guess, rate, steps, len(rows), len(test_rows), recipe, seconds)
+    guarantee = None
+    if isinstance(defense, Private):
+        delta = recipe.delta or 0.1 / len(rows)
+        guarantee = defense.guarantee(batch_size / len(rows), steps, delta)
+    return Utility(metric, values, guess, rate, steps, len(rows), len(test_rows), recipe, seconds, guarantee)
 
 
 def utility_row(
@@ -255,16 +268,29 @@ def utility_row(
         "seed": seed,
         "settings": {
             **dataclasses.asdict(utility.recipe),
-            "optimiser": "sgd",
             "clients": 1,
             "learning_rate": utility.learning_rate,
             "steps": utility.steps,
             "train_rows": utility.train_rows,
             "test_rows": utility.test_rows,
             "seconds": utility.seconds,
+            "privacy": None if utility.guarantee is None else dataclasses.asdict(utility.guarantee),
         },
         "knowledge": {},
     }
+
+
+def privacy_row(task: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the row of what the trainings of ``utility_row`` guarantee to single records, None where nothing.
+
+    ``metric`` is ``epsilon``, its mean the figure, which is computed and has no interval; delta, steps, sample rate
+    and accountant stand under ``settings``.
+    """
+    privacy = task["settings"]["privacy"]
+    if privacy is None:
+        return None
+    nothing = dict.fromkeys(("low", "high", "std", "baseline", "baseline_name", "lift", "lift_low", "lift_high"))
+    return {**task, **nothing, "metric": "epsilon", "mean": privacy["epsilon"], "status": "ok", "settings": privacy}
 
 
 def _held_out(
@@ -297,7 +323,7 @@ class _Training:
     table: Table
     rows: Int[Tensor, " row"]
     batch_size: int
-    defense: Defense | None
+    defense: AnyDefense | None
     seed: int
     optimiser: Optimiser
 
@@ -338,9 +364,7 @@ class _Training:
             for step, (x, y, *drawn) in enumerate(zip(encoded, labels, *seeds, strict=True), done):
                 if running:
                     running = advanced(module, running, batch_statistics(self.model, x, theta), step)
-                sent = gradient(self.model, x, y, theta)
-                if self.defense is not None:
-                    sent = self.defense(sent, drawn)
+                sent = defended(self.defense, self.model, x, y, drawn, theta)
                 if direction is not None:
                     sent = direction(sent)
                 for name, parameter in theta.items():

@@ -1,6 +1,17 @@
 """What a client does to its update before it is sent; importing this package registers the defenses."""
 
-from seepage.defenses import clipping, gaussian_noise, none, sign, top_k
-from seepage.defenses.defense import Defense
+from seepage.defenses import clipping, dp_sgd, gaussian_noise, none, sign, top_k
+from seepage.defenses.defense import AnyDefense, Defense, RecordDefense, defended
 
-__all__ = ["Defense", "clipping", "gaussian_noise", "none", "sign", "top_k"]
+__all__ = [
+    "AnyDefense",
+    "Defense",
+    "RecordDefense",
+    "clipping",
+    "defended",
+    "dp_sgd",
+    "gaussian_noise",
+    "none",
+    "sign",
+    "top_k",
+]

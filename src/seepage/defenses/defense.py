@@ -1,4 +1,4 @@
-"""What a defense is: a client's update in, the message that is sent out."""
+"""What a defense is: a client's update in, the message that is sent out; or its records in, a gradient out."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from torch import Tensor
 
 from seepage.errors import BadInputError
 from seepage.knowledge import KnownDefense
+from seepage.learning import gradient
+from seepage.models.model import Model
 
 
 @runtime_checkable
@@ -36,6 +38,84 @@ class Defense(Protocol):
     def describe(self) -> KnownDefense:
         """Return what an attacker who knows the defense knows."""
         ...
+
+
+@runtime_checkable
+class RecordDefense(Protocol):
+    """What a client does to single records' contributions, so that it takes the place of the gradient.
+
+    It works on every gradient that a client computes: the message itself in FedSGD, each local step in FedAvg.
+    """
+
+    def gradient(
+        self,
+        model: Model,
+        encoded: Float[Tensor, "victim record encoded"],
+        labels: Float[Tensor, "victim record"],
+        seeds: Sequence[int],
+        parameters: dict[str, Tensor] | None = None,
+    ) -> dict[str, Tensor]:
+        """Return the defended gradients of the mean loss, shape (victim, *parameter).
+
+        Args:
+            model: gives module and head.
+            encoded, labels: the batches.
+            seeds: one a victim, of what the defense draws at random.
+            parameters: as for ``learning.gradient``.
+
+        Raises:
+            BadInputError: not one seed a victim, or the model's records have no gradient each of their own.
+        """
+        ...
+
+    def noise(self, records: int) -> float:
+        """Return the standard deviation of the noise on every entry of a gradient over so many records."""
+        ...
+
+    def describe(self) -> KnownDefense:
+        """Return what an attacker who knows the defense knows; of the noise, ``noise`` tells."""
+        ...
+
+
+AnyDefense = Defense | RecordDefense
+
+
+def defended(
+    defense: AnyDefense | None,
+    model: Model,
+    encoded: Float[Tensor, "victim record encoded"],
+    labels: Float[Tensor, "victim record"],
+    seeds: Sequence[int],
+    parameters: dict[str, Tensor] | None = None,
+) -> dict[str, Tensor]:
+    """Return the gradients of batches as clients send them under a defense of either kind, or none.
+
+    Args:
+        defense: nothing if None.
+        model, encoded, labels, parameters: as for ``learning.gradient``.
+        seeds: one a victim.
+
+    Raises:
+        BadInputError: not one seed a victim.
+    """
+    if isinstance(defense, RecordDefense):
+        return defense.gradient(model, encoded, labels, seeds, parameters)
+    found = gradient(model, encoded, labels, parameters)
+    return found if defense is None else defense(found, seeds)
+
+
+def normal(entries: Float[Tensor, "victim entry"], seeds: Sequence[int]) -> Float[Tensor, "victim entry"]:
+    """Return standard normal noise in the shape of entries; it is a victim's seed's, whatever the device.
+
+    Example:
+        >>> one, both = (normal(torch.zeros(n, 2), seeds=[3, 4][:n]) for n in (1, 2))
+        >>> bool((one[0] == both[0]).all())
+        True
+    """
+    noise = torch.empty(entries.shape, dtype=entries.dtype)
+    for row, seed in zip(noise, seeds, strict=True):
+        row.normal_(generator=torch.Generator().manual_seed(seed))
+    return noise.to(entries.device)
 
 
 def flat(update: dict[str, Tensor]) -> Float[Tensor, "victim entry"]:

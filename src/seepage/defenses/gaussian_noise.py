@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seepage.defenses.defense import check_seeds, flat, positive, unflat
+from seepage.defenses.defense import check_seeds, flat, normal, positive, unflat
 from seepage.knowledge import KnownDefense
 from seepage.registry import defenses
 
@@ -50,10 +50,7 @@ class GaussianNoise:
         """
         check_seeds(update, seeds)
         entries = flat(update)
-        noise = torch.empty(entries.shape, dtype=entries.dtype)
-        for row, seed in zip(noise, seeds, strict=True):
-            row.normal_(generator=torch.Generator().manual_seed(seed))
-        return unflat(torch.add(entries, noise.to(entries.device), alpha=self.scale), update)
+        return unflat(torch.add(entries, normal(entries, seeds), alpha=self.scale), update)
 
     def describe(self) -> KnownDefense:
         """Return the mechanism and its scale."""

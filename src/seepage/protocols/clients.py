@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,9 +12,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.defenses import Defense
+from seepage.defenses import AnyDefense, Defense, RecordDefense
 from seepage.errors import BadInputError, check_count
 from seepage.knowledge import KnownDefense
+from seepage.learning import GradientOf, gradient
 from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.table import Table
@@ -29,7 +31,8 @@ class Clients(ABC, Generic[V]):
     Args:
         batch_size: records behind one client's message.
         replacement: whether a client may hold a row twice (TabLeak's code draws with replacement).
-        defense: what each client does to its message before it sends it; nothing if None.
+        defense: what each client does to its message before it sends it, or to the gradients that it computes;
+            nothing if None.
         clients: whose messages are aggregated; the records behind what the server receives are
             ``clients * batch_size``.
 
@@ -38,7 +41,7 @@ class Clients(ABC, Generic[V]):
     """
 
     def __init__(
-        self, batch_size: int, replacement: bool = False, defense: Defense | None = None, clients: int = 1
+        self, batch_size: int, replacement: bool = False, defense: AnyDefense | None = None, clients: int = 1
     ) -> None:
         if batch_size < 1:
             raise BadInputError(f"a batch holds at least one record, got batch_size={batch_size}.")
@@ -86,15 +89,22 @@ class Clients(ABC, Generic[V]):
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         cells, labels = rows.at(torch.stack([self._draw(len(rows), generator) for generator in generators]))
         encoded = encoder.encode(cells.to(encoder.mean.device))
+        guards = self._seeds(defense_seeds or ())
+        if isinstance(self.defense, RecordDefense) and len(guards) != len(seeds) * self.clients:
+            raise BadInputError(
+                f"a defense needs one seed for each of {len(seeds)} victims, got {len(defense_seeds or ())}."
+            )
         # One client at a time: the bits of a message must not depend on how many clients are simulated at once.
         messages = [
-            self.answer(model, x, y, generator)
-            for xs, ys, generator in zip(encoded, labels.to(encoded.device), generators, strict=True)
-            for x, y in zip(xs.split(self.batch_size), ys.split(self.batch_size), strict=True)
+            self.answer(model, x, y, generator, self._gradient_of(guards, victim * self.clients + client))
+            for victim, (xs, ys, generator) in enumerate(
+                zip(encoded, labels.to(encoded.device), generators, strict=True)
+            )
+            for client, (x, y) in enumerate(zip(xs.split(self.batch_size), ys.split(self.batch_size), strict=True))
         ]
         sent = {name: torch.stack([message[name] for message in messages]) for name in messages[0]}
-        if self.defense is not None:
-            sent = self.defense(sent, self._seeds(defense_seeds or ()))
+        if isinstance(self.defense, Defense):
+            sent = self.defense(sent, guards)
         if self.clients > 1:
             sent = {name: m.unflatten(0, (len(seeds), self.clients)).mean(1) for name, m in sent.items()}
         return Transcript(self.view(model, sent), RecordsSecret(cells, labels))
@@ -106,18 +116,30 @@ class Clients(ABC, Generic[V]):
         encoded: Float[Tensor, "record encoded"],
         labels: Float[Tensor, " record"],
         generator: torch.Generator,
+        gradient_of: GradientOf = gradient,
     ) -> dict[str, Tensor]:
-        """Return one client's message before any defense, by parameter name.
+        """Return one client's message before any defense of messages, by parameter name.
 
         Args:
             model: that the server sent.
             encoded, labels: the client's records.
             generator: of what it draws at random.
+            gradient_of: computes gradients, under a defense of records where there is one.
         """
 
     @abstractmethod
     def view(self, model: Model, message: dict[str, Tensor]) -> V:
         """Return what the server sees, given messages of shape (victim, *parameter)."""
+
+    @property
+    @abstractmethod
+    def gradients(self) -> list[int]:
+        """How many records are behind each of the gradients whose sum, times ``rate``, is a client's message."""
+
+    @property
+    def rate(self) -> float:
+        """By what the sum of gradients is multiplied in a message."""
+        return 1.0
 
     @property
     @abstractmethod
@@ -127,6 +149,9 @@ class Clients(ABC, Generic[V]):
     def known(self) -> KnownDefense:
         """Return what an attacker who knows the defense knows of the messages received."""
         known = KnownDefense() if self.defense is None else self.defense.describe()
+        if isinstance(self.defense, RecordDefense):
+            noises = [self.defense.noise(records) for records in self.gradients]
+            known = replace(known, noise=self.rate * math.hypot(*noises))
         # Noise of several clients averages out.
         return known if self.clients == 1 else replace(known, noise=known.noise / self.clients**0.5)
 
@@ -139,6 +164,23 @@ class Clients(ABC, Generic[V]):
         if self.replacement:
             return torch.randint(rows, (self.records,), generator=generator)
         return torch.randperm(rows, generator=generator)[: self.records]
+
+    def _gradient_of(self, guards: Sequence[int], client: int) -> GradientOf:
+        """Return what computes a client's gradients, each with a seed of its own that follows from the client's."""
+        defense = self.defense
+        if not isinstance(defense, RecordDefense):
+            return gradient
+        generator = torch.Generator().manual_seed(guards[client])
+
+        def guarded(
+            model: Model, encoded: Tensor, labels: Tensor, parameters: dict[str, Tensor] | None = None
+        ) -> dict[str, Tensor]:
+            seed = int(torch.randint(2**62, (), generator=generator))
+            if encoded.dim() == 3:
+                return defense.gradient(model, encoded, labels, [seed], parameters)
+            return {n: g[0] for n, g in defense.gradient(model, encoded[None], labels[None], [seed]).items()}
+
+        return guarded
 
     def _seeds(self, seeds: Sequence[int]) -> list[int]:
         """Return one seed a client: a victim's own where it is one client."""

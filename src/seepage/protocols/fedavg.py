@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.defenses import Defense
-from seepage.learning import LocalTraining, local_update
+from seepage.defenses import AnyDefense
+from seepage.learning import GradientOf, LocalTraining, gradient, local_update
 from seepage.models.model import Model
 from seepage.protocols.clients import Clients
 from seepage.registry import protocols
@@ -20,7 +20,8 @@ class FedAvg(Clients[UpdateView]):
 
     Args:
         batch_size: records of a client, all of which it goes through in each epoch.
-        replacement, defense, clients: see ``Clients``; the defense sees the parameters before less those after.
+        replacement, defense, clients: see ``Clients``; a defense of messages sees the parameters before less those
+            after, one of records each local step.
         epochs: local passes over the records.
         local_batch_size: records of a local step; all of them if None.
         learning_rate: of local plain SGD.
@@ -35,7 +36,7 @@ class FedAvg(Clients[UpdateView]):
         self,
         batch_size: int,
         replacement: bool = False,
-        defense: Defense | None = None,
+        defense: AnyDefense | None = None,
         clients: int = 1,
         epochs: int = 1,
         local_batch_size: int | None = None,
@@ -53,6 +54,7 @@ class FedAvg(Clients[UpdateView]):
         encoded: Float[Tensor, "record encoded"],
         labels: Float[Tensor, " record"],
         generator: torch.Generator,
+        gradient_of: GradientOf = gradient,
     ) -> dict[str, Tensor]:
         """Return the parameters before less those after."""
         count = len(labels)
@@ -61,12 +63,23 @@ class FedAvg(Clients[UpdateView]):
             for _ in range(self.training.epochs)
         ]
         order = torch.stack(orders).to(encoded.device)
-        update = local_update(model, encoded[order][None], labels[order][None], self.training)
+        update = local_update(model, encoded[order][None], labels[order][None], self.training, gradient_of)
         return {name: change[0] for name, change in update.items()}
 
     def view(self, model: Model, message: dict[str, Tensor]) -> UpdateView:
         """Return the updates."""
         return UpdateView(model, message, self.training, self.clients)
+
+    @property
+    def gradients(self) -> list[int]:
+        """One a local step."""
+        batches = self.training.batches(self.batch_size)
+        return [batch.stop - batch.start for batch in batches] * self.training.epochs
+
+    @property
+    def rate(self) -> float:
+        """That of local training."""
+        return float(self.training.learning_rate)
 
     @property
     def sees(self) -> str:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.learning import gradient
+from seepage.learning import GradientOf, gradient
 from seepage.models.model import Model
 from seepage.protocols.clients import Clients
 from seepage.registry import protocols
@@ -26,13 +26,19 @@ class FedSGD(Clients[GradientView]):
         encoded: Float[Tensor, "record encoded"],
         labels: Float[Tensor, " record"],
         generator: torch.Generator,
+        gradient_of: GradientOf = gradient,
     ) -> dict[str, Tensor]:
         """Return the gradient of the mean loss."""
-        return gradient(model, encoded, labels)
+        return gradient_of(model, encoded, labels, None)
 
     def view(self, model: Model, message: dict[str, Tensor]) -> GradientView:
         """Return the gradients."""
         return GradientView(model, message)
+
+    @property
+    def gradients(self) -> list[int]:
+        """One, of the whole batch."""
+        return [self.batch_size]
 
     @property
     def sees(self) -> str:

@@ -16,6 +16,7 @@ from seepage.audit import AuditSpec, Cell, Example, Row, Subject
 from seepage.audit.checks import Alarm, Severity
 from seepage.audit.tiers import Tier, is_attack, settings
 from seepage.report.assumptions import assumptions, tolerances
+from seepage.report.frames import TASK_ACCURACY, TASK_RMSE, guarantee
 from seepage.report.summary import summary
 from seepage.report.text import clean, percent, points, span
 from seepage.report.verdict import UNDEFENDED, pick, strongest, verdict
@@ -30,6 +31,7 @@ _STYLES: dict[Tier, str] = {
 }
 _SEVERITIES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _PLAIN_WIDTH = 120
+_MISSING = "–"
 _SCORE = "accuracy"
 _LONGEST_MESSAGE = 1200
 # What the main table shows where there is room, the first longest.
@@ -69,6 +71,8 @@ def show_report(
     for begin in range(0, len(attacks), room):
         some = dict(itertools.islice(attacks.items(), begin, begin + room))
         console.print(_columns_table(subject, rows, alarms, some))
+    if (costs := costs_table(rows)) is not None:
+        console.print(costs)
     if attacks and (told := tolerances(subject.dataset.schema, _MOST_TOLERANCES)):
         console.print(Padding(Text(told, "dim"), (0, 0, 1, 2)))
     for size in spec.batch_sizes:
@@ -189,6 +193,39 @@ def _columns_table(
             cells.append(Text(text, style=_STYLES[verdict(found[0], alarms=alarms).tier] if found else ""))
         name = Text(clean(column.name, 32) + (" *" if column.sensitive else ""))
         table.add_row(name, column.kind, *cells)
+    return table
+
+
+def costs_table(rows: Sequence[Row]) -> Table | None:
+    """Return what each defense costs and guarantees, None where the task was not learnt."""
+    made = [row for row in pick(rows, column=None) if row["metric"] in (TASK_ACCURACY, TASK_RMSE)]
+    if not made:
+        return None
+    rate = all(row["metric"] == TASK_ACCURACY for row in made)
+    table = make_table("Defenses: what they cost" + (" (percent of test rows)" if rate else " (RMSE)"))
+    table.add_column("batch", justify="right", no_wrap=True)
+    table.add_column("defense", overflow="fold")
+    for name in ("task accuracy" if rate else "task error", "guessing"):
+        table.add_column(name, justify="right", no_wrap=True)
+    guarantees = [guarantee(row) for row in made]
+    private = any(one["epsilon"] is not None for one in guarantees)
+    if private:
+        table.add_column("epsilon (delta, steps, accountant)", justify="right", overflow="fold")
+    for row, one in zip(made, guarantees, strict=True):
+        if rate:
+            learnt, guess = f"{_mean(row)} {span(row['low'], row['high'])}".strip(), _mean(row, "baseline")
+        else:
+            learnt, guess = (_MISSING if row[k] is None else f"{row[k]:.4g}" for k in ("mean", "baseline"))
+        bound = _MISSING
+        if one["epsilon"] is not None:
+            bound = f"{one['epsilon']:.3g} ({one['delta']:.2g}, {one['steps']:,}, {one['accountant']})"
+        table.add_row(
+            str(row["batch_size"]),
+            Text(clean(row["defense"], 32)),
+            Text(learnt),
+            guess,
+            *([bound] if private else []),
+        )
     return table
 
 

@@ -402,7 +402,8 @@ def frontier(rows: Sequence[Row], overviews: Sequence[Record]) -> list[Record]:
     """Return leakage beside how well the task is learnt, one a setting where that was measured.
 
     To the fields of ``overview`` come task_metric (``task_accuracy`` or ``task_rmse``), task, task_low, task_high,
-    task_n and task_baseline.
+    task_n and task_baseline; and epsilon, delta, steps and accountant of what the defense guarantees to single records
+    over that training, None where it guarantees nothing.
     """
     made = []
     for one in overviews:
@@ -424,6 +425,13 @@ def frontier(rows: Sequence[Row], overviews: Sequence[Record]) -> list[Record]:
                     "task_high": row["high"],
                     "task_n": row["n"],
                     "task_baseline": row["baseline"],
+                    **guarantee(row),
                 }
             )
     return made
+
+
+def guarantee(task: Row) -> Record:
+    """Return epsilon, delta, steps and accountant of a row that says how well the task is learnt, None where none."""
+    privacy = (task.get("settings") or {}).get("privacy") or {}
+    return {name: privacy.get(name) for name in ("epsilon", "delta", "steps", "accountant")}

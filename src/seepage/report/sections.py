@@ -657,6 +657,10 @@ def _frontier(found: _Found) -> Section:
             grids.interval("its interval", "task_low", "task_high", 100.0 if rate else 1.0),
             learnt("Guessing", "task_baseline"),
             grids.count("Trainings", "task_n"),
+            grids.number("Epsilon", "epsilon"),
+            grids.number("at delta", "delta", 2),
+            grids.count("after steps", "steps"),
+            grids.text("by", "accountant"),
         ],
         records,
     )
@@ -664,6 +668,12 @@ def _frontier(found: _Found) -> Section:
         f"Down and to the {'right' if rate else 'left'} is better: less leaks, and the task is learnt as well. Marks "
         "are numbered by batch size; dotted lines are the bounds of the verdict's tiers."
     ]
+    if any(one["epsilon"] is not None for one in records):
+        words.append(
+            "Epsilon bounds what one record more or less can change in all messages of one training, except with "
+            "probability delta; it is computed as if batches were drawn by Poisson sampling, and counts neither the "
+            "trainings that chose a learning rate nor what else the client sends."
+        )
     figure = figures.frontier(found.name("frontier"), records, caption)
     return Section(found.name("defenses"), title, words, figures=[(figure, table)])
 
