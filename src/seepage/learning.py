@@ -158,6 +158,7 @@ def local_update(
     labels: Float[Tensor, "client epoch record"],
     training: LocalTraining,
     gradient_of: GradientOf = gradient,
+    parameters: dict[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """Return each client's parameters before less those after local training, shape (client, *parameter).
 
@@ -168,6 +169,7 @@ def local_update(
         encoded, labels: each client's records in the order in which it goes through them in each epoch.
         training: what it does.
         gradient_of: computes each step's gradients, the first axis the client's.
+        parameters: what each client begins with, shape (client, *parameter); the model's own for all if None.
 
     Example:
         >>> import torch
@@ -178,7 +180,9 @@ def local_update(
         >>> local_update(model, rows, torch.ones(1, 2, 1), training)["weight"].tolist()
         [[[-0.75]]]
     """
-    begin = {name: p.expand(len(encoded), *p.shape) for name, p in model.parameters.items()}
+    begin = parameters
+    if begin is None:
+        begin = {name: p.expand(len(encoded), *p.shape) for name, p in model.parameters.items()}
     now = begin
     for epoch in range(encoded.shape[1]):
         for batch in training.batches(encoded.shape[2]):

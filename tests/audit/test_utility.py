@@ -14,12 +14,15 @@ from seepage.audit.utility import Recipe, Utility, measure_utility, utility_row
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.planted import telling
 from seepage.defenses import Defense
+from seepage.defenses.accounting import gaussian_guarantee
 from seepage.defenses.clipping import Clipping
+from seepage.defenses.dp_sgd import DPSGD
 from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.defenses.none import Undefended
 from seepage.defenses.sign import Sign
 from seepage.defenses.top_k import TopK
 from seepage.errors import BadInputError
+from seepage.learning import LocalTraining
 from seepage.models.mlp import mlp
 from seepage.models.model import Model, seeded
 from seepage.tabular.encoder import Encoder
@@ -338,3 +341,63 @@ def test_every_step_of_every_epoch_is_made_where_no_number_is_given() -> None:
     recipe = Recipe(epochs=10, max_steps=None)
     assert recipe.steps(model, 30_000, 32) == 9370
     assert replace(recipe, max_steps=9000).steps(model, 30_000, 32) == 200
+
+
+def test_two_rounds_of_local_training_by_hand() -> None:
+    data = line(rows=60, test=10)
+    encoder = encoder_of(data)
+    recipe = Recipe(server_rates=(0.5,), epochs=2, replicas=1)
+    local = LocalTraining(epochs=3, batch_size=50, learning_rate=0.1)
+    # One batch an epoch, and one local step an epoch, that hold every row, so that orders make no difference.
+    found = measure_utility(
+        data, Model(OneStep(), "regression", "mine"), encoder, 50, Clipping(0.3), recipe, local=local
+    )
+    assert (found.steps, found.learning_rate) == (2, 0.5)
+    x, y = encoder.encode(data.train.cells)[:, 0].double(), data.train.labels
+    theta = torch.zeros(2, dtype=torch.float64)
+    for _ in range(2):
+        own = theta.clone()
+        for _ in range(3):
+            error = own[0] * x + own[1] - y
+            own -= 0.1 * torch.stack([(2 * error * x).mean(), (2 * error).mean()])
+        update = theta - own
+        # The defense acts on the update, the server steps by it.
+        theta -= 0.5 * update * min(1.0, 0.3 / float(update.norm()))
+    assert data.test is not None
+    error = theta[0] * encoder.encode(data.test.cells)[:, 0].double() + theta[1] - data.test.labels
+    assert float(found.values[0]) == pytest.approx(float(error.square().mean().sqrt()), rel=1e-5)
+
+
+def test_one_local_step_is_a_gradient_step() -> None:
+    data = noisy(rows=300)
+    gradients = measure(data, defense=GaussianNoise(0.3))
+    local = LocalTraining(epochs=1, batch_size=8, learning_rate=1.0)
+    recipe = replace(QUICK, server_rates=(0.2,))
+    model, encoder = mlp(data.schema, [], seed=0), encoder_of(data)
+    updates = measure_utility(data, model, encoder, 8, GaussianNoise(0.3), recipe, local=local, shuffle=False)
+    torch.testing.assert_close(updates.values, gradients.values, atol=0.02, rtol=0)
+    # Whatever the order, an epoch of steps of one record each is learnt from.
+    steps = replace(local, epochs=2, batch_size=1, learning_rate=0.05)
+    learnt = measure_utility(
+        telling(rows=200),
+        model_of(telling(rows=200)),
+        encoder_of(telling(rows=200)),
+        8,
+        None,
+        replace(QUICK, server_rates=(1.0,)),
+        local=steps,
+    )
+    assert learnt.estimate().mean == 1.0
+
+
+def test_noise_in_each_local_step_is_accounted_for_by_epochs() -> None:
+    data = telling(rows=200)
+    local = LocalTraining(epochs=4, batch_size=2, learning_rate=0.1)
+    recipe = replace(QUICK, server_rates=(1.0,), max_steps=20)
+    found = measure_utility(data, model_of(data), encoder_of(data), 8, DPSGD(1.0, 1.0), recipe, local=local)
+    assert found.guarantee == gaussian_guarantee(0.5, 8 / 160, 20, 0.1 / 160)
+    assert not found.diverged
+
+
+def model_of(data: Dataset) -> Model:
+    return mlp(data.schema, [], seed=0)

@@ -16,6 +16,7 @@ from seepage.audit.subject import Subject
 from seepage.audit.utility import Recipe, measure_utility, privacy_row, utility_row
 from seepage.audit.workers import threads
 from seepage.models.model import Model
+from seepage.protocols.fedavg import FedAvg
 
 
 def task_rows(
@@ -63,6 +64,11 @@ def _row(
     missing: bool,
 ) -> Row | None:
     defense = registry.defenses.create(part.name, **part.options)
+    protocol = registry.protocols.create(
+        spec.protocol, batch_size=batch_size, replacement=spec.replacement, **spec.protocol_options
+    )
+    local = protocol.training if isinstance(protocol, FedAvg) else None
+    shuffle = isinstance(protocol, FedAvg) and protocol.shuffle
 
     def fresh(replica: int) -> Model:
         seed = stream(spec.seed, replica, "initialisation")
@@ -80,7 +86,16 @@ def _row(
         say(f"training at batch size {batch_size}, {part.called}")
         with threads(spec.threads):
             found = measure_utility(
-                subject.dataset, subject.model, subject.encoder, batch_size, defense, recipe, spec.seed, fresh
+                subject.dataset,
+                subject.model,
+                subject.encoder,
+                batch_size,
+                defense,
+                recipe,
+                spec.seed,
+                fresh,
+                local,
+                shuffle,
             )
         return utility_row(
             found,
@@ -97,7 +112,7 @@ def _row(
         "code": own_code(),
         "rows": subject.rows_digest,
         "model": subject.model_digest,
-        "protocol": spec.protocol,
+        "protocol": {"name": spec.protocol, "local": plain(local), "shuffle": shuffle},
         "batch_size": batch_size,
         "defense": {"name": part.name, **plain(defense)},
         "seed": spec.seed,

@@ -1,7 +1,8 @@
 """What a defense costs: how well the task is learnt from defended updates.
 
-A federation of one client is simulated: the server steps along the updates that the client sends, each
-from one batch of its rows, defended as in the setting. What is learnt is tested on rows held out.
+A federation of one client is simulated: the server steps along the messages that the client sends, each
+from one batch of its rows, defended as in the setting: gradients, or what local training changed. What is
+learnt is tested on rows held out.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from torch.func import functional_call, vmap
 from seepage.assessment.intervals import Estimate, interval
 from seepage.audit.seeds import stream
 from seepage.datasets import Dataset
-from seepage.defenses import AnyDefense, defended
+from seepage.defenses import AnyDefense, Defense, defended, guarded
 from seepage.defenses.accounting import Guarantee, Private
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.learning import batch_statistics, mean_loss
+from seepage.learning import LocalTraining, batch_statistics, local_update, mean_loss
 from seepage.models.batch_norm import advanced, running_statistics
 from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
@@ -54,6 +55,8 @@ class Recipe:
     Attributes:
         learning_rates: tried in one training each; the one with the least loss on training rows is taken.
             A single one is taken untried.
+        server_rates: tried in their place where clients train locally, at the rate that the protocol says: what
+            the server multiplies their updates with. 1 is FedAvg as published.
         epochs: passes over the training rows, each in an order of its own; what is left of an epoch after
             its last whole batch is not used.
         max_steps: at most so many; large models get fewer still, down to 200. All of every epoch if None.
@@ -73,6 +76,7 @@ class Recipe:
     """
 
     learning_rates: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+    server_rates: tuple[float, ...] = (1e-2, 1e-1, 1.0, 10.0)
     epochs: int = 10
     max_steps: int | None = 1500
     replicas: int = 5
@@ -89,15 +93,21 @@ class Recipe:
         if self.max_steps is not None:
             check_count("max_steps", self.max_steps)
         check_choice("optimiser", self.optimiser, Optimiser)
-        if not self.learning_rates or not all(0 < rate < float("inf") for rate in self.learning_rates):
-            raise BadInputError(f"learning rates are positive numbers, got learning_rates={self.learning_rates}.")
+        for name in ("learning_rates", "server_rates"):
+            rates = getattr(self, name)
+            if not rates or not all(0 < rate < float("inf") for rate in rates):
+                raise BadInputError(f"learning rates are positive numbers, got {name}={rates}.")
         if not 0 < self.test_share < 1:
             raise BadInputError(f"the share to test on lies between 0 and 1, got test_share={self.test_share}.")
         if self.delta is not None and not 0 < self.delta < 1:
             raise BadInputError(f"delta lies between 0 and 1, got delta={self.delta}.")
 
-    def steps(self, model: Model, rows: int, batch_size: int) -> int:
-        """Return the number of steps on so many training rows.
+    def rates(self, local: LocalTraining | None) -> tuple[float, ...]:
+        """Return the rates to try."""
+        return self.learning_rates if local is None else self.server_rates
+
+    def steps(self, model: Model, rows: int, batch_size: int, local: LocalTraining | None = None) -> int:
+        """Return the number of steps on so many training rows, each a message.
 
         Example:
             >>> from torch import nn
@@ -108,9 +118,10 @@ class Recipe:
         if self.max_steps is None:
             return every
         entries = sum(parameter.numel() for parameter in model.parameters.values())
-        trainings = self.replicas + (len(self.learning_rates) if len(self.learning_rates) > 1 else 0)
+        trainings = self.replicas + (len(self.rates(local)) if len(self.rates(local)) > 1 else 0)
         # A multiplication a weight and record on the way up, two on the way down.
-        affordable = int(_WORK / (3 * trainings * batch_size * entries))
+        passes = 1 if local is None else local.epochs
+        affordable = int(_WORK / (3 * trainings * batch_size * entries * passes))
         return min(every, self.max_steps, max(_LEAST_STEPS, affordable))
 
 
@@ -123,10 +134,11 @@ class Utility:
             root of the mean squared error in units of the target.
         values: one a replica, NaN where training diverged.
         guess: the same figure for the training rows' commonest class, or their mean.
-        learning_rate: the one chosen.
+        learning_rate: the one chosen, the server's where clients train locally.
         steps, train_rows, test_rows: what was used.
         recipe: how it was trained.
         seconds: that it took.
+        local: what the client did with each batch, None where it sent gradients.
         guarantee: what the defense guarantees to single records after one training; None where it does not. The
             trainings that compared learning rates are not part of it.
     """
@@ -141,6 +153,7 @@ class Utility:
     recipe: Recipe
     seconds: float
     guarantee: Guarantee | None = None
+    local: LocalTraining | None = None
 
     @property
     def diverged(self) -> bool:
@@ -167,11 +180,14 @@ def measure_utility(
     recipe: Recipe | None = None,
     seed: int = 0,
     fresh: Callable[[int], Model] | None = None,
+    local: LocalTraining | None = None,
+    shuffle: bool = True,
 ) -> Utility:
     """Train on defended updates and test on rows held out.
 
     Batch normalisation trains on each batch's statistics and is tested with running ones, which move with every
-    batch; the defense, which acts on gradients, leaves them alone.
+    batch; the defense, which acts on messages, leaves them alone. Under local training they are those of each batch
+    before it.
 
     Args:
         dataset: its training rows are the client's; a share of them is held out where it has no test rows.
@@ -183,6 +199,8 @@ def measure_utility(
         seed: every random number follows from it; the same for all defenses, so that they differ in
             themselves only.
         fresh: returns a model like ``model`` with the replica's own initialisation, where the recipe asks for one.
+        local: what the client does with each batch before it sends what that changed; it sends the gradient if None.
+        shuffle: whether each local epoch goes through the batch in an order of its own.
 
     Raises:
         BadInputError: too few rows to train a batch on and hold some out, or the model does not fit them.
@@ -200,8 +218,9 @@ def measure_utility(
     recipe = recipe or Recipe()
     model.check(dataset.schema)
     rows, test, test_rows = _held_out(dataset, recipe, batch_size, seed)
-    training = _Training(model, encoder, dataset.train, rows, batch_size, defense, seed, recipe.optimiser)
-    steps = recipe.steps(model, len(rows), batch_size)
+    how = (defense, seed, recipe.optimiser, local, shuffle)
+    training = _Training(model, encoder, dataset.train, rows, batch_size, *how)
+    steps = recipe.steps(model, len(rows), batch_size, local)
     rate = _best_rate(training, recipe, steps)
     starts = [fresh(replica) for replica in range(recipe.replicas)] if recipe.fresh and fresh is not None else None
     known, labels = dataset.train.labels[rows], test.labels[test_rows]
@@ -224,8 +243,8 @@ def measure_utility(
     guarantee = None
     if isinstance(defense, Private):
         delta = recipe.delta or 0.1 / len(rows)
-        guarantee = defense.guarantee(batch_size / len(rows), steps, delta)
-    return Utility(metric, values, guess, rate, steps, len(rows), len(test_rows), recipe, seconds, guarantee)
+        guarantee = defense.guarantee(batch_size / len(rows), steps, delta, 1 if local is None else local.epochs)
+    return Utility(metric, values, guess, rate, steps, len(rows), len(test_rows), recipe, seconds, guarantee, local)
 
 
 def utility_row(
@@ -274,6 +293,7 @@ def utility_row(
             "train_rows": utility.train_rows,
             "test_rows": utility.test_rows,
             "seconds": utility.seconds,
+            "local": None if utility.local is None else dataclasses.asdict(utility.local),
             "privacy": None if utility.guarantee is None else dataclasses.asdict(utility.guarantee),
         },
         "knowledge": {},
@@ -326,6 +346,8 @@ class _Training:
     defense: AnyDefense | None
     seed: int
     optimiser: Optimiser
+    local: LocalTraining | None
+    shuffle: bool
 
     def run(
         self,
@@ -364,7 +386,7 @@ class _Training:
             for step, (x, y, *drawn) in enumerate(zip(encoded, labels, *seeds, strict=True), done):
                 if running:
                     running = advanced(module, running, batch_statistics(self.model, x, theta), step)
-                sent = defended(self.defense, self.model, x, y, drawn, theta)
+                sent = self._message(x, y, drawn, theta)
                 if direction is not None:
                     sent = direction(sent)
                 for name, parameter in theta.items():
@@ -375,6 +397,27 @@ class _Training:
             if done == steps:
                 break
         return theta | running
+
+    def _message(
+        self,
+        encoded: Float[Tensor, "training record encoded"],
+        labels: Float[Tensor, "training record"],
+        seeds: Sequence[int],
+        theta: dict[str, Tensor],
+    ) -> dict[str, Tensor]:
+        """Return what the client sends of a batch in each training, defended."""
+        if self.local is None:
+            return defended(self.defense, self.model, encoded, labels, seeds, theta)
+        order = torch.arange(encoded.shape[1]).expand(len(seeds), self.local.epochs, -1)
+        if self.shuffle:
+            generators = [torch.Generator().manual_seed(stream(seed, 0, "local order")) for seed in seeds]
+            drawn = [torch.rand(order.shape[1:], generator=generator).argsort(-1) for generator in generators]
+            order = torch.stack(drawn)
+        order = order.to(encoded.device)
+        training = torch.arange(len(seeds), device=encoded.device)[:, None, None]
+        rows, targets = encoded[training, order], labels[training, order]
+        sent = local_update(self.model, rows, targets, self.local, guarded(self.defense, seeds), theta)
+        return self.defense(sent, seeds) if isinstance(self.defense, Defense) else sent
 
     def _batches(self, streams: Sequence[int]) -> Iterator[Int[Tensor, "training step record"]]:
         """Yield positions of batches, some steps at a time: every row once an epoch, in each stream's own order."""
@@ -421,7 +464,7 @@ def _best(courses: Sequence[Float[Tensor, " training"]], metric: str) -> Float[T
 
 def _best_rate(training: _Training, recipe: Recipe, steps: int) -> float:
     """Return the rate whose training ends with the least loss on training rows, the smaller one of equals."""
-    rates = sorted(recipe.learning_rates)
+    rates = sorted(recipe.rates(training.local))
     if len(rates) == 1:
         return rates[0]
     learnt = training.run(rates, [0] * len(rates), steps)

@@ -1,7 +1,7 @@
 """What a client does to its update before it is sent; importing this package registers the defenses."""
 
 from seepage.defenses import clipping, dp_sgd, gaussian_noise, none, sign, top_k
-from seepage.defenses.defense import AnyDefense, Defense, RecordDefense, defended
+from seepage.defenses.defense import AnyDefense, Defense, RecordDefense, defended, guarded
 
 __all__ = [
     "AnyDefense",
@@ -11,6 +11,7 @@ __all__ = [
     "defended",
     "dp_sgd",
     "gaussian_noise",
+    "guarded",
     "none",
     "sign",
     "top_k",

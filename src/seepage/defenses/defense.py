@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seepage.errors import BadInputError
 from seepage.knowledge import KnownDefense
-from seepage.learning import gradient
+from seepage.learning import GradientOf, gradient
 from seepage.models.model import Model
 
 
@@ -102,6 +102,28 @@ def defended(
         return defense.gradient(model, encoded, labels, seeds, parameters)
     found = gradient(model, encoded, labels, parameters)
     return found if defense is None else defense(found, seeds)
+
+
+def guarded(defense: AnyDefense | None, seeds: Sequence[int]) -> GradientOf:
+    """Return what computes clients' gradients: under a defense of records, each with seeds of its own.
+
+    Args:
+        defense: one of messages, or none, leaves gradients as they are.
+        seeds: one a client, from which those of its gradients follow, one after the other.
+    """
+    if not isinstance(defense, RecordDefense):
+        return gradient
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+    def gradient_of(
+        model: Model, encoded: Tensor, labels: Tensor, parameters: dict[str, Tensor] | None = None
+    ) -> dict[str, Tensor]:
+        drawn = [int(torch.randint(2**62, (), generator=generator)) for generator in generators]
+        if encoded.dim() > 2:
+            return defense.gradient(model, encoded, labels, drawn, parameters)
+        return {name: g[0] for name, g in defense.gradient(model, encoded[None], labels[None], drawn).items()}
+
+    return gradient_of
 
 
 def normal(entries: Float[Tensor, "victim entry"], seeds: Sequence[int]) -> Float[Tensor, "victim entry"]:

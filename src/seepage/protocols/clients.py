@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.defenses import AnyDefense, Defense, RecordDefense
+from seepage.defenses import AnyDefense, Defense, RecordDefense, guarded
 from seepage.errors import BadInputError, check_count
 from seepage.knowledge import KnownDefense
 from seepage.learning import GradientOf, gradient
@@ -94,13 +94,12 @@ class Clients(ABC, Generic[V]):
             raise BadInputError(
                 f"a defense needs one seed for each of {len(seeds)} victims, got {len(defense_seeds or ())}."
             )
+        clients_x = encoded.unflatten(1, (self.clients, self.batch_size)).flatten(0, 1)
+        clients_y = labels.to(encoded.device).unflatten(1, (self.clients, self.batch_size)).flatten(0, 1)
         # One client at a time: the bits of a message must not depend on how many clients are simulated at once.
         messages = [
-            self.answer(model, x, y, generator, self._gradient_of(guards, victim * self.clients + client))
-            for victim, (xs, ys, generator) in enumerate(
-                zip(encoded, labels.to(encoded.device), generators, strict=True)
-            )
-            for client, (x, y) in enumerate(zip(xs.split(self.batch_size), ys.split(self.batch_size), strict=True))
+            self.answer(model, x, y, generators[i // self.clients], guarded(self.defense, guards[i : i + 1]))
+            for i, (x, y) in enumerate(zip(clients_x, clients_y, strict=True))
         ]
         sent = {name: torch.stack([message[name] for message in messages]) for name in messages[0]}
         if isinstance(self.defense, Defense):
@@ -164,23 +163,6 @@ class Clients(ABC, Generic[V]):
         if self.replacement:
             return torch.randint(rows, (self.records,), generator=generator)
         return torch.randperm(rows, generator=generator)[: self.records]
-
-    def _gradient_of(self, guards: Sequence[int], client: int) -> GradientOf:
-        """Return what computes a client's gradients, each with a seed of its own that follows from the client's."""
-        defense = self.defense
-        if not isinstance(defense, RecordDefense):
-            return gradient
-        generator = torch.Generator().manual_seed(guards[client])
-
-        def guarded(
-            model: Model, encoded: Tensor, labels: Tensor, parameters: dict[str, Tensor] | None = None
-        ) -> dict[str, Tensor]:
-            seed = int(torch.randint(2**62, (), generator=generator))
-            if encoded.dim() == 3:
-                return defense.gradient(model, encoded, labels, [seed], parameters)
-            return {n: g[0] for n, g in defense.gradient(model, encoded[None], labels[None], [seed]).items()}
-
-        return guarded
 
     def _seeds(self, seeds: Sequence[int]) -> list[int]:
         """Return one seed a client: a victim's own where it is one client."""
