@@ -84,6 +84,30 @@ def test_gradients_leave_no_trace_on_the_model() -> None:
     assert torch.equal(rows, kept)
 
 
+def test_layers_and_weights_that_stand_in_several_places_are_trained_as_one() -> None:
+    class Tied(nn.Module):
+        """One layer in two places, and two layers of one weight."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            layer, self.one, self.other = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6)
+            self.other.weight = self.one.weight
+            self.first, self.last, self.out = nn.Sequential(layer), nn.Sequential(layer), nn.Linear(6, 2)
+
+        def forward(self, rows: Tensor) -> Tensor:
+            return self.out(self.last(torch.tanh(self.other(torch.tanh(self.one(self.first(rows)))))))
+
+    model = Model(seeded(Tied, seed=4).double(), "softmax", "tied")
+    before = {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
+    rows, labels = batch("softmax", 2, 5)
+    for _ in range(2):
+        own = gradient(model, rows, labels)
+        for tensor, expected in zip(own.values(), gradient_of(model, rows, labels), strict=True):
+            torch.testing.assert_close(tensor, expected, rtol=1e-11, atol=1e-14)
+    assert all(type(p) is nn.Parameter for p in model.module.parameters())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.module.state_dict().items())
+
+
 def test_gradients_are_differentiable_in_the_rows() -> None:
     model = models("softmax", 2)[2]
     rows, labels = batch("softmax", 2, 3)

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn import functional
 
 from seepage.errors import BadInputError, check_count
 from seepage.models.batch_norm import Moments, normalisations, run_watched
+from seepage.models.calling import call
 from seepage.models.model import Head, Model
 
 
@@ -67,7 +68,7 @@ def gradient(
     """
 
     def loss(parameters: dict[str, Tensor], rows: Tensor, targets: Tensor) -> Tensor:
-        return mean_loss(model.head, functional_call(model.module, parameters, (rows,)), targets)
+        return mean_loss(model.head, call(model.module, parameters, rows), targets)
 
     one = grad(loss)
     for axis in reversed(range(encoded.dim() - 2)):

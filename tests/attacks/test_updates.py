@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from seepage.assessment import match_records
-from seepage.attacks.gradient.parts.engine import Autograd, ClosedForm, affine_layers, match
+from seepage.attacks.gradient.parts.chains import affine_layers
+from seepage.attacks.gradient.parts.engine import Autograd, ClosedForm, match
 from seepage.attacks.gradient.parts.labels import restore_labels
 from seepage.attacks.gradient.parts.matching import Cosine, MeanSquared
 from seepage.attacks.gradient.parts.profiles import reconstruction

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.func import functional_call, vmap
+from torch.func import vmap
 
 from seepage.assessment.intervals import Estimate, interval
 from seepage.audit.seeds import stream
@@ -27,6 +27,7 @@ from seepage.defenses.accounting import Guarantee, Private
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.learning import LocalTraining, batch_statistics, local_update, mean_loss
 from seepage.models.batch_norm import advanced, running_statistics
+from seepage.models.calling import call
 from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.table import Table
@@ -482,7 +483,7 @@ def _outputs(
 ) -> Float[Tensor, "training record output"]:
     module = copy.deepcopy(model.module).eval()
     with torch.no_grad():
-        return vmap(lambda own: functional_call(module, own, (encoded,)))(learnt)
+        return vmap(lambda own: call(module, own, encoded))(learnt)
 
 
 def _test(

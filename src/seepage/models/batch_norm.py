@@ -14,9 +14,9 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from seepage.errors import BadInputError
+from seepage.models.calling import call
 
 _REPLACED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _ANY = nn.modules.batchnorm._BatchNorm  # pyright: ignore[reportPrivateUsage]
@@ -204,7 +204,7 @@ def run_watched(
 
     handles = [part.register_forward_pre_hook(listen(name)) for name, part in normalisations(module).items()]
     try:
-        outputs = functional_call(module, dict(parameters), (rows,))
+        outputs = call(module, parameters, rows)
     finally:
         for handle in handles:
             handle.remove()

@@ -8,11 +8,11 @@ from typing import Literal, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from seepage.attacks.gradient.parts.defended import counts_by_sign, weigh_counts
 from seepage.errors import BadInputError, check_choice
 from seepage.knowledge import Knowledge
+from seepage.models.calling import call
 from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
 from seepage.views import GradientView
@@ -153,13 +153,13 @@ def _output_layer(model: Model, rows: Tensor, parameters: dict[str, Tensor]) -> 
     handles = [layer.register_forward_hook(listen(layer, name)) for layer, name in layers]
     try:
         with torch.no_grad():
-            outputs = functional_call(model.module, parameters, (rows,))
+            outputs = call(model.module, parameters, rows)
     finally:
         for handle in handles:
             handle.remove()
-    found = [call for call in calls if call.outputs.shape == outputs.shape and torch.equal(call.outputs, outputs)]
+    found = [end for end in calls if end.outputs.shape == outputs.shape and torch.equal(end.outputs, outputs)]
     # The gradient of a layer that runs more than once mixes its roles.
-    if not found or sum(call.layer is found[-1].layer for call in calls) > 1:
+    if not found or sum(end.layer is found[-1].layer for end in calls) > 1:
         raise BadInputError(
             f"model {model.name!r} does not end in an nn.Linear layer of its own, from whose gradient labels are "
             "restored; grant the labels (labels='true')."

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.attacks.gradient.parts.engine import affine_layers
+from seepage.attacks.gradient.parts.chains import affine_layers
 from seepage.attacks.gradient.parts.matching import Distance, Matching, target_of
 from seepage.attacks.gradient.parts.unrolled import Unrolled
 from seepage.knowledge import KnownDefense

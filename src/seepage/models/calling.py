@@ -1,0 +1,38 @@
+"""Running a module with other tensors in place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+from torch.func import functional_call
+
+
+def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tensor:
+    """Return the module's outputs with other parameters and buffers, the module's own untouched.
+
+    ``torch.func.functional_call`` does the same but for a layer that stands in several places: it takes its tensors
+    away there and does not give them back. Here each layer gets its tensors once, whatever it is called.
+
+    Args:
+        module: to be run.
+        tensors: by name, as ``named_parameters()`` and ``named_buffers()`` call them; its own for what is left out.
+            Parameters that are one in several layers stay one.
+        rows: its inputs.
+
+    Example:
+        >>> import torch
+        >>> layer = nn.Linear(1, 1, bias=False)
+        >>> twice = nn.Sequential(layer, layer)
+        >>> call(twice, {"0.weight": torch.tensor([[3.0]])}, torch.ones(1, 1)).tolist(), type(layer.weight).__name__
+        ([[9.0]], 'Parameter')
+    """
+    named = [*module.named_parameters(), *module.named_buffers()]
+    replaced = {id(own): tensors[name] for name, own in named if name in tensors}
+    given = {
+        f"{place}.{name}" if place else name: replaced[id(own)]
+        for place, part in module.named_modules()
+        for name, own in (*part._parameters.items(), *part._buffers.items())
+        if id(own) in replaced
+    }
+    return functional_call(module, given, (rows,), tie_weights=False)
