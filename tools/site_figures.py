@@ -208,6 +208,8 @@ def _between(line: Line, name: str) -> str:
 def _value(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ", ".join(map(_value, value)) or _NONE
     return f"`{value}`" if isinstance(value, str) else str(value) if isinstance(value, int | float) else _class(value)
 
 
