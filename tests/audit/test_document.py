@@ -40,6 +40,7 @@ def mistakes(text: str, given: dict[str, Any] | None = None) -> tuple[str, ...]:
 FULL = """\
 dataset: {name: adult, missing: category}
 model: {name: nn2, head: sigmoid, seed: 3}
+training: {rounds: 4, clients: 5}
 protocol: {name: fedsgd, batch_size: [8, 2], replacement: true}
 attacks:
   - tableak
@@ -70,6 +71,7 @@ def test_every_key_reaches_its_field() -> None:
         model="nn2",
         head="sigmoid",
         model_seed=3,
+        training={"rounds": 4, "clients": 5},
         protocol="fedsgd",
         batch_sizes=[8, 2],
         replacement=True,

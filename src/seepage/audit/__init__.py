@@ -27,7 +27,7 @@ from seepage.audit.spec import AuditSpec, Gate, Part, make_spec
 from seepage.audit.starter import starter
 from seepage.audit.store import Store
 from seepage.audit.subject import Subject, Subjects, prepare
-from seepage.audit.tasks import task_rows
+from seepage.audit.tasks import learnt_rows, task_rows
 from seepage.audit.tree import read_text
 from seepage.audit.tuning import Tuned, swept, tuned
 from seepage.audit.utility import Recipe
@@ -66,6 +66,7 @@ __all__ = [
     "forecast",
     "held_runs",
     "known_statistics",
+    "learnt_rows",
     "load_capture",
     "make_model",
     "make_plan",

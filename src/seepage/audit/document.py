@@ -13,7 +13,7 @@ from seepage.audit.choices import MOST, Choice, Said, check_made, check_names, e
 from seepage.audit.mistakes import Mistakes
 from seepage.audit.override import override
 from seepage.audit.parts import registry
-from seepage.audit.spec import AuditSpec, Gate, Part, Problem, try_spec
+from seepage.audit.spec import AuditSpec, Gate, Part, Problem, Training, try_spec
 from seepage.audit.tree import Node, join, parse, plant, read_text
 from seepage.errors import unknown_name
 from seepage.models.own import is_own
@@ -34,7 +34,7 @@ _OF_OWN_TABLES = (
 )
 
 KEYS = (
-    *("dataset", *_TEXTS, *_COLUMNS, "overrides", "model", "protocol", *_PARTS),
+    *("dataset", *_TEXTS, *_COLUMNS, "overrides", "model", "training", "protocol", *_PARTS),
     *(*_CHOSEN, *_COUNTED, *_WHOLES, *_SWITCHES, "gate"),
 )
 # Where what one might look for at the top has its place.
@@ -129,6 +129,7 @@ def _specs(root: Node, source: str, folder: Path) -> list[AuditSpec]:
         [_fixed(given, folder, mistakes)],
         _datasets(given, mistakes),
         _models(given, folder, mistakes),
+        _trainings(given, mistakes),
         _protocols(given, mistakes),
         *(_values(key, given, _text, mistakes) for key in _CHOSEN),
         *(_values(key, given, _whole, mistakes) for key in _COUNTED),
@@ -372,6 +373,27 @@ def _models(given: Mapping[str, Said], folder: Path, mistakes: Mistakes) -> list
             said = choice.options["weights"]
             point.fields["weights"] = _text(said, mistakes) and _found(said.value, said, folder)
         points.append(point)
+    return points
+
+
+def _trainings(given: Mapping[str, Said], mistakes: Mistakes) -> list[_Point]:
+    if "training" not in given:
+        return [_Point()]
+    said = given["training"]
+    if not isinstance(said.node.value, dict):
+        said.wrong(mistakes, f"expected options, such as {{rounds: [0, 9]}}, got {shown(said.value)}.")
+        return [_Point()]
+    swept: dict[str, list[Said]] = {}
+    for key, node in said.node.value.items():
+        place = Said(node.plain(), node, join(said.path, key))
+        if key not in Training.model_fields:
+            place.wrong(mistakes, unknown_name("option of training:", key, Training.model_fields))
+        swept[key] = each(place, mistakes)
+    points = []
+    for values in itertools.product(*swept.values()):
+        options = {key: value.value for key, value in zip(swept, values, strict=True)}
+        told = [f"{key}={options[key]}" for key in swept if len(swept[key]) > 1]
+        points.append(_Point({"training": options}, {("training", None): said}, ", ".join(told)))
     return points
 
 

@@ -121,5 +121,7 @@ def as_csv(made: Sequence[Row]) -> str:
     if made:
         writer.writerow(made[0])
     for row in made:
-        writer.writerow([json.dumps(v, ensure_ascii=False) if isinstance(v, dict | list) else v for v in row.values()])
+        # Rows of attacks and of trainings hold the same fields, not in the same order.
+        values = [row.get(name) for name in made[0]]
+        writer.writerow([json.dumps(v, ensure_ascii=False) if isinstance(v, dict | list) else v for v in values])
     return text.getvalue()

@@ -89,6 +89,29 @@ class Gate(BaseModel):
     column: str | None = None
 
 
+class Training(BaseModel):
+    """How the network was trained before the round that is attacked: rounds of the same clients.
+
+    Each client trains on records of its own, the same in every round, all of them in one step an epoch, and the
+    server takes the mean of what comes out. With one epoch that is FedSGD at the same learning rate.
+
+    Attributes:
+        rounds: before the attack; an attack in round k comes after k - 1 of them.
+        clients: that take part in each.
+        records: of a client; fewer where the table has not as many for all of them.
+        epochs: local steps of a round.
+        learning_rate: of these steps.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rounds: int = Field(ge=0, le=100_000)
+    clients: int = Field(default=50, ge=1)
+    records: int = Field(default=32, ge=1)
+    epochs: int = Field(default=1, ge=1)
+    learning_rate: float = Field(default=0.5, gt=0, lt=float("inf"))
+
+
 class AuditSpec(BaseModel):
     """An audit in plain values.
 
@@ -114,6 +137,7 @@ class AuditSpec(BaseModel):
         weights: safetensors file that the model's weights are taken from; those of its initialisation if None.
         head: of the model, where it is not the target's usual one.
         model_seed: of the network's initialisation; the audit's seed if None.
+        training: what the network went through before the attacked round; nothing if None.
         batch_sizes: swept.
         attacks, baselines: swept; names, or ``Part`` for one with arguments. All registered baselines
             if none are given.
@@ -170,6 +194,7 @@ class AuditSpec(BaseModel):
     weights: Path | None = None
     head: Head | None = None
     model_seed: int | None = Field(default=None, ge=0, lt=2**63)
+    training: Training | None = None
     batch_sizes: BatchSizes = (8, 32)
     attacks: Parts = (Part(name="tableak"), Part(name="inverting_gradients"))
     defenses: Parts = (Part(name="none"),)

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from seepage import datasets
 from seepage.audit.network import make_model
 from seepage.audit.spec import AuditSpec
+from seepage.audit.training import Learnt, train
+from seepage.audit.workers import threads
 from seepage.datasets import Dataset, own_table
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Model
@@ -40,6 +42,7 @@ class Subject:
         encoder: from rows to the model's inputs.
         model_source: digest of the source file that made the model; None where seepage or the caller did.
         inferred: how the schema came about, where it was inferred.
+        learnt: how well the model does, where it was trained before the attack.
     """
 
     dataset: Dataset
@@ -48,6 +51,7 @@ class Subject:
     encoder: Encoder
     model_source: str | None = None
     inferred: Inferred | None = None
+    learnt: Learnt | None = None
 
     @cached_property
     def rows_digest(self) -> str:
@@ -137,7 +141,11 @@ def _subject(
     )
     dtype = next(iter(placed.parameters.values())).dtype
     encoder = Encoder(dataset.schema, dataset.statistics, dtype=dtype, device=spec.where)
-    return Subject(dataset, placed, own, encoder, source, inferred)
+    learnt = None
+    if spec.training is not None:
+        with threads(spec.threads):
+            placed, learnt = train(placed, dataset, encoder, spec.training, spec.seed)
+    return Subject(dataset, placed, own, encoder, source, inferred, learnt)
 
 
 class Subjects:
@@ -164,6 +172,8 @@ class Subjects:
         rows = repr([getattr(spec, name) for name in _ROWS])
         seed = spec.seed if spec.model_seed is None else spec.model_seed
         key = repr((rows, spec.model, spec.model_options, spec.weights, spec.head, seed, spec.where))
+        if spec.training is not None:
+            key += repr((spec.training, spec.seed, spec.threads))
         if key not in self._made:
             if rows not in self._loaded:
                 self._loaded[rows] = _load(spec)

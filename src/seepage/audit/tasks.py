@@ -53,6 +53,39 @@ def task_rows(
     return [row for task in trained for row in (task, privacy_row(task)) if row is not None]
 
 
+def learnt_rows(spec: AuditSpec, subject: Subject) -> list[Row]:
+    """Return the row of how well the attacked network does, where it was trained before; it has no interval."""
+    learnt = subject.learnt
+    if learnt is None:
+        return []
+    is_rate = learnt.metric == "model_accuracy"
+    gained = (learnt.value - learnt.guess) * (1 if is_rate else -1)
+    nothing = dict.fromkeys(("column", "low", "high", "std", "lift_low", "lift_high", "seconds_per_victim"))
+    return [
+        {
+            "dataset": subject.dataset.name,
+            "protocol": spec.protocol,
+            "model": subject.model.name,
+            "variant": spec.variant,
+            "batch_size": None,
+            "attack": "none",
+            "defense": "none",
+            "metric": learnt.metric,
+            **nothing,
+            "mean": learnt.value,
+            "n": 1,
+            "baseline": learnt.guess,
+            "baseline_name": "majority_class" if is_rate else "mean",
+            "lift": gained,
+            "is_attack": False,
+            "status": "ok",
+            "seed": spec.seed,
+            "settings": {**learnt.training.model_dump(), "records": learnt.records, "test_rows": learnt.test_rows},
+            "knowledge": {},
+        }
+    ]
+
+
 def _row(
     spec: AuditSpec,
     subject: Subject,
@@ -120,4 +153,4 @@ def _row(
     }
     # Another label for the same defense is no other training.
     row = store.setup(made_from, train if missing else None)
-    return None if row is None else {**row, "defense": part.called}
+    return None if row is None else {**row, "defense": part.called, "variant": spec.variant}

@@ -218,7 +218,7 @@ def measure_utility(
     begun = time.perf_counter()
     recipe = recipe or Recipe()
     model.check(dataset.schema)
-    rows, test, test_rows = _held_out(dataset, recipe, batch_size, seed)
+    rows, test, test_rows = held_out(dataset, recipe, batch_size, seed)
     how = (defense, seed, recipe.optimiser, local, shuffle)
     training = _Training(model, encoder, dataset.train, rows, batch_size, *how)
     steps = recipe.steps(model, len(rows), batch_size, local)
@@ -228,7 +228,7 @@ def measure_utility(
     courses: list[Float[Tensor, " training"]] = []
 
     def score(learnt: dict[str, Tensor]) -> None:
-        courses.append(_test(model, learnt, encoder, test.cells[test_rows], labels))
+        courses.append(score_trainings(model, learnt, encoder, test.cells[test_rows], labels))
 
     learnt = training.run(
         [rate] * recipe.replicas, range(recipe.replicas), steps, starts, score if recipe.peak else None
@@ -314,10 +314,14 @@ def privacy_row(task: dict[str, Any]) -> dict[str, Any] | None:
     return {**task, **nothing, "metric": "epsilon", "mean": privacy["epsilon"], "status": "ok", "settings": privacy}
 
 
-def _held_out(
+def held_out(
     dataset: Dataset, recipe: Recipe, batch_size: int, seed: int
 ) -> tuple[Int[Tensor, " trained_on"], Table, Int[Tensor, " tested_on"]]:
-    """Return which rows of the training table are trained on, and a table with its rows to test on."""
+    """Return which rows of the training table are trained on, and a table with its rows to test on.
+
+    Raises:
+        BadInputError: fewer rows are left to train on than a batch holds.
+    """
     generator = torch.Generator().manual_seed(stream(seed, 0, "held out"))
     count = len(dataset.train)
     if dataset.test is not None:
@@ -486,7 +490,7 @@ def _outputs(
         return vmap(lambda own: call(module, own, encoded))(learnt)
 
 
-def _test(
+def score_trainings(
     model: Model,
     learnt: dict[str, Tensor],
     encoder: Encoder,

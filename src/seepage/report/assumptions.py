@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from seepage.audit import AuditSpec, Row, Subject
 from seepage.audit.tiers import is_attack
-from seepage.report.text import clean
+from seepage.audit.training import Learnt
+from seepage.report.text import clean, percent
 from seepage.report.verdict import UNDEFENDED
 from seepage.tabular.schema import Column, Continuous, Schema
 from seepage.tabular.texts import DAYS
@@ -31,6 +32,8 @@ def assumptions(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> list[
         )
         facts.append(f"it is granted: {told}, batch size; {_LABELS[granted['labels']]}")
         facts += _of_defenses(rows)
+    if subject.learnt is not None:
+        facts.append(_of_training(subject.learnt))
     if spec.profile != "default":
         facts.append(f"attacks as in the official implementations (profile {spec.profile}), not the strongest known")
     return facts + [clean(note, 200) for note in subject.dataset.notes]
@@ -64,6 +67,19 @@ def tolerance(column: Column) -> str:
     # The distance between two dates is one of days.
     unit = "days" if column.unit == DAYS else (column.unit or "").partition(",")[0]
     return f"±{column.tolerance:.3g} {clean(unit, 24)}".strip()
+
+
+def _of_training(learnt: Learnt) -> str:
+    """Return what the network went through before the attack, and how well it does."""
+    done, rows = learnt.training, f"{learnt.test_rows:,} rows held out"
+    if learnt.metric == "model_accuracy":
+        does = f"predicts {percent(learnt.value)} of {rows} (guessing {percent(learnt.guess)})"
+    else:
+        does = f"errs by {learnt.value:.4g} (RMSE) on {rows} (guessing {learnt.guess:.4g})"
+    return (
+        f"the network was trained before, in {done.rounds:,} round(s) of {done.clients:,} clients with "
+        f"{learnt.records:,} records each at a learning rate of {done.learning_rate:g}, and {does}"
+    )
 
 
 def _of_defenses(rows: Sequence[Row]) -> list[str]:

@@ -22,7 +22,7 @@ from seepage.report.text import clean, flattened, listed
 RESULTS = "results.json"
 PROVENANCE = "provenance.json"
 # Shares of cells or records, where a difference is one of percentage points.
-_RATES = ("accuracy", "exact_match", "top_quarter", "bottom_quarter", "task_accuracy")
+_RATES = ("accuracy", "exact_match", "top_quarter", "bottom_quarter", "task_accuracy", "model_accuracy")
 _FIELDS = ("dataset", "protocol", "model", "batch_size", "defense", "attack", "metric", "column")
 _ALSO = ("labels", "batch_statistics", "profile", "replacement", "seed")
 # Figures of different batch sizes or defenses are never laid against each other, however few each run has.

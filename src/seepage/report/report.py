@@ -24,6 +24,7 @@ from seepage.audit import (
     asked_before,
     check_folder,
     examples,
+    learnt_rows,
     make_plan,
     make_spec,
     make_specs,
@@ -226,7 +227,7 @@ def audit_all(
     held = dict(zip(controls, outcomes[len(audits) :], strict=True))
     reports = []
     for i, (spec, subject) in enumerate(audits):
-        made = [*rows(spec, subject, outcomes[i]), *tasks[i]]
+        made = [*rows(spec, subject, outcomes[i]), *tasks[i], *learnt_rows(spec, subject)]
         control = rows(*controls[i], held[i]) if i in controls else None
         alarms = run_checks(Facts(spec, subject, made, outcomes[i].runs, control))
         # What an earlier run measured is never replaced by less, so figures may rest on more victims than asked for.

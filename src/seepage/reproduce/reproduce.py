@@ -21,6 +21,7 @@ from seepage.audit import (
     check_folder,
     commit,
     held_runs,
+    learnt_rows,
     make_plan,
     provenance,
     rows,
@@ -177,6 +178,7 @@ def reproduce(
             made = rows(every, subject, Outcome(runs))
             if run.recipe is not None:
                 made += task_rows(spec, subject, store, say, run.recipe, train=False)
+            made += learnt_rows(spec, subject)
             held.append((run, spec, runs))
             comparison.rows.extend(made)
             comparison.cells.extend(compare(table, run, spec, made, _rows(subject)))

@@ -105,8 +105,9 @@ class PublishedTable(BaseModel):
         published_victims: number of victims behind each published figure.
         metrics: of results, and where the table prints each; one where they differ in nothing else.
         axes: what tells figures apart, outermost first: ``dataset``, ``model``, ``labels``, ``batch_size``,
-            ``defense``, ``method`` (an attack or baseline), ``restarts``, ``iterations``, options of the protocol, or
-            any that runs, metrics and what attacks are compared with give values on.
+            ``defense``, ``method`` (an attack or baseline), ``restarts``, ``iterations``, options of the protocol,
+            ``rounds`` of training before, or any that runs, metrics and what attacks are compared with give values
+            on.
         audit: fields of ``AuditSpec`` that all runs share.
         runs: what to run.
         published: by the values on the axes, mean and standard deviation (or mean alone), rates in percent; empty
@@ -163,6 +164,8 @@ class PublishedTable(BaseModel):
             name: getattr(spec, name) for name in ("dataset", "model", "labels", "restarts", "iterations")
         }
         known |= {name: value for name, value in spec.protocol_options.items() if isinstance(value, Scalar)}
+        if spec.training is not None:
+            known["rounds"] = spec.training.rounds
         known |= {**more, **run.place}
         if called is not None:
             called = run.tuned(called) or called

@@ -49,6 +49,7 @@ def control_of(spec: AuditSpec, subject: Subject) -> tuple[AuditSpec, Subject]:
             "model": _NETWORK,
             "model_options": {},
             "weights": None,
+            "training": None,
             "head": subject.model.head,
             "defenses": (Part(name="none"),),
             "baselines": spec.baselines or AuditSpec().baselines,

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from seepage.audit import Subjects, learnt_rows, make_specs, prepare
+from seepage.audit.spec import Training, make_spec
+from seepage.audit.training import train
+from seepage.datasets import load
+from seepage.datasets.planted import telling
+from seepage.errors import BadInputError
+from seepage.models.mlp import mlp, nn1
+from seepage.models.model import Model, seeded
+from seepage.report.assumptions import assumptions
+from seepage.reproduce.table import load_table
+from seepage.tabular.encoder import Encoder
+
+
+class Remembering(Encoder):
+    """Remembers the last rows that it encoded and that were those of clients."""
+
+    seen: torch.Tensor | None = None
+
+    def encode(self, cells: torch.Tensor) -> torch.Tensor:
+        encoded = super().encode(cells)
+        if encoded.dim() == 3:
+            self.seen = encoded
+        return encoded
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_rounds_are_means_of_what_clients_do_by_pytorch(epochs: int) -> None:
+    data = load("german")
+    encoder = Remembering(data.schema, data.statistics, dtype=torch.float32)
+    model = nn1(data.schema, seed=1)
+    before = {name: p.clone() for name, p in model.parameters.items()}
+    training = Training(rounds=3, clients=4, records=8, epochs=epochs, learning_rate=0.3)
+    trained, learnt = train(model, data, encoder, training, seed=5)
+    assert all(torch.equal(p, before[name]) for name, p in model.parameters.items())
+    assert encoder.seen is not None
+    assert encoder.seen.shape[:2] == (4, 8)
+    every = encoder.encode(data.train.cells)
+    places = [int((every == row).all(1).nonzero()[0]) for row in encoder.seen.flatten(0, 1)]
+    # No row is two clients'.
+    assert len(set(places)) == 32
+    labels = data.train.labels[places].long().view(4, 8)
+    module = nn1(data.schema, seed=1).module
+    for _ in range(3):
+        sent = []
+        for x, y in zip(encoder.seen, labels, strict=True):
+            own = nn1(data.schema, seed=1).module
+            own.load_state_dict(module.state_dict())
+            sgd = torch.optim.SGD(own.parameters(), lr=0.3)
+            for _ in range(epochs):
+                sgd.zero_grad()
+                nn.functional.cross_entropy(own(x), y).backward()
+                sgd.step()
+            sent.append(own.state_dict())
+        module.load_state_dict({name: torch.stack([one[name] for one in sent]).mean(0) for name in sent[0]})
+    for name, p in module.named_parameters():
+        torch.testing.assert_close(trained.parameters[name], p, rtol=1e-4, atol=1e-6)
+    assert data.test is not None
+    predicted = module(encoder.encode(data.test.cells)).argmax(1)
+    assert learnt.value == pytest.approx(float((predicted == data.test.labels).double().mean()))
+    assert learnt.guess == pytest.approx(float((data.test.labels == data.train.labels.mode().values).double().mean()))
+
+
+def test_running_statistics_follow() -> None:
+    data = telling(rows=100)
+    encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+    module = seeded(lambda: nn.Sequential(nn.BatchNorm1d(encoder.width, momentum=0.5), nn.Linear(encoder.width, 2)), 0)
+    trained, learnt = train(
+        Model(module, "softmax", "mine"), data, encoder, Training(rounds=30, clients=4, records=20), seed=0
+    )
+    assert learnt.value == 1.0
+    # The mean of standardised rows is near 0, their variance near 1 except for the columns that never vary.
+    held = dict(trained.module.named_buffers())
+    assert float(held["0.running_mean"].abs().max()) < 0.5
+    assert not torch.equal(held["0.running_mean"], torch.zeros(encoder.width))
+
+
+def test_a_document_sweeps_over_rounds_and_results_say_how_well_the_network_does() -> None:
+    specs = make_specs({"dataset": "german", "training": {"rounds": [0, 9], "clients": 20}})
+    assert [spec.variant for spec in specs] == ["rounds=0", "rounds=9"]
+    subjects = Subjects()
+    start, later = (subjects.of(spec) for spec in specs)
+    plain = prepare(make_spec(dataset="german"))
+    assert start.model_digest == plain.model_digest != later.model_digest
+    assert later.model_digest == prepare(specs[1]).model_digest
+    assert later.dataset is start.dataset
+    [row] = learnt_rows(specs[1], later)
+    assert later.learnt is not None
+    assert (row["metric"], row["mean"], row["baseline"]) == (
+        *("model_accuracy", later.learnt.value, later.learnt.guess),
+    )
+    assert (row["settings"]["rounds"], row["settings"]["records"]) == (9, 32)
+    assert learnt_rows(make_spec(dataset="german"), plain) == []
+    told = [fact for fact in assumptions(specs[1], later, [row]) if "trained before" in fact]
+    assert len(told) == 1
+    assert "9 round(s) of 20 clients with 32 records each at a learning rate of 0.5" in told[0]
+
+
+def test_what_cannot_be_trained_is_refused() -> None:
+    data = telling(rows=20)
+    encoder, model = Encoder(data.schema, data.statistics, dtype=torch.float32), mlp(data.schema, [], seed=0)
+    with pytest.raises(BadInputError, match="by 50 clients, but there are 16 rows to train on"):
+        train(model, data, encoder, Training(rounds=1), seed=0)
+    with pytest.raises(BadInputError, match="are not finite; give a smaller learning_rate"):
+        train(mlp(data.schema, [9], seed=0), data, encoder, Training(rounds=99, clients=2, learning_rate=1e30), seed=0)
+    for bad, said in ({"round": 1}, "did you mean 'rounds'"), ({"rounds": -1}, "greater than or equal to 0"):
+        with pytest.raises(BadInputError, match=said):
+            make_specs({"training": bad})
+    with pytest.raises(BadInputError, match="expected options, such as"):
+        make_specs({"training": 3})
+
+
+def test_table_15_is_the_attack_before_the_update_of_a_round() -> None:
+    table = load_table("tableak/table15")
+    for run, spec in table.specs(victims=2):
+        place = table.place(run, spec, "tableak", batch_size=spec.batch_sizes[0])
+        assert table.figure(place) is not None
+        assert spec.restarts == 15
+        assert spec.batch_sizes == ((16,) if spec.dataset == "german" else (32,))
