@@ -12,7 +12,7 @@ from seepage.datasets import load
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
-from seepage.knowledge import Knowledge
+from seepage.knowledge import Knowledge, KnownDefense
 from seepage.learning import gradient
 from seepage.models.mlp import mlp, nn3
 from seepage.models.model import Head, Model, seeded
@@ -212,3 +212,100 @@ def test_unknown_methods_get_the_known_ones() -> None:
     method: Method = "biass"  # pyright: ignore[reportAssignmentType]
     with pytest.raises(BadInputError, match="unknown label restoration 'biass'; did you mean 'bias'"):
         restore_labels.__wrapped__(view, knowledge, encoder, method)  # pyright: ignore[reportFunctionMemberAccess]
+
+
+class Even(nn.Module):
+    """Predicts all classes alike, from inputs of its output layer that are positive and the same for all records."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(inputs, 6), nn.Linear(6, outputs, bias=bias)
+        with torch.no_grad():
+            self.first.weight.zero_()
+            self.first.bias.copy_(torch.arange(1.0, 7.0))
+            self.last.weight.zero_()
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.last(torch.relu(self.first(rows)))
+
+
+def planted(model: Model, rows: Table, labels: Tensor, method: Method, seed: int = 0) -> Tensor:
+    """Return what is restored of batches with these labels and random cells, beside the labels in order."""
+    encoder = Encoder(rows.schema, Statistics.of(rows), dtype=torch.float32)
+    encoded = torch.rand(*labels.shape, encoder.width, generator=torch.Generator().manual_seed(seed))
+    view = GradientView(model, gradient(model, encoded, labels))
+    return restore_labels(view, Knowledge(rows.schema, Statistics.of(rows), labels.shape[1]), encoder, method)
+
+
+@pytest.mark.parametrize(
+    ("classes", "head", "bias"), [(2, "softmax", True), (2, "sigmoid", True), (7, "softmax", False)]
+)
+def test_idlg_reads_the_label_of_one_record_whatever_the_network(classes: int, head: Head, bias: bool) -> None:
+    rows = table(classes)
+    outputs = 1 if head == "sigmoid" else classes
+    labels = torch.randint(classes, (60, 1), generator=torch.Generator().manual_seed(1)).double()
+
+    def make() -> nn.Module:
+        hidden, last = nn.Linear(rows.schema.width, 9), nn.Linear(9, outputs, bias=bias)
+        return nn.Sequential(hidden, nn.ReLU(), last)
+
+    model = Model(seeded(make, seed=4), head, "mine")
+    assert torch.equal(planted(model, rows, labels, "idlg"), labels)
+    with pytest.raises(BadInputError, match="'idlg' reads the label of one record, but 3 are behind"):
+        planted(model, rows, torch.zeros(2, 3, dtype=torch.float64), "idlg")
+
+
+def test_yin_reads_labels_of_which_none_stands_twice() -> None:
+    rows = table(9)
+    generator = torch.Generator().manual_seed(2)
+    labels = torch.stack([torch.randperm(9, generator=generator)[:4] for _ in range(40)]).double().sort(1).values
+    model = Model(Even(rows.schema.width, 9), "softmax", "even")
+    assert torch.equal(planted(model, rows, labels, "yin"), labels)
+    with pytest.raises(
+        BadInputError, match="one record at most, but 10 records are behind each gradient and there are 9"
+    ):
+        planted(model, rows, torch.zeros(1, 10, dtype=torch.float64), "yin")
+
+
+def test_llg_reads_any_labels_of_many_classes_predicted_alike() -> None:
+    rows = table(60)
+    generator = torch.Generator().manual_seed(3)
+    # Few classes in each batch, so that they stand several times.
+    labels = torch.randint(4, (50, 8), generator=generator).mul(14).double().sort(1).values
+    model = Model(Even(rows.schema.width, 60), "softmax", "even")
+    assert torch.equal(planted(model, rows, labels, "llg"), labels)
+
+
+@pytest.mark.parametrize(("classes", "head"), [(2, "softmax"), (2, "sigmoid"), (5, "softmax")])
+def test_ilrg_reads_any_labels_of_records_that_look_alike_to_the_output_layer(classes: int, head: Head) -> None:
+    rows = table(classes)
+    labels = torch.randint(classes, (50, 16), generator=torch.Generator().manual_seed(4)).double().sort(1).values
+    module = Even(rows.schema.width, 1 if head == "sigmoid" else classes)
+    with torch.no_grad():
+        # Uneven predictions, the same for all.
+        module.last.weight.copy_(
+            0.1 * torch.randn(module.last.weight.shape, generator=torch.Generator().manual_seed(5))
+        )
+    assert torch.equal(planted(Model(module, head, "alike"), rows, labels, "ilrg"), labels)
+
+
+def test_published_ways_refuse_what_they_cannot_read() -> None:
+    rows = table(3)
+    labels = torch.zeros(2, 2, dtype=torch.float64)
+    tanh = Model(
+        seeded(lambda: nn.Sequential(nn.Linear(rows.schema.width, 4), nn.Tanh(), nn.Linear(4, 3)), 0), "softmax", "t"
+    )
+    for method in ("yin", "llg"):
+        with pytest.raises(BadInputError, match=r"not negative .a hidden ReLU layer.; for model 't' they go down to"):
+            planted(tanh, rows, labels, method)
+    two = table(2)
+    with pytest.raises(BadInputError, match=r"has one for both .sigmoid head."):
+        planted(Model(Even(two.schema.width, 1), "sigmoid", "mine"), two, labels, "llg")
+    with pytest.raises(BadInputError, match="reads the output layer's bias, and 'last' of 'mine' has none"):
+        planted(Model(Even(rows.schema.width, 3, bias=False), "softmax", "mine"), rows, labels, "ilrg")
+    encoder = Encoder(rows.schema, Statistics.of(rows), dtype=torch.float32)
+    model = Model(Even(rows.schema.width, 3), "softmax", "mine")
+    known = Knowledge(rows.schema, Statistics.of(rows), 2, defense=KnownDefense("sign", {"scaled": True}, signs=True))
+    view = GradientView(model, gradient(model, torch.ones(2, 2, encoder.width), labels))
+    with pytest.raises(BadInputError, match="of which the defense 'sign' leaves the signs"):
+        restore_labels(view, known, encoder, "ilrg")

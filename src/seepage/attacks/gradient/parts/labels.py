@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage.attacks.gradient.parts.defended import counts_by_sign, weigh_counts
+from seepage.attacks.gradient.parts.published_labels import by_embedding, by_impact, by_minimum, by_sign
 from seepage.errors import BadInputError, check_choice
 from seepage.knowledge import Knowledge
 from seepage.models.calling import call
@@ -17,7 +18,7 @@ from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
 from seepage.views import GradientView
 
-Method = Literal["bias", "bias_gaussian", "geng"]
+Method = Literal["bias", "bias_gaussian", "geng", "idlg", "yin", "llg", "ilrg"]
 
 _BIAS_DUMMIES = 8192
 _GENG_DUMMIES = 1000
@@ -37,6 +38,9 @@ def restore_labels(
     - ``geng``: from the output *weights'* gradient and normal dummies (Geng et al. 2021 as TabLeak's
       code runs it, D13): needs the mean activation besides, and is far less exact.
 
+    Four more follow their papers and hold inside their assumptions alone, see ``published_labels``: ``idlg`` for one
+    record, ``yin`` for classes with one record at most, ``llg`` and ``ilrg`` for any batch.
+
     Of what a known defense did to the gradient, the first two account for noise (``weigh_counts``) and for
     lost magnitudes (``counts_by_sign``); a clipped gradient's length is to be restored before
     (``undo_clipping``). An entry that was not sent is within the least one that was of 0, and taken as 0.
@@ -51,7 +55,8 @@ def restore_labels(
 
     Raises:
         BadInputError: the head is a regression, the model does not end in an affine layer, that layer
-            lacks what the method reads, or a defense took away what only ``geng`` reads.
+            lacks what the method reads, a defense took away what it reads, or the batch is outside the assumptions
+            of a published method.
     """
     check_choice("label restoration", method, Method)
     model = view.model
@@ -60,6 +65,8 @@ def restore_labels(
             f"the labels of model {model.name!r} are numbers (regression head): they cannot be restored from a "
             "gradient. Grant them (labels='true') or audit a classifier."
         )
+    if method in ("idlg", "yin", "llg", "ilrg"):
+        return _published(view, knowledge, method, _gaussian(encoder, _GENG_DUMMIES, seed))
     if method == "geng":
         dummies = _gaussian(encoder, _GENG_DUMMIES, seed)
     elif method == "bias_gaussian":
@@ -108,6 +115,63 @@ def restore_labels(
     if model.head == "sigmoid":
         counts = torch.cat([knowledge.batch_size - counts, counts], dim=-1)
     return _spell_out(counts, knowledge.batch_size)
+
+
+def _published(view: GradientView, knowledge: Knowledge, method: Method, dummies: Tensor) -> Tensor:
+    """Return labels as a published method restores them, or refuse what is outside its assumptions."""
+    model, records = view.model, knowledge.batch_size
+    places = [model.parameters] if view.parameters is None else _each(view.parameters)
+    ends = [_output_layer(model, dummies, place) for place in places]
+    layer, name = ends[0].layer, ends[0].name
+    named = f"label restoration {method!r}"
+    others = "grant the labels (labels='true') or use the method 'bias'."
+    if method == "idlg" and records > 1:
+        raise BadInputError(f"{named} reads the label of one record, but {records} are behind each gradient; {others}")
+    if model.head == "sigmoid" and method in ("yin", "llg"):
+        raise BadInputError(
+            f"{named} compares the outputs of the classes, but model {model.name!r} has one for both (sigmoid head); "
+            + others
+        )
+    if knowledge.defense.signs and method != "idlg":
+        raise BadInputError(
+            f"{named} reads magnitudes of the output layer's gradient, of which the defense "
+            f"{knowledge.defense.name!r} leaves the signs; {others}"
+        )
+    by_weights = method in ("yin", "llg") or (method == "idlg" and layer.bias is None)
+    least = min(float(end.inputs.min()) for end in ends)
+    if by_weights and least < 0:
+        raise BadInputError(
+            f"{named} needs inputs of the output layer that are not negative (a hidden ReLU layer); for model "
+            f"{model.name!r} they go down to {least:g}; {others}"
+        )
+    if layer.bias is None and method == "ilrg":
+        raise BadInputError(f"{named} reads the output layer's bias, and {name!r} of {model.name!r} has none; {others}")
+    weights = view.gradient[_joined(name, "weight")].double()
+    outputs = weights.shape[1]
+    if method == "yin" and records > outputs:
+        raise BadInputError(
+            f"{named} takes each class to have one record at most, but {records} records are behind each gradient and "
+            f"there are {outputs} classes; {others}"
+        )
+    bias = weights.sum(-1) if layer.bias is None else view.gradient[_joined(name, "bias")].double()
+    if model.head == "sigmoid":
+        # One output is the second of two whose first stays 0.
+        weights, bias = torch.cat([-weights, weights], 1), torch.cat([-bias, bias], 1)
+    if method == "idlg":
+        counts = by_sign(bias)
+    elif method == "yin":
+        counts = by_minimum(weights, records)
+    elif method == "llg":
+        counts = by_impact(weights.sum(-1), records)
+    else:
+        held = [
+            torch.stack([place[_joined(name, part)].detach().double() for place in places])
+            for part in ("weight", "bias")
+        ]
+        if model.head == "sigmoid":
+            held = [torch.cat([torch.zeros_like(one), one], 1) for one in held]
+        counts = by_embedding(weights, bias, (held[0], held[1]), records)
+    return _spell_out(counts, records)
 
 
 def _spell_out(counts: Float[Tensor, "victim class"], records: int) -> Float[Tensor, "victim record"]:

@@ -1,0 +1,102 @@
+"""Published ways of reading class counts off the gradient of the output layer, each inside its own assumptions."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+def by_sign(gradient: Float[Tensor, "victim class"]) -> Float[Tensor, "victim class"]:
+    """Return the class of one record: that with the least derivative (iDLG: Zhao, Mopuri and Bilen, 2020).
+
+    Of one record the derivative in the output of class c is its predicted probability, less one where c is its
+    label: negative for the label alone.
+
+    Args:
+        gradient: in the output bias, or the sum of that in the output weights, whose inputs are then not negative.
+
+    Example:
+        >>> by_sign(torch.tensor([[0.2, -0.5, 0.3]])).tolist()
+        [[0.0, 1.0, 0.0]]
+    """
+    return nn.functional.one_hot(gradient.argmin(-1), gradient.shape[-1]).to(gradient.dtype)
+
+
+def by_minimum(weights: Float[Tensor, "victim class input"], records: int) -> Float[Tensor, "victim class"]:
+    """Return one record of each of the classes with the least entry (Yin et al., CVPR 2021, equation 7).
+
+    Inside its assumptions no class has two records, and the inputs of the output layer are not negative.
+
+    Example:
+        >>> by_minimum(torch.tensor([[[0.1, 0.2], [-0.3, 0.1], [0.2, -0.1]]]), records=2).tolist()
+        [[0.0, 1.0, 1.0]]
+    """
+    least = weights.amin(-1)
+    return torch.zeros_like(least).scatter(-1, least.topk(records, largest=False).indices, 1.0)
+
+
+def by_impact(sums: Float[Tensor, "victim class"], records: int) -> Float[Tensor, "victim class"]:
+    """Return counts by what one record does to its class (LLG: Wainakh et al., PETS 2022, without auxiliary data).
+
+    Each class whose sum is negative has a record. A record is then taken to move its class by
+    (1 + 1/classes) / records times the sum of the negative ones, and the others are given one after the other to the
+    class that is least when those given are taken off. It is exact where predictions are even, inputs alike and
+    classes many beside the records; offsets that more knowledge would give are 0.
+
+    Args:
+        sums: of the derivatives in each class's output weights, whose inputs are not negative.
+        records: in the batch.
+
+    Example:
+        >>> by_impact(torch.tensor([[-0.74, -0.24, 0.01, 0.01]]), records=4).tolist()
+        [[3.0, 1.0, 0.0, 0.0]]
+    """
+    classes = sums.shape[-1]
+    impact = (1 + 1 / classes) / records * sums.clamp(max=0).sum(-1, keepdim=True)
+    left, given = sums.clone(), torch.zeros_like(sums)
+    for _ in range(records):
+        # Classes that show a record and have none yet come first, the plainest first.
+        owed = (sums < 0) & (given == 0)
+        rank = left.where(owed | ~owed.any(-1, keepdim=True), torch.inf)
+        one = nn.functional.one_hot(rank.argmin(-1), classes).to(sums.dtype)
+        given += one
+        left -= one * impact
+    return given
+
+
+def by_embedding(
+    weights: Float[Tensor, "victim class input"],
+    bias: Float[Tensor, "victim class"],
+    place: tuple[Float[Tensor, "*victim class input"], Float[Tensor, "*victim class"]],
+    records: int,
+) -> Float[Tensor, "victim class"]:
+    """Return counts that explain the bias gradient by each class's mean record (iLRG: Ma et al., ICLR 2023).
+
+    The ratio of a class's derivatives in weights and bias is taken for the input of the output layer that its records
+    have on average, from which their mean prediction follows; then counts solve a linear system, by least squares.
+    It is exact where all records of a batch have the same input there.
+
+    Args:
+        weights, bias: derivatives in the output layer.
+        place: its weights and bias.
+        records: in the batch.
+
+    Returns:
+        Counts before rounding, none below 0.
+
+    Example:
+        >>> inputs, place = torch.tensor([2.0, 1.0]), (torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.zeros(2))
+        >>> bias = (place[0] @ inputs).softmax(-1) - torch.tensor([0.25, 0.75])
+        >>> by_embedding((bias[:, None] * inputs)[None], bias[None], place, records=4).round(decimals=3).tolist()
+        [[1.0, 3.0]]
+    """
+    # A class whose derivative vanishes says nothing of its records; its ratio is taken as 0.
+    safe = bias.where(bias != 0, torch.inf)
+    embedding = weights / safe[..., None]
+    predicted = (embedding @ place[0].mT + place[1][..., None, :]).softmax(-1)
+    classes = bias.shape[-1]
+    moved = predicted.mT - torch.eye(classes, dtype=bias.dtype, device=bias.device)
+    system = torch.cat([moved, torch.ones_like(bias)[:, None]], dim=1)
+    sums = torch.cat([records * bias, torch.full_like(bias[:, :1], records)], dim=1)
+    return (torch.linalg.pinv(system) @ sums[..., None])[..., 0].clamp(min=0)
