@@ -1,6 +1,6 @@
 """What a client does to its update before it is sent; importing this package registers the defenses."""
 
-from seepage.defenses import clipping, dp_sgd, gaussian_noise, none, sign, top_k
+from seepage.defenses import clipping, dp_sgd, gaussian_noise, none, sign, soteria, top_k
 from seepage.defenses.defense import AnyDefense, Defense, RecordDefense, defended, guarded
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "guarded",
     "none",
     "sign",
+    "soteria",
     "top_k",
 ]

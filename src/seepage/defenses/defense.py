@@ -13,6 +13,7 @@ from torch import Tensor
 from seepage.errors import BadInputError
 from seepage.knowledge import KnownDefense
 from seepage.learning import GradientOf, gradient
+from seepage.models.batch_norm import normalisations
 from seepage.models.model import Model
 
 
@@ -181,6 +182,22 @@ def check_seeds(update: dict[str, Tensor], seeds: Sequence[int]) -> None:
     victims = len(next(iter(update.values())))
     if len(seeds) != victims:
         raise BadInputError(f"a defense needs one seed for each of {victims} victims, got {len(seeds)}.")
+
+
+def check_separate(defense: str, model: Model, victims: int, seeds: Sequence[int]) -> None:
+    """Refuse a model whose records have no gradients of their own, and anything but one seed a victim.
+
+    Raises:
+        BadInputError: says which.
+    """
+    if len(seeds) != victims:
+        raise BadInputError(f"a defense needs one seed for each of {victims} victims, got {len(seeds)}.")
+    if normalised := normalisations(model.module):
+        raise BadInputError(
+            f"{defense!r} works on the gradient of each record, but in model {model.name!r} a record's depends on the "
+            f"others of its batch, by which layer {next(iter(normalised))!r} normalises; use a model without batch "
+            "normalisation, or another defense."
+        )
 
 
 def positive(name: str, value: object, most: float = math.inf) -> float:

@@ -10,11 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.defenses.accounting import Guarantee, gaussian_guarantee
-from seepage.defenses.defense import flat, normal, positive, unflat
-from seepage.errors import BadInputError
+from seepage.defenses.defense import check_separate, flat, normal, positive, unflat
 from seepage.knowledge import KnownDefense
 from seepage.learning import gradient
-from seepage.models.batch_norm import normalisations
 from seepage.models.model import Model
 from seepage.registry import defenses
 
@@ -74,8 +72,7 @@ class DPSGD:
             BadInputError: not one seed a victim, or the model normalises by the batch, so that no record has a
                 gradient of its own.
         """
-        if len(seeds) != len(encoded):
-            raise BadInputError(f"a defense needs one seed for each of {len(encoded)} victims, got {len(seeds)}.")
+        check_separate("dp_sgd", model, len(encoded), seeds)
         total = self.clipped_sum(model, encoded, labels, parameters)
         entries = flat(total)
         noisy = torch.add(entries, normal(entries, seeds), alpha=self.clip_norm * self.noise_multiplier)
@@ -88,17 +85,7 @@ class DPSGD:
         labels: Float[Tensor, "victim record"],
         parameters: dict[str, Tensor] | None = None,
     ) -> dict[str, Tensor]:
-        """Return the sum of the records' clipped gradients, shape (victim, *parameter).
-
-        Raises:
-            BadInputError: the model normalises by the batch.
-        """
-        if normalised := normalisations(model.module):
-            raise BadInputError(
-                f"'dp_sgd' clips the gradient of each record, but in model {model.name!r} a record's depends on the "
-                f"others of its batch, by which layer {next(iter(normalised))!r} normalises; use a model without "
-                "batch normalisation, or another defense."
-            )
+        """Return the sum of the records' clipped gradients, shape (victim, *parameter)."""
         entries = sum(parameter.numel() for parameter in model.parameters.values())
         together = max(1, _ENTRIES_AT_ONCE // (entries * len(encoded)))
         total: dict[str, Tensor] = {}

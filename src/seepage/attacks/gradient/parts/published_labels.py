@@ -24,7 +24,7 @@ def by_sign(gradient: Float[Tensor, "victim class"]) -> Float[Tensor, "victim cl
 
 
 def by_minimum(weights: Float[Tensor, "victim class input"], records: int) -> Float[Tensor, "victim class"]:
-    """Return one record of each of the classes with the least entry (Yin et al., CVPR 2021, equation 7).
+    """Return one record of each of the classes with the least entry (Yin et al., CVPR 2021).
 
     Inside its assumptions no class has two records, and the inputs of the output layer are not negative.
 
