@@ -30,9 +30,10 @@ class Soteria:
     record's representation r. Of each record's r the entries with the largest |r_i| / |dr_i / dx| are taken as 0
     there; all other gradients are sent as they are. An entry that is 0 already is pruned last.
 
-    After the paper's criterion for the fewest pruned entries, applied to the last linear layer of any model and to each
-    record of a batch by itself, which are deviations. The gradients of the layers before, of which the first holds the records of a table most plainly, stay
-    untouched, as they do there: a defense to be measured, not one to be trusted.
+    After the paper's criterion for the fewest pruned entries, applied to the last linear layer of any model and to
+    each record of a batch by itself, which are deviations. The gradients of the layers before, of which the first
+    holds the records of a table most plainly, stay untouched, as they do there: a defense to be measured, not one to
+    be trusted.
 
     Attributes:
         share: of the representation's entries, above 0 and at most 1; at least one is pruned.
