@@ -84,6 +84,7 @@ def test_records_are_clipped_one_by_one_at_places_of_their_own(monkeypatch: pyte
             total += one * min(1.0, 0.2 / float(one.norm()))
         torch.testing.assert_close(whole[v], total, rtol=1e-4, atol=1e-6)
     # In parts that fit the memory it is the same sum.
+    monkeypatch.setattr("seepage.defenses.dp_sgd._chain", lambda _: None)
     monkeypatch.setattr("seepage.defenses.dp_sgd._ENTRIES_AT_ONCE", 1)
     torch.testing.assert_close(flat(DPSGD(0.2, 1.0).clipped_sum(model, rows, labels, places)), whole)
 
@@ -230,3 +231,24 @@ def test_without_a_defense_the_gradient_is_sent() -> None:
     rows, labels = batches(2, 3)
     model = Model(network(), "softmax", "mine")
     assert torch.equal(flat(defended(None, model, rows, labels, [0, 1])), flat(gradient(model, rows, labels)))
+
+
+@pytest.mark.parametrize(("head", "outputs"), [("softmax", 3), ("sigmoid", 1), ("regression", 1)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_chain_of_layers_needs_no_record_s_gradient(
+    head: Head, outputs: int, bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make() -> nn.Module:
+        hidden = nn.Sequential(nn.Linear(WIDTH, 6, bias=bias), nn.ReLU(), nn.Linear(6, 5), nn.Tanh())
+        return nn.Sequential(hidden, nn.Linear(5, outputs, bias=bias))
+
+    rows, labels = batches(3, 6)
+    model = Model(seeded(make, seed=1), head, "chain")
+    places = {n: torch.stack([p, 2 * p, -p]).detach() for n, p in model.parameters.items()}
+    for at in (None, places):
+        fast = DPSGD(0.3, 1.0).clipped_sum(model, rows, labels, at)
+        with monkeypatch.context() as patch:
+            patch.setattr("seepage.defenses.dp_sgd._chain", lambda _: None)
+            slow = DPSGD(0.3, 1.0).clipped_sum(model, rows, labels, at)
+        assert list(fast) == list(slow)
+        torch.testing.assert_close(flat(fast), flat(slow), rtol=1e-4, atol=1e-6)

@@ -7,17 +7,19 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from seepage.defenses.accounting import Guarantee, gaussian_guarantee
 from seepage.defenses.defense import check_separate, flat, normal, positive, unflat
 from seepage.knowledge import KnownDefense
-from seepage.learning import gradient
+from seepage.learning import gradient, mean_loss
 from seepage.models.model import Model
 from seepage.registry import defenses
 
 # Entries of single records' gradients that are held at once; 64 MiB in float32.
 _ENTRIES_AT_ONCE = 1 << 24
+# Layers that take each record by itself and change none of their inputs in place.
+_PLAIN = (nn.Linear, nn.Tanh, nn.Sigmoid, nn.GELU, nn.Softplus, nn.Identity, nn.ReLU)
 
 
 @defenses.register("dp_sgd")
@@ -86,6 +88,8 @@ class DPSGD:
         parameters: dict[str, Tensor] | None = None,
     ) -> dict[str, Tensor]:
         """Return the sum of the records' clipped gradients, shape (victim, *parameter)."""
+        if (layers := _chain(model.module)) is not None:
+            return self._of_layers(model, layers, encoded, labels, parameters or model.parameters)
         entries = sum(parameter.numel() for parameter in model.parameters.values())
         together = max(1, _ENTRIES_AT_ONCE // (entries * len(encoded)))
         total: dict[str, Tensor] = {}
@@ -97,6 +101,39 @@ class DPSGD:
             for name, g in each.items():
                 part = torch.einsum("vr...,vr->v...", g, factor)
                 total[name] = total[name] + part if name in total else part
+        return total
+
+    def _of_layers(
+        self, model: Model, layers: list[tuple[str, nn.Module]], encoded: Tensor, labels: Tensor, at: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Return the same for a chain of layers, without any record's gradient (Goodfellow, arXiv:1510.01799).
+
+        The gradient in a linear layer's weights is the product of its error and its input, and so is its norm.
+        """
+        inputs, sums, rows = {}, {}, encoded
+        with torch.enable_grad():
+            for name, layer in layers:
+                if isinstance(layer, nn.Linear):
+                    inputs[name] = rows.detach()
+                    rows = rows @ at[f"{name}.weight"].detach().mT
+                    if layer.bias is not None:
+                        rows = rows + at[f"{name}.bias"].detach()[..., None, :]
+                    sums[name] = rows if rows.requires_grad else rows.requires_grad_()
+                    rows = sums[name]
+                else:
+                    rows = layer(rows)
+            loss = labels.numel() * mean_loss(model.head, rows.flatten(0, 1), labels.flatten())
+            errors = dict(zip(sums, torch.autograd.grad(loss, list(sums.values())), strict=True))
+        squares = torch.zeros(labels.shape, dtype=encoded.dtype, device=encoded.device)
+        for name, layer in layers:
+            if isinstance(layer, nn.Linear):
+                squares += errors[name].square().sum(-1) * (inputs[name].square().sum(-1) + (layer.bias is not None))
+        factor = (self.clip_norm / squares.sqrt()).clamp(max=1)[..., None]
+        total = {}
+        for name in model.parameters:
+            of, _, part = name.rpartition(".")
+            scaled = errors[of] * factor
+            total[name] = scaled.sum(1) if part == "bias" else scaled.mT @ inputs[of]
         return total
 
     def noise(self, records: int) -> float:
@@ -111,3 +148,15 @@ class DPSGD:
         """Return the mechanism and its arguments."""
         arguments = {"clip_norm": self.clip_norm, "noise_multiplier": self.noise_multiplier}
         return KnownDefense("dp_sgd", arguments)
+
+
+def _chain(module: nn.Module) -> list[tuple[str, nn.Module]] | None:
+    """Return the layers of a plain chain of linear layers and activations with their names, None for another module."""
+    every = list(module.named_modules(remove_duplicate=False))
+    layers = [(name, part) for name, part in every if type(part) is not nn.Sequential]
+    linear = [part for _, part in layers if isinstance(part, nn.Linear)]
+    plain = type(module) is nn.Sequential and all(
+        type(part) in _PLAIN and not getattr(part, "inplace", False) for _, part in layers
+    )
+    alone = len({id(p) for part in linear for p in part.parameters()}) == sum(len([*p.parameters()]) for p in linear)
+    return layers if plain and alone and linear else None
