@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,6 @@ def make_model(
         raise BadInputError(
             f"model {made.name!r} has {dtype} parameters; attacks need float32 or float64: convert it with .float()."
         )
-    made = Model(adapted(made.module, schema, statistics), made.head, made.name)
+    made = replace(made, module=adapted(made.module, schema, statistics))
     made.check(schema)
-    return Model(made.module.to(device), made.head, made.name), digest
+    return replace(made, module=made.module.to(device)), digest

@@ -31,6 +31,7 @@ class Model:
         head: ``softmax``: one logit a class, cross-entropy; ``sigmoid``: one logit, binary
             cross-entropy; ``regression``: one number, squared error.
         name: registry name, or the module's class for a user's own.
+        crafted: what a malicious server did to the network before it sent it, as a clause; empty where it did nothing.
 
     Raises:
         BadInputError: the head is unknown, the module has no parameters, it holds a layer (dropout) that
@@ -45,6 +46,7 @@ class Model:
     module: nn.Module
     head: Head
     name: str
+    crafted: str = ""
 
     def __post_init__(self) -> None:
         if self.head not in get_args(Head):

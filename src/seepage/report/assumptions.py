@@ -23,7 +23,9 @@ def assumptions(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> list[
     """Return one sentence an assumption, the threat model first; table texts in them are printable lines."""
     granted = next((row["knowledge"] for row in rows if is_attack(row)), None)
     sees = "what clients send" if granted is None else clean(granted["sees"], 300)
-    facts = [f"the attacker is an honest-but-curious server that sees {sees}, and the model"]
+    crafted = subject.model.crafted
+    kind = f"an active, malicious server that {crafted}; it" if crafted else "an honest-but-curious server that"
+    facts = [f"the attacker is {kind} sees {sees}, and the model"]
     if granted is not None:
         told = ", ".join(
             f"{clean(name, 40).replace('_', ' ')} ({clean(value, 80)})"

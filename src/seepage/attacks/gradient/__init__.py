@@ -1,5 +1,21 @@
 """Attacks on gradients and updates of horizontal federated learning."""
 
-from seepage.attacks.gradient import dlg, grad_inversion, inverting_gradients, tableak
+from seepage.attacks.gradient import (
+    cocktail_party,
+    dlg,
+    grad_inversion,
+    inverting_gradients,
+    robbing_the_fed,
+    single_activation,
+    tableak,
+)
 
-__all__ = ["dlg", "grad_inversion", "inverting_gradients", "tableak"]
+__all__ = [
+    "cocktail_party",
+    "dlg",
+    "grad_inversion",
+    "inverting_gradients",
+    "robbing_the_fed",
+    "single_activation",
+    "tableak",
+]

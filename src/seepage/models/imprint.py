@@ -1,0 +1,62 @@
+"""A network that a malicious server crafts so that its first layer sorts records into bins."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from seepage.errors import BadInputError, check_count
+from seepage.models.model import Head, Model, seeded, usual_head
+from seepage.registry import models
+from seepage.tabular.schema import Schema
+
+
+@models.register("imprint")
+def imprint(schema: Schema, seed: int = 0, head: Head | None = None, bins: int = 400) -> Model:
+    """A malicious server's network: each neuron counts the records above a threshold of one random measure.
+
+    All rows of the first layer are the same random direction h; the biases are the negated quantiles of h x, were
+    that standard normal (Fowl et al., ICLR 2022, "Robbing the Fed", with one measure drawn at random). All columns of
+    the second layer are the same, so that each neuron passes on the same error: the difference of two
+    neighbours' gradients then holds nothing but the records between their thresholds.
+
+    This is an active, malicious server, not an honest-but-curious one: clients could see what they are sent.
+
+    Args:
+        schema: gives the number of inputs and outputs.
+        seed: of the direction and the second layer.
+        head: of the model.
+        bins: neurons.
+
+    Raises:
+        BadInputError: there are fewer than two bins.
+    """
+    check_count("bins", bins)
+    if bins < 2:
+        raise BadInputError(f"records are sorted into at least 2 bins, got bins={bins}.")
+    head = head or usual_head(schema)
+    outputs = schema.target.width if head == "softmax" else 1
+
+    def build() -> nn.Module:
+        first, second = nn.Linear(schema.width, bins), nn.Linear(bins, outputs)
+        with torch.no_grad():
+            first.weight.copy_(_direction(schema.width).expand(bins, -1))
+            first.bias.copy_(-_quantiles(bins))
+            second.weight.copy_(second.weight[:, :1].expand(-1, bins))
+        return nn.Sequential(first, nn.ReLU(), second)
+
+    crafted = "sends a network whose first layer it crafted so that records can be read off it (Robbing the Fed)"
+    model = Model(seeded(build, seed), head, "imprint", crafted)
+    model.check(schema)
+    return model
+
+
+def _direction(width: int) -> Tensor:
+    # Entries of standardised rows have variance 1, so the measure has about that too.
+    return torch.randn(width) / math.sqrt(width)
+
+
+def _quantiles(bins: int) -> Tensor:
+    return torch.special.ndtri((torch.arange(bins, dtype=torch.float64) + 0.5) / bins).float()
