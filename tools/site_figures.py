@@ -12,6 +12,7 @@ A page asks for one with a comment in which all but the name is handed on:
 from __future__ import annotations
 
 import csv
+import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
@@ -109,7 +110,11 @@ def figures(root: Path, method: str, labels: str = "true") -> str:
 
 
 def configuration(method: str) -> str:
-    """Return what each profile of a method is made of, as the code builds it."""
+    """Return what each profile of a method is made of, as the code builds it; its defaults where it has none."""
+    if "profile" not in inspect.signature(attacks[method].factory).parameters:
+        own = attacks.create(method)
+        arguments = [[f"`{field.name}`", _value(getattr(own, field.name))] for field in fields(own)]
+        return _table(["argument", "default"], arguments or [["none", _NONE]])
     made: dict[str, Reconstruction] = {}
     for profile in get_args(Profile):
         built = attacks.create(method, profile=profile)
