@@ -128,7 +128,7 @@ def own_table(path: Path, **changes: Any) -> Path:
         (["--batch-size", "eight"], "Invalid value for '--batch-size'"),
         (["--victims", "0"], "greater than or equal to 1"),
         (["--seed", "-1"], "--seed: input should be greater"),
-        (["--labels", "guessed"], "Known: restored, true"),
+        (["--labels", "guessed"], "Known: ordered, restored, true"),
         (["--profile", "faithfull"], "did you mean 'faithful'"),
         (["--preset", "fast"], "fast"),
         (["--device", "gpu"], "unknown device"),

@@ -54,5 +54,9 @@ def test_kills_at_random_moments_change_no_figure_and_repeat_only_jobs_in_flight
     assert not (killed / "results.json").exists()
     for folder in (killed, tmp_path / "whole"):
         ending = start(folder, workers)
-        assert (ending.communicate()[1], ending.returncode) == (b"", 0)
+        told = ending.communicate()[1].decode()
+        assert ending.returncode == 0, told
+        # What was there before, and nothing of a failure.
+        assert ("Kept from before" in told) == (folder == killed)
+        assert len(told.splitlines()) <= 2
     assert measurements(killed) == measurements(tmp_path / "whole")
