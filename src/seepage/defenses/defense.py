@@ -174,12 +174,20 @@ def norms(update: dict[str, Tensor]) -> Float[Tensor, " victim"]:
 
 
 def check_seeds(update: dict[str, Tensor], seeds: Sequence[int]) -> None:
+    """Refuse anything but one seed a victim of the update.
+
+    Raises:
+        BadInputError: says how many came.
+    """
+    check_one_each(len(next(iter(update.values()))), seeds)
+
+
+def check_one_each(victims: int, seeds: Sequence[int]) -> None:
     """Refuse anything but one seed a victim.
 
     Raises:
         BadInputError: says how many came.
     """
-    victims = len(next(iter(update.values())))
     if len(seeds) != victims:
         raise BadInputError(f"a defense needs one seed for each of {victims} victims, got {len(seeds)}.")
 
@@ -190,8 +198,7 @@ def check_separate(defense: str, model: Model, victims: int, seeds: Sequence[int
     Raises:
         BadInputError: says which.
     """
-    if len(seeds) != victims:
-        raise BadInputError(f"a defense needs one seed for each of {victims} victims, got {len(seeds)}.")
+    check_one_each(victims, seeds)
     if normalised := normalisations(model.module):
         raise BadInputError(
             f"{defense!r} works on the gradient of each record, but in model {model.name!r} a record's depends on the "

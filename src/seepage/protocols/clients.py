@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.defenses import AnyDefense, Defense, RecordDefense, guarded
+from seepage.defenses.defense import check_one_each
 from seepage.errors import BadInputError, check_count
 from seepage.knowledge import KnownDefense
 from seepage.learning import GradientOf, gradient
@@ -89,11 +90,9 @@ class Clients(ABC, Generic[V]):
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         cells, labels = rows.at(torch.stack([self._draw(len(rows), generator) for generator in generators]))
         encoded = encoder.encode(cells.to(encoder.mean.device))
+        if isinstance(self.defense, RecordDefense):
+            check_one_each(len(seeds), defense_seeds or ())
         guards = self._seeds(defense_seeds or ())
-        if isinstance(self.defense, RecordDefense) and len(guards) != len(seeds) * self.clients:
-            raise BadInputError(
-                f"a defense needs one seed for each of {len(seeds)} victims, got {len(defense_seeds or ())}."
-            )
         clients_x = encoded.unflatten(1, (self.clients, self.batch_size)).flatten(0, 1)
         clients_y = labels.to(encoded.device).unflatten(1, (self.clients, self.batch_size)).flatten(0, 1)
         # One client at a time: the bits of a message must not depend on how many clients are simulated at once.
