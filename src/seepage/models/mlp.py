@@ -6,12 +6,21 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from seepage.errors import BadInputError
 from seepage.models.model import Head, Model, output_width, seeded, usual_head
 from seepage.registry import models
 from seepage.tabular.schema import Schema
 
 
-def mlp(schema: Schema, widths: Sequence[int], seed: int, name: str = "mlp", head: Head | None = None) -> Model:
+def mlp(
+    schema: Schema,
+    widths: Sequence[int],
+    seed: int,
+    name: str = "mlp",
+    head: Head | None = None,
+    bias: bool = True,
+    slope: float | int = 0,
+) -> Model:
     """Return a fully connected ReLU network for ``schema`` with PyTorch's default initialisation.
 
     Args:
@@ -20,6 +29,11 @@ def mlp(schema: Schema, widths: Sequence[int], seed: int, name: str = "mlp", hea
         seed: of the initialisation.
         name: recorded in results.
         head: default ``softmax`` for a discrete target, ``regression`` for a continuous one.
+        bias: whether layers have biases.
+        slope: of the activation below 0, a leaky ReLU's where it is not 0.
+
+    Raises:
+        BadInputError: the slope is not from 0 to below 1.
 
     Example:
         >>> from seepage.tabular.schema import Continuous, Discrete
@@ -31,14 +45,16 @@ def mlp(schema: Schema, widths: Sequence[int], seed: int, name: str = "mlp", hea
         [(4, 1), (4,), (2, 4), (2,)]
     """
     head = head or usual_head(schema)
+    if not 0 <= slope < 1:
+        raise BadInputError(f"the slope of a leaky ReLU is a number from 0 to below 1, got slope={slope!r}.")
 
     def build() -> nn.Module:
         layers: list[nn.Module] = []
         inputs = schema.width
         for width in widths:
-            layers += [nn.Linear(inputs, width), nn.ReLU()]
+            layers += [nn.Linear(inputs, width, bias=bias), nn.LeakyReLU(slope) if slope else nn.ReLU()]
             inputs = width
-        return nn.Sequential(*layers, nn.Linear(inputs, output_width(schema, head)))
+        return nn.Sequential(*layers, nn.Linear(inputs, output_width(schema, head), bias=bias))
 
     model = Model(seeded(build, seed), head, name)
     model.check(schema)
@@ -46,42 +62,42 @@ def mlp(schema: Schema, widths: Sequence[int], seed: int, name: str = "mlp", hea
 
 
 @models.register("linear")
-def linear(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+def linear(schema: Schema, seed: int = 0, head: Head | None = None, bias: bool = True) -> Model:
     """One affine layer (two logits as in the official code; one with head=sigmoid, as in the paper)."""
-    return mlp(schema, (), seed, "linear", head)
+    return mlp(schema, (), seed, "linear", head, bias)
 
 
 @models.register("nn1")
-def nn1(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+def nn1(schema: Schema, seed: int = 0, head: Head | None = None, bias: bool = True, slope: float | int = 0) -> Model:
     """One hidden layer of 50 ReLU units."""
-    return mlp(schema, (50,), seed, "nn1", head)
+    return mlp(schema, (50,), seed, "nn1", head, bias, slope)
 
 
 @models.register("nn2")
-def nn2(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+def nn2(schema: Schema, seed: int = 0, head: Head | None = None, bias: bool = True, slope: float | int = 0) -> Model:
     """One hidden layer of 100 ReLU units."""
-    return mlp(schema, (100,), seed, "nn2", head)
+    return mlp(schema, (100,), seed, "nn2", head, bias, slope)
 
 
 @models.register("nn3")
-def nn3(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+def nn3(schema: Schema, seed: int = 0, head: Head | None = None, bias: bool = True, slope: float | int = 0) -> Model:
     """Two hidden layers of 100 ReLU units (TabLeak's default network)."""
-    return mlp(schema, (100, 100), seed, "nn3", head)
+    return mlp(schema, (100, 100), seed, "nn3", head, bias, slope)
 
 
 @models.register("nn4")
-def nn4(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+def nn4(schema: Schema, seed: int = 0, head: Head | None = None, bias: bool = True, slope: float | int = 0) -> Model:
     """Three hidden layers of 200 ReLU units."""
-    return mlp(schema, (200, 200, 200), seed, "nn4", head)
+    return mlp(schema, (200, 200, 200), seed, "nn4", head, bias, slope)
 
 
 @models.register("nn5")
-def nn5(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+def nn5(schema: Schema, seed: int = 0, head: Head | None = None, bias: bool = True, slope: float | int = 0) -> Model:
     """Three hidden layers of 400 ReLU units (TabLeak's large network)."""
-    return mlp(schema, (400, 400, 400), seed, "nn5", head)
+    return mlp(schema, (400, 400, 400), seed, "nn5", head, bias, slope)
 
 
 @models.register("wide")
-def wide(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
+def wide(schema: Schema, seed: int = 0, head: Head | None = None, bias: bool = True, slope: float | int = 0) -> Model:
     """One hidden layer of 400 ReLU units: where a record alone behind a gradient is easily read (positive controls)."""
-    return mlp(schema, (400,), seed, "wide", head)
+    return mlp(schema, (400,), seed, "wide", head, bias, slope)

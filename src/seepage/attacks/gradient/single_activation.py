@@ -22,9 +22,8 @@ class SingleActivation:
     Where one record of the batch activates neuron j, the gradient of its weights over that of its bias is the
     record (Phong et al. 2018 for a batch of one; Boenisch et al. 2023 observe it in larger batches of
     untrained networks). Every neuron is a candidate; those nearest to valid rows are taken. With one record it is exact
-    for any network that begins with an affine layer with a bias, what R-GAP (Zhu and Blaschko, ICLR 2021) solves layer
-    by layer for networks without. No labels, no optimisation; of updates of several local steps it reads what
-    ``midway`` makes of them.
+    for any network that begins with an affine layer with a bias; ``rgap`` solves for it layer by layer where there is
+    none. No labels, no optimisation; of updates of several local steps it reads what ``midway`` makes of them.
 
     Example:
         >>> import torch
