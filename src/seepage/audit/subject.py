@@ -74,7 +74,11 @@ class Subject:
         Two networks of the same layers and parameters may still compute different things.
         """
         digest = hashlib.sha256(f"{self.model.head} {self.model.module!r} {self.model_source}".encode())
-        for name, tensor in (*self.model.parameters.items(), *self.model.module.named_buffers()):
+        for name, tensor in (
+            *self.model.parameters.items(),
+            *self.model.module.named_buffers(),
+            *self.model.each.items(),
+        ):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         outputs = self._outputs_on_fixed_rows()

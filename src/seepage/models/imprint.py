@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seepage.errors import BadInputError, check_count
+from seepage.models.binning import measure, thresholds
 from seepage.models.model import Head, Model, seeded, usual_head
 from seepage.registry import models
 from seepage.tabular.schema import Schema
@@ -42,8 +41,8 @@ def imprint(schema: Schema, seed: int = 0, head: Head | None = None, bins: int =
     def build() -> nn.Module:
         first, second = nn.Linear(schema.width, bins), nn.Linear(bins, outputs)
         with torch.no_grad():
-            first.weight.copy_(_direction(schema.width).expand(bins, -1))
-            first.bias.copy_(-_quantiles(bins))
+            first.weight.copy_(measure(schema.width).expand(bins, -1))
+            first.bias.copy_(-thresholds(bins))
             second.weight.copy_(second.weight[:, :1].expand(-1, bins))
         return nn.Sequential(first, nn.ReLU(), second)
 
@@ -51,12 +50,3 @@ def imprint(schema: Schema, seed: int = 0, head: Head | None = None, bins: int =
     model = Model(seeded(build, seed), head, "imprint", crafted)
     model.check(schema)
     return model
-
-
-def _direction(width: int) -> Tensor:
-    # Entries of standardised rows have variance 1, so the measure has about that too.
-    return torch.randn(width) / math.sqrt(width)
-
-
-def _quantiles(bins: int) -> Tensor:
-    return torch.special.ndtri((torch.arange(bins, dtype=torch.float64) + 0.5) / bins).float()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar, get_args
 
 import torch
@@ -32,6 +33,8 @@ class Model:
             cross-entropy; ``regression``: one number, squared error.
         name: registry name, or the module's class for a user's own.
         crafted: what a malicious server did to the network before it sent it, as a clause; empty where it did nothing.
+        each: parameters of which it sends every client another version, by name, shape (client, *parameter); empty
+            where all get the same network, the module's own.
 
     Raises:
         BadInputError: the head is unknown, the module has no parameters, it holds a layer (dropout) that
@@ -47,6 +50,7 @@ class Model:
     head: Head
     name: str
     crafted: str = ""
+    each: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.head not in get_args(Head):
@@ -68,6 +72,32 @@ class Model:
     def parameters(self) -> dict[str, Tensor]:
         """Parameters by name in module order, detached."""
         return {name: parameter.detach() for name, parameter in self.module.named_parameters()}
+
+    def sent(self, clients: int) -> list[Model]:
+        """Return what each of so many clients is sent.
+
+        Raises:
+            BadInputError: the server made versions for another number of clients.
+
+        Example:
+            >>> model = Model(nn.Linear(1, 1), "regression", "mine", each={"bias": torch.tensor([[2.0], [3.0]])})
+            >>> [one.parameters["bias"].item() for one in model.sent(2)]
+            [2.0, 3.0]
+        """
+        if not self.each:
+            return [self] * clients
+        made = len(next(iter(self.each.values())))
+        if made != clients:
+            raise BadInputError(
+                f"model {self.name!r} comes in one version a client, made for {made}, but the messages of {clients} "
+                "are aggregated; give protocol and model the same number of clients."
+            )
+        modules = [copy.deepcopy(self.module) for _ in range(clients)]
+        with torch.no_grad():
+            for name, versions in self.each.items():
+                for module, version in zip(modules, versions, strict=True):
+                    module.get_parameter(name).copy_(version)
+        return [replace(self, module=module, each={}) for module in modules]
 
     def outputs(self, encoded: Tensor) -> Tensor:
         """Return the module's outputs (..., record, output) of each batch in training mode, without a graph."""

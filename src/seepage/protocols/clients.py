@@ -68,15 +68,15 @@ class Clients(ABC, Generic[V]):
         depend on the defense.
 
         Args:
-            model: the global model.
+            model: the global model, or the versions of it that a malicious server sends its clients.
             rows: the clients'.
             encoder: from rows to the model's inputs.
             seeds: one a victim, of its records.
             defense_seeds: one a victim, of what the defense draws; needed where there is a defense.
 
         Raises:
-            BadInputError: there are fewer rows than records, the model does not fit them, there
-                is no seed, or not one a victim for the defense.
+            BadInputError: there are fewer rows than records, the model does not fit them or comes in
+                versions for another number of clients, there is no seed, or not one a victim for the defense.
         """
         model.check(rows.schema)
         if len(seeds) == 0:
@@ -95,17 +95,20 @@ class Clients(ABC, Generic[V]):
         guards = self._seeds(defense_seeds or ())
         clients_x = encoded.unflatten(1, (self.clients, self.batch_size)).flatten(0, 1)
         clients_y = labels.to(encoded.device).unflatten(1, (self.clients, self.batch_size)).flatten(0, 1)
+        sent = model.sent(self.clients)
         # One client at a time: the bits of a message must not depend on how many clients are simulated at once.
         messages = [
-            self.answer(model, x, y, generators[i // self.clients], guarded(self.defense, guards[i : i + 1]))
+            self.answer(
+                sent[i % self.clients], x, y, generators[i // self.clients], guarded(self.defense, guards[i : i + 1])
+            )
             for i, (x, y) in enumerate(zip(clients_x, clients_y, strict=True))
         ]
-        sent = {name: torch.stack([message[name] for message in messages]) for name in messages[0]}
+        received = {name: torch.stack([message[name] for message in messages]) for name in messages[0]}
         if isinstance(self.defense, Defense):
-            sent = self.defense(sent, guards)
+            received = self.defense(received, guards)
         if self.clients > 1:
-            sent = {name: m.unflatten(0, (len(seeds), self.clients)).mean(1) for name, m in sent.items()}
-        return Transcript(self.view(model, sent), RecordsSecret(cells, labels))
+            received = {name: m.unflatten(0, (len(seeds), self.clients)).mean(1) for name, m in received.items()}
+        return Transcript(self.view(model, received), RecordsSecret(cells, labels))
 
     @abstractmethod
     def answer(

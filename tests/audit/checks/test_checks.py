@@ -493,6 +493,24 @@ def test_the_control_has_a_network_of_its_own(tmp_path: Path) -> None:
     assert control_of(spec, german_subject())[1].model.name == "wide"
 
 
+def test_a_crafted_network_is_its_own_control() -> None:
+    options = {"clients": 2, "bins": 40}
+    spec = make_spec(
+        **{
+            **SPEC,
+            "attacks": "loki",
+            "model": "loki",
+            "model_options": options,
+            "protocol_options": {"clients": 2},
+            "victims": 2,
+        }
+    )
+    control, subject = control_of(spec, prepare(spec))
+    assert (control.model_options, control.batch_sizes, subject.model.name) == (options, (1,), "loki")
+    _, made = ran(control, subject)
+    assert not found("SEEP004", facts(control=made))
+
+
 def test_the_control_of_a_dataset_with_options_takes_its_rows_as_they_are() -> None:
     spec = make_spec(**{**SPEC, "dataset": "synthetic", "dataset_options": {"rows": 60}, "baselines": ()})
     subject = prepare(spec)

@@ -59,7 +59,7 @@ def control_failed(facts: Facts) -> Iterator[Found]:
             for row, _ in failed
         ]
         yield Found(
-            "The gradient of a single record in a wide, untrained network holds that record, so a working attack reads "
+            "The gradient of a single record in the control's network holds that record, so a working attack reads "
             f"nearly all of it. But on {failed[0][0]['n']} such record(s) of this table "
             f"{few(told)}. The attack or its settings are broken, or do not suit the table; that it finds little "
             "elsewhere does not make the data safe. Raise --iterations and --restarts, grant the labels, or use "

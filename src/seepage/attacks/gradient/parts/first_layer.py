@@ -105,6 +105,8 @@ def choose_records(
     inside = encoder.is_continuous & ((rows >= encoder.low) & (rows <= encoder.high))
     off = torch.where(inside, torch.zeros_like(off), off / ranges.double()).amax(-1)
     order = torch.where(there, off, torch.full_like(off, torch.inf)).argsort(dim=1, stable=True)
+    # Every candidate is compared with every other: those that are none had better be gone.
+    order = order[:, : int(there.sum(1).max())]
     cells = encoder.decode(rows).gather(1, order[..., None].expand(-1, -1, len(encoder.schema.columns)))
     known = there.gather(1, order)
     alike = (cells[:, :, None] == cells[:, None]).all(-1) & known[:, None]
