@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
@@ -28,6 +28,34 @@ class RecordsGuess:
     labels: Float[Tensor, "victim record"] | None = None
     loss: Float[Tensor, " victim"] | None = None
     course: Float[Tensor, "victim 3"] | None = None
+
+
+@dataclass(frozen=True)
+class CutGuess:
+    """Guessed private cells and label of each record of an exchange of split learning.
+
+    Attributes:
+        cells: guessed cells of the private columns, float64: codes of discrete ones, values of continuous ones.
+        labels: guessed class codes.
+        chances: for each private column, the chance of each of its candidate values, in order; None where the
+            attack gives none.
+        label_chances: the chance of each label.
+        residual: distance between the received gradient and that of the best configuration, in units of a
+            record's own gradient; NaN where none was compared.
+        runner_up: the same for the best configuration that differs in a cell or the label.
+        ties: number of configurations, the best one included, that fit as well up to rounding; at most as many as
+            were kept.
+        proven: whether no configuration of the whole space fits better.
+    """
+
+    cells: Float[Tensor, "record private"]
+    labels: Float[Tensor, " record"]
+    chances: tuple[Float[Tensor, "record _value"], ...] | None = None
+    label_chances: Float[Tensor, "record label"] | None = None
+    residual: Float[Tensor, " record"] | None = None
+    runner_up: Float[Tensor, " record"] | None = None
+    ties: Int[Tensor, " record"] | None = None
+    proven: Bool[Tensor, " record"] | None = None
 
 
 Guess = RecordsGuess

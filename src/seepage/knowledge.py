@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from jaxtyping import Float
 from torch import Tensor
@@ -89,3 +89,67 @@ class Knowledge:
         if self.batch_statistics is not None:
             told["batch_statistics"] = "mean and variance of each batch where it is normalised"
         return told
+
+
+@dataclass(frozen=True)
+class KnownCut:
+    """What an adaptive attacker knows of what clients of split learning do to gradients and labels.
+
+    Attributes:
+        noise_multiplier: standard deviation of the noise on every entry of a record's gradient, in units of the
+            bound on its norm.
+        clips: whether records' gradients are clipped; the bound is in the view.
+        own_norm: whether each record's bound is half of its own gradient's norm.
+        flip: chance of a label to be exchanged for another one, drawn once a record.
+    """
+
+    noise_multiplier: float = 0.0
+    clips: bool = False
+    own_norm: bool = False
+    flip: float = 0.0
+
+    def describe(self) -> dict[str, object]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """Rows of the same kind that the attacker holds whole, such as from an earlier leak or a public survey.
+
+    Attributes:
+        cells: all columns of the schema, as a table holds them.
+        labels: class codes.
+    """
+
+    cells: Float[Tensor, "row column"]
+    labels: Float[Tensor, " row"]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class CutKnowledge:
+    """Side information of the server in split learning.
+
+    Attributes:
+        schema: columns, categories, bounds.
+        statistics: marginals of columns and labels.
+        defense: what clients do to gradients and labels.
+        auxiliary: rows that it holds whole; None where it has none.
+    """
+
+    schema: Schema
+    statistics: Statistics
+    defense: KnownCut = field(default_factory=KnownCut)
+    auxiliary: Auxiliary | None = None
+
+    def describe(self) -> dict[str, object]:
+        """Return what is granted, as plain values for a result or report."""
+        return {
+            "schema": "columns, categories and bounds",
+            "statistics": "marginals of every column and of the label",
+            "defense": self.defense.describe(),
+            "auxiliary": 0 if self.auxiliary is None else len(self.auxiliary),
+        }

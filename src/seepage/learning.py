@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.func import grad, vmap
@@ -18,6 +19,7 @@ from seepage.errors import BadInputError, check_count
 from seepage.models.batch_norm import Moments, normalisations, run_watched
 from seepage.models.calling import call
 from seepage.models.model import Head, Model
+from seepage.models.split import SplitModel, record_losses
 
 
 def mean_loss(
@@ -190,3 +192,53 @@ def local_update(
             step = gradient_of(model, encoded[:, epoch, batch], labels[:, epoch, batch], now)
             now = {name: p - training.learning_rate * step[name] for name, p in now.items()}
     return {name: begin[name] - p for name, p in now.items()}
+
+
+@dataclass(frozen=True)
+class CutStep:
+    """What a client computes in one exchange of split learning.
+
+    Attributes:
+        sent: gradient by each record's activations, of the mean loss over the records of its client.
+        parameters: gradient by the client part's trained parameters, by name, of the same losses summed over clients.
+        loss: mean over the records, in nats.
+    """
+
+    sent: Float[Tensor, "record cut"]
+    parameters: dict[str, Tensor]
+    loss: float
+
+
+def cut_step(
+    model: SplitModel,
+    cut: Float[Tensor, "record cut"],
+    cells: Float[Tensor, "record private"],
+    labels: Float[Tensor, " record"],
+    behind: Float[Tensor, " record"],
+) -> CutStep:
+    """Return what the client computes from activations, its columns and its labels.
+
+    Args:
+        model: gives client part and head.
+        cut: as received from the server.
+        cells: of the private columns, as ``SplitModel.scaled`` gives them.
+        labels: class codes.
+        behind: number of records that each record's client takes the mean over.
+
+    Example:
+        >>> import torch
+        >>> from seepage.datasets.planted import telling
+        >>> from seepage.models.deepfm import deepfm
+        >>> rows = telling(rows=4).train
+        >>> model = deepfm(rows.schema, ["cause"], seed=0, hidden=(8,))
+        >>> own = model.scaled(rows.cells, model.private)
+        >>> step = cut_step(model, model.cut(rows.cells), own, rows.labels, torch.full((4,), 4.0))
+        >>> step.sent.shape, round(step.loss, 2)
+        (torch.Size([4, 13]), 0.69)
+    """
+    received = cut.detach().requires_grad_(True)
+    trained = {name: p for name, p in model.client.named_parameters() if p.requires_grad}
+    losses = record_losses(model.head, model.client(received, cells), labels.to(cut.device).long())
+    total = (losses / behind.to(losses)).sum()
+    sent, *found = torch.autograd.grad(total, [received, *trained.values()], allow_unused=True, materialize_grads=True)
+    return CutStep(sent, dict(zip(trained, found, strict=True)), float(losses.detach().mean()))

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.views import View
+from seepage.views import CutView, View
 
 V = TypeVar("V", bound=View, covariant=True)
 
@@ -35,3 +35,18 @@ class Transcript(Generic[V]):
 
     view: V
     secret: RecordsSecret
+
+
+@dataclass(frozen=True)
+class CutTranscript:
+    """What the server of split learning saw, and what the client held of the same records in the same order.
+
+    Attributes:
+        view: of the server.
+        cells: of the private columns, float64: codes of discrete ones, values of continuous ones.
+        labels: true class codes, before any that were flipped.
+    """
+
+    view: CutView
+    cells: Float[Tensor, "record private"]
+    labels: Float[Tensor, " record"]

@@ -6,12 +6,14 @@ them as one batched computation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from jaxtyping import Float
 from torch import Tensor
 
 from seepage.learning import LocalTraining
 from seepage.models.model import Model
+from seepage.models.split import SplitModel
 
 
 @dataclass(frozen=True)
@@ -79,3 +81,46 @@ class UpdateView:
 
 
 View = GradientView | UpdateView
+
+
+@dataclass(frozen=True)
+class CutView:
+    """What the server of split learning sees of one exchange: what it sent for each record, and what came back.
+
+    Attributes:
+        model: the server's own part, and the client's as far as it is granted: as it was in this exchange, or an
+            older one.
+        features: the server's own columns of the records, unscaled.
+        cut: activations that it sent.
+        gradient: by them, as received.
+        behind: number of records whose mean loss each record's gradient is of.
+        clip: bound on the norm of a record's own gradient in this exchange, where clients clip to one that adapts
+            and tell it; None where there is none.
+    """
+
+    model: SplitModel
+    features: Float[Tensor, "record public"]
+    cut: Float[Tensor, "record cut"]
+    gradient: Float[Tensor, "record cut"]
+    behind: Float[Tensor, " record"]
+    clip: float | None = None
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return len(self.cut)
+
+    @property
+    def own_gradient(self) -> Float[Tensor, "record cut"]:
+        """Each record's gradient of its own loss: the mean over others is undone."""
+        return self.gradient * self.behind[:, None].to(self.gradient)
+
+    def of(self, chosen: slice) -> CutView:
+        """Return the view of some of the records."""
+        return replace(
+            self,
+            features=self.features[chosen],
+            cut=self.cut[chosen],
+            gradient=self.gradient[chosen],
+            behind=self.behind[chosen],
+        )

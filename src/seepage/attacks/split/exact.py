@@ -1,0 +1,169 @@
+"""EXACT: the private cells and label whose gradient is the received one (Qiu et al. 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from seepage.attacks.split.parts.descent import descend
+from seepage.attacks.split.parts.messages import message_of
+from seepage.attacks.split.parts.nearest import Nearest, nearest
+from seepage.attacks.split.parts.refine import refined
+from seepage.attacks.split.parts.responses import responder
+from seepage.attacks.split.parts.space import Space, check_enumerable
+from seepage.errors import BadInputError, check_choice, check_count
+from seepage.guesses import CutGuess
+from seepage.knowledge import CutKnowledge
+from seepage.views import CutView
+
+Search = Literal["exhaustive", "descent"]
+
+# Distances below this many roundings of the received gradient's norm are none.
+_ROUNDINGS = 256
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Compares the received gradient with that of every combination of private cells and label.
+
+    The nearest is the guess; with ``votes`` above 1 the nearest so many vote on each column and the label, and the
+    nearest among the most frequent values wins (the paper leaves ties open). Continuous private columns are put
+    into bins, and the winning bin is refined.
+
+    Deviations from the paper, none of which changes an answer: derivatives of the logits are computed once for all
+    labels, in closed form for DeepFM, and combinations that the logit rules out are left out.
+
+    Attributes:
+        votes: k of the paper's majority vote.
+        aware: whether candidates' gradients are clipped as the client clips, where that is known. The paper's
+            attacker does not, which is why clipping looks like a defense there.
+        undo_mean: whether the mean over a batch, by which the client's gradient is smaller, is undone.
+        bins: of a continuous private column.
+        search: ``exhaustive``, or ``descent`` by columns from many starts, for spaces too large to go through.
+        most: configurations that are gone through at most.
+        starts, sweeps: of the descent.
+        keep: configurations that ties are counted among.
+        closed_form, prune: whether to use what makes it fast.
+
+    Raises:
+        BadInputError: an argument is out of range.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> from seepage.models.deepfm import deepfm
+        >>> from seepage.protocols.split import SplitLearning
+        >>> data = telling(rows=200)
+        >>> protocol = SplitLearning(epochs=2, batch_size=32)
+        >>> trained = protocol.train(deepfm(data.schema, ["cause", "noise_0"], seed=0), data.train, seed=0)
+        >>> seen = protocol.observe(trained, data.train.rows(range(50)), seed=1)
+        >>> guess = Exact()(seen.view, CutKnowledge(data.schema, data.statistics))
+        >>> bool((guess.cells == seen.cells).all()), bool((guess.labels == seen.labels).all())
+        (True, True)
+    """
+
+    votes: int = 1
+    aware: bool = False
+    undo_mean: bool = True
+    bins: int = 16
+    search: Search = "exhaustive"
+    most: int = 4_000_000
+    starts: int = 16
+    sweeps: int = 64
+    keep: int = 2
+    closed_form: bool = True
+    prune: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("votes", "bins", "most", "starts", "sweeps", "keep"):
+            check_count(name, getattr(self, name))
+        check_choice("search:", self.search, Search)
+
+    def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
+        """Return the guess; ``seeds`` are of the descent's starts.
+
+        Raises:
+            BadInputError: there are more configurations than ``most`` and no search was chosen, or no gradient
+                was received.
+        """
+        gradient = view.own_gradient if self.undo_mean else view.gradient
+        check_gradient(view)
+        space = Space.of(view.model, knowledge, self.bins)
+        respond = responder(view.model, self.closed_form)
+        sent = message_of(knowledge.defense, view.clip) if self.aware else None
+        keep = max(self.votes, self.keep, 2)
+        if self.search == "exhaustive":
+            check_enumerable(space, self.most)
+            found = nearest(view.model, respond, view.cut, gradient, space, keep, sent, self.prune)
+        else:
+            generator = torch.Generator().manual_seed(seeds[0])
+            found = descend(
+                view.model, respond, view.cut, gradient, space, keep, generator, self.starts, self.sweeps, sent
+            )
+        codes = space.codes(found.places)
+        chosen = torch.stack([vote(votes) for votes in codes[:, : self.votes].unbind(-1)], dim=-1)
+        cells = space.of_codes(chosen)
+        labels = vote(found.labels[:, : self.votes])
+        distances = found.distances.double().cpu()
+        if any(i in view.model.schema.continuous for i in view.model.private) and self.votes == 1:
+            cells, distance = refined(view.model, respond, view.cut, gradient, space, cells, labels, sent)
+            distances[:, 0] = distance.double().cpu()
+        return self._guess(view, space, found, cells, labels, distances, gradient)
+
+    def _guess(
+        self,
+        view: CutView,
+        space: Space,
+        found: Nearest,
+        cells: Tensor,
+        labels: Tensor,
+        distances: Tensor,
+        gradient: Tensor,
+    ) -> CutGuess:
+        rounding = _ROUNDINGS * torch.finfo(gradient.dtype).eps * torch.linalg.vector_norm(gradient, dim=1)
+        rounding = rounding.double().cpu()[:, None]
+        alone = torch.full((len(labels),), torch.nan, dtype=torch.float64)
+        proven = torch.full((len(labels),), self.search == "exhaustive")
+        # Nothing fits better than exactly.
+        proven = proven | (distances[:, 0] <= rounding[:, 0])
+        return CutGuess(
+            cells=view.model.unscaled(cells, view.model.private),
+            labels=labels.cpu().double(),
+            residual=distances[:, 0],
+            runner_up=distances[:, 1] if distances.shape[1] > 1 else alone,
+            ties=(distances <= distances[:, :1] + rounding).sum(1),
+            proven=proven if self.votes == 1 else None,
+        )
+
+
+def check_gradient(view: CutView) -> None:
+    """Refuse a view in which nothing came back.
+
+    Raises:
+        BadInputError: no record's gradient differs from zero.
+    """
+    if not bool(view.gradient.any()):
+        raise BadInputError(
+            f"the gradients of all {view.records} records are zero, so that nothing came back over the cut to attack; "
+            "check where the network is cut and that the client's loss depends on what it receives."
+        )
+
+
+def vote(values: Int[Tensor, "record vote"]) -> Int[Tensor, " record"]:
+    """Return each record's most frequent value, of equally frequent ones that of the earliest vote.
+
+    Example:
+        >>> vote(torch.tensor([[2, 1, 1], [2, 0, 1]])).tolist()
+        [1, 2]
+    """
+    same = values[:, :, None] == values[:, None, :]
+    return values.gather(1, _first_of_largest(same.sum(2))[:, None])[:, 0]
+
+
+def _first_of_largest(counts: Int[Tensor, "record vote"]) -> Int[Tensor, " record"]:
+    order = torch.arange(counts.shape[1], 0, -1, device=counts.device)
+    return (counts * (counts.shape[1] + 1) + order).argmax(1)

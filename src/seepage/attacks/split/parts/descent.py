@@ -1,0 +1,116 @@
+"""The nearest configuration of a space too large to go through: descent by pairs of columns from many starts."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.attacks.split.parts.nearest import Nearest, Sent, candidate_gradients
+from seepage.attacks.split.parts.responses import Responder
+from seepage.attacks.split.parts.space import Space
+from seepage.models.split import SplitModel
+
+# Share of columns that a start which is stuck keeps.
+_KEPT = 0.5
+# Gradients that are held at once.
+_AT_ONCE = 2**14
+
+
+def descend(
+    model: SplitModel,
+    respond: Responder,
+    cut: Float[Tensor, "record cut"],
+    gradient: Float[Tensor, "record cut"],
+    space: Space,
+    keep: int,
+    generator: torch.Generator,
+    starts: int,
+    sweeps: int,
+    sent: Sent | None = None,
+) -> Nearest:
+    """Return the best configurations met.
+
+    From random starts, two columns at a time are set to the pair of values that fits best with all others as they
+    are, and the label with them. A start that a sweep over all pairs leaves as it was has half of its columns drawn
+    again. All starts of all records move together, until one of a record's fits exactly; only then does it follow
+    that there is no better one.
+
+    Args:
+        model, respond, cut, gradient, space, keep, sent: as for ``nearest``.
+        generator: of the starts.
+        starts: of a record.
+        sweeps: over all pairs, at most.
+    """
+    records, columns = len(cut), len(space.widths)
+    scale = torch.finfo(gradient.dtype).eps * 256 * torch.linalg.vector_norm(gradient, dim=1)
+    codes = torch.stack([torch.randint(w, (records, starts), generator=generator) for w in space.widths], dim=-1)
+    blocks = list(itertools.combinations(range(columns), 2)) or [(0,)]
+    top = _Top(records, keep, space.labels, gradient)
+    compared = 0
+    # A record is done when a start of it fits exactly.
+    active = torch.arange(records)
+    for _ in range(sweeps):
+        before = codes.clone()
+        for k in torch.randperm(len(blocks), generator=generator).tolist():
+            block = blocks[k]
+            options = torch.cartesian_prod(*[torch.arange(space.widths[i]) for i in block]).view(-1, len(block))
+            each = max(1, _AT_ONCE // (len(options) * starts))
+            for some in active.split(each):
+                trial = codes[some][:, :, None].repeat(1, 1, len(options), 1)
+                trial[..., list(block)] = options
+                distances = _distances(model, respond, cut[some], gradient[some], space, trial, sent)
+                compared += distances.numel()
+                flat = distances.flatten(2)
+                place = flat.argmin(2).cpu() // space.labels
+                codes[some] = trial.gather(2, place[..., None, None].expand(-1, -1, 1, columns))[:, :, 0]
+                top.add(some, space.places(trial), distances)
+            active = active[(top.distances[active, 0] > scale[active]).cpu()]
+            if not len(active):
+                break
+        if not len(active):
+            break
+        # A start that no pair of columns improves begins again somewhere else.
+        stuck = (codes == before).all(-1, keepdim=True)
+        fresh = torch.stack([torch.randint(w, (records, starts), generator=generator) for w in space.widths], dim=-1)
+        kept = torch.rand(codes.shape, generator=generator) < _KEPT
+        codes = torch.where(stuck & ~kept, fresh, codes)
+    return Nearest(top.codes.cpu() // space.labels, top.codes.cpu() % space.labels, top.distances, compared)
+
+
+class _Top:
+    """The best different configurations met so far."""
+
+    def __init__(self, records: int, keep: int, labels: int, like: Tensor) -> None:
+        self.distances = torch.full((records, keep), torch.inf, dtype=like.dtype, device=like.device)
+        self.codes = torch.full((records, keep), -1, dtype=torch.long, device=like.device)
+        self._labels = labels
+
+    def add(self, some: Tensor, places: Tensor, distances: Tensor) -> None:
+        keep = self.codes.shape[1]
+        named = places[..., None].to(distances.device) * self._labels + torch.arange(self._labels)
+        # The same configuration is met from several starts: only so many of each can be among the best.
+        near, at = distances.flatten(1).topk(min(keep * distances.shape[1], distances[0].numel()), largest=False)
+        every = torch.cat([self.distances[some], near], 1)
+        names = torch.cat([self.codes[some], named.flatten(1).gather(1, at)], 1)
+        order = torch.sort(every, dim=1, stable=True).indices
+        every, names = every.gather(1, order), names.gather(1, order)
+        again = (names[:, :, None] == names[:, None, :]).tril(-1).any(2)
+        every = every.masked_fill(again, torch.inf)
+        held, where = every.topk(keep, largest=False)
+        self.distances[some], self.codes[some] = held, names.gather(1, where).clamp(min=0)
+
+
+def _distances(
+    model: SplitModel, respond: Responder, cut: Tensor, gradient: Tensor, space: Space, trial: Tensor, sent: Sent | None
+) -> Float[Tensor, "record start option label"]:
+    shape = trial.shape[:-1]
+    at = torch.arange(len(cut), device=cut.device)[:, None, None].expand(shape).flatten()
+    cells = space.of_codes(trial.flatten(0, -2)).to(cut.device, cut.dtype)
+    logits, jacobian = respond.responses(respond.of_cut(cut).at(at), respond.of_cells(cells))
+    found = candidate_gradients(model, logits, jacobian)
+    if sent is not None:
+        found = sent(found)
+    return torch.linalg.vector_norm(found - gradient[at][:, None], dim=-1).view(*shape, space.labels)

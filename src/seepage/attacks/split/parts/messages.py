@@ -1,0 +1,48 @@
+"""What an attacker who knows the client's defense knows of the way from a gradient to a message."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from seepage.attacks.split.parts.nearest import Sent
+from seepage.defenses.cut_noise import clipped
+from seepage.errors import BadInputError
+from seepage.knowledge import KnownCut
+
+
+def message_of(defense: KnownCut, clip: float | None) -> Sent | None:
+    """Return what becomes of a record's gradient but for noise; None where it stays as it is.
+
+    Args:
+        defense: what is known.
+        clip: the bound on norms; that of a record is half of its own where ``defense`` says so.
+
+    Raises:
+        BadInputError: gradients are clipped to a bound that is not in the view.
+
+    Example:
+        >>> import torch
+        >>> sent = message_of(KnownCut(clips=True), clip=1.0)
+        >>> sent(torch.tensor([[3.0, 4.0], [0.3, 0.4]])).norm(dim=1).tolist()
+        [1.0, 0.5]
+    """
+    if not defense.clips:
+        return None
+    if defense.own_norm:
+        return lambda gradients: gradients / 2
+    bound = bound_of(defense, clip)
+
+    return partial(clipped, bounds=bound)
+
+
+def bound_of(defense: KnownCut, clip: float | None) -> float:
+    """Return the bound that all records' gradients are clipped to.
+
+    Raises:
+        BadInputError: the view does not have it.
+    """
+    if clip is None:
+        raise BadInputError(
+            f"gradients are clipped ({defense.describe()}), but the view does not say to what bound; give clip."
+        )
+    return clip

@@ -1,0 +1,136 @@
+"""The configurations whose gradient is nearest to the received one, by going through all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seepage.attacks.split.parts.responses import Responder
+from seepage.attacks.split.parts.space import Space
+from seepage.models.split import SplitModel, slopes
+
+# What a record's gradient becomes before it is sent, as far as it is no noise: (..., cut) to (..., cut).
+Sent = Callable[[Tensor], Tensor]
+
+# Units of hidden layers that are held at once: what a core's cache takes.
+_AT_ONCE = 2**20
+# Configurations of a record that are compared first where the logit may rule out the others.
+_FIRST = 8
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The nearest configurations of each record, nearest first.
+
+    Attributes:
+        places: of the cells in the space.
+        labels: class codes.
+        distances: of the gradients.
+        compared: gradients that were computed, of all records together.
+    """
+
+    places: Int[Tensor, "record kept"]
+    labels: Int[Tensor, "record kept"]
+    distances: Float[Tensor, "record kept"]
+    compared: int
+
+
+def nearest(
+    model: SplitModel,
+    respond: Responder,
+    cut: Float[Tensor, "record cut"],
+    gradient: Float[Tensor, "record cut"],
+    space: Space,
+    keep: int,
+    sent: Sent | None = None,
+    prune: bool = True,
+    at_once: int = _AT_ONCE,
+) -> Nearest:
+    """Return the nearest configurations of each record among all of a space.
+
+    One forward and backward pass serves all labels, as the derivatives of the logits do not depend on the label
+    (specification of EXACT; for two classes the gradients of both are antiparallel). Where a coordinate of the cut
+    is added to a logit, the gradient there is the loss's derivative by that logit and needs no backward pass: no
+    configuration is nearer than it differs there, which rules out most of them without any loss of exactness.
+
+    Args:
+        model: gives the head.
+        respond: answers for candidates.
+        cut: activations.
+        gradient: received, of each record's own loss.
+        space: of the configurations.
+        keep: number of configurations that are returned, at most all.
+        sent: applied to candidates' gradients before they are compared.
+        prune: whether the logit rules out configurations; never where ``sent`` is given.
+        at_once: units of hidden layers held at once; bounds the memory.
+    """
+    records, keep = len(cut), min(keep, space.configurations)
+    best = torch.full((records, keep), torch.inf, dtype=gradient.dtype, device=cut.device)
+    codes = torch.zeros(records, keep, dtype=torch.long, device=cut.device)
+    additive = respond.additive if prune and sent is None else None
+    width = _width(model)
+    candidates = max(1, min(space.size, at_once // width))
+    together = max(1, at_once // (width * candidates))
+    compared = 0
+    for chunk in space.chunks(candidates):
+        table = respond.of_cells(space.cells(chunk).to(cut.device, cut.dtype))
+        for start in range(0, records, together):
+            some = slice(start, min(start + together, records))
+            prepared = respond.of_cut(cut[some])
+            if additive is None:
+                logits, jacobian = respond.responses(prepared.across(), table)
+                distances = _distances(model, logits, jacobian, gradient[some, None], sent)
+                compared += distances.numel()
+            else:
+                logits = respond.outputs(prepared.across(), table)
+                observed = gradient[some, None, None, additive : additive + logits.shape[-1]]
+                least = torch.linalg.vector_norm(slopes(model.head, logits) - observed, dim=-1)
+                distances = torch.full_like(least, torch.inf)
+
+                def compare(wanted: Tensor) -> int:
+                    r, c, y = wanted.nonzero(as_tuple=True)
+                    if not len(r):
+                        return 0
+                    found, jacobian = respond.responses(prepared.at(r), table.at(c))  # noqa: B023
+                    chosen = _distances(model, found, jacobian, gradient[some][r], None)  # noqa: B023
+                    distances[r, c, y] = chosen.gather(1, y[:, None])[:, 0]  # noqa: B023
+                    return len(r)
+
+                flat = least.flatten(1)
+                if bool(best[some, -1].isinf().any()):
+                    first = flat.topk(min(max(_FIRST, keep), flat.shape[1]), largest=False).indices
+                    compared += compare(
+                        torch.zeros_like(flat, dtype=torch.bool).scatter_(1, first, True).view_as(least)
+                    )
+                limit = torch.cat([best[some], distances.flatten(1)], dim=1).topk(keep, largest=False).values[:, -1:]
+                compared += compare((least <= limit[..., None]) & distances.isinf())
+            merged = torch.cat([best[some], distances.flatten(1)], dim=1)
+            held, where = merged.topk(keep, largest=False)
+            place = chunk.to(cut.device).repeat_interleave(space.labels) * space.labels
+            place = place + torch.arange(space.labels, device=cut.device).repeat(len(chunk))
+            every = torch.cat([codes[some], place.expand(len(merged), -1)], dim=1)
+            best[some], codes[some] = held, every.gather(1, where)
+    return Nearest(codes // space.labels, codes % space.labels, best, compared)
+
+
+def candidate_gradients(
+    model: SplitModel, logits: Float[Tensor, "*some output"], jacobian: Float[Tensor, "*some output cut"]
+) -> Float[Tensor, "*some label cut"]:
+    """Return the gradient of a record's loss by the cut, for every label."""
+    return slopes(model.head, logits) @ jacobian
+
+
+def _distances(model: SplitModel, logits: Tensor, jacobian: Tensor, observed: Tensor, sent: Sent | None) -> Tensor:
+    found = candidate_gradients(model, logits, jacobian)
+    if sent is not None:
+        found = sent(found)
+    return torch.linalg.vector_norm(found - observed[..., None, :], dim=-1)
+
+
+def _width(model: SplitModel) -> int:
+    """Return about how many numbers a forward pass holds for a record."""
+    return max(1, sum(p.shape[0] for p in model.client.parameters() if p.dim() > 1))

@@ -1,0 +1,148 @@
+"""What a client part would answer for every record and every candidate: logits and their derivatives by the cut."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seepage.models.deepfm import DeepFMClient, Shared
+from seepage.models.split import SplitModel
+
+
+@dataclass(frozen=True)
+class Side:
+    """Records, or candidates, as a responder prepared them.
+
+    Attributes:
+        tensors: with the same leading axes.
+    """
+
+    tensors: tuple[Tensor, ...]
+
+    def at(self, index: Tensor) -> Side:
+        """Return those at some positions."""
+        return Side(tuple(tensor[index] for tensor in self.tensors))
+
+    def across(self) -> Side:
+        """Return records as rows of a grid, to be met by candidates as they are."""
+        return Side(tuple(tensor[:, None] for tensor in self.tensors))
+
+
+class Responder(ABC):
+    """Answers for records and candidates; their leading axes broadcast, so that pairs and grids are the same call."""
+
+    @property
+    @abstractmethod
+    def additive(self) -> int | None:
+        """Where in the cut coordinates begin that are added to the logits, one each; None where there are none."""
+
+    @abstractmethod
+    def of_cut(self, cut: Float[Tensor, "record cut"]) -> Side:
+        """Return prepared records."""
+
+    @abstractmethod
+    def of_cells(self, cells: Float[Tensor, "candidate private"]) -> Side:
+        """Return prepared candidates."""
+
+    @abstractmethod
+    def outputs(self, records: Side, candidates: Side) -> Float[Tensor, "*some output"]:
+        """Return logits."""
+
+    @abstractmethod
+    def responses(
+        self, records: Side, candidates: Side
+    ) -> tuple[Float[Tensor, "*some output"], Float[Tensor, "*some output cut"]]:
+        """Return logits and their derivatives by the cut."""
+
+
+def responder(model: SplitModel, closed_form: bool = True) -> Responder:
+    """Return what answers for a network's client part: in closed form where one is known, by autograd else."""
+    if closed_form and isinstance(model.client, DeepFMClient):
+        return ClosedForm(model.client)
+    return Autograd(model.client)
+
+
+class ClosedForm(Responder):
+    """Answers of a DeepFM client part, without a graph.
+
+    The first layer's units are a sum of what the record and what the candidate contribute, so that neither is
+    computed more than once.
+    """
+
+    def __init__(self, client: DeepFMClient) -> None:
+        self._client = client
+
+    @property
+    def additive(self) -> int | None:
+        """Where the first-order terms stand in the cut."""
+        return self._client.additive
+
+    def of_cut(self, cut: Float[Tensor, "record cut"]) -> Side:
+        """Return prepared records."""
+        with torch.no_grad():
+            return Side(tuple(self._client.of_cut(cut)))
+
+    def of_cells(self, cells: Float[Tensor, "candidate private"]) -> Side:
+        """Return prepared candidates."""
+        with torch.no_grad():
+            return Side(tuple(self._client.of_cells(cells)))
+
+    def outputs(self, records: Side, candidates: Side) -> Float[Tensor, "*some output"]:
+        """Return logits."""
+        with torch.no_grad():
+            return self._client.outputs_of(Shared(*records.tensors), Shared(*candidates.tensors))
+
+    def responses(
+        self, records: Side, candidates: Side
+    ) -> tuple[Float[Tensor, "*some output"], Float[Tensor, "*some output cut"]]:
+        """Return logits and their derivatives by the cut."""
+        with torch.no_grad():
+            return self._client.responses_of(Shared(*records.tensors), Shared(*candidates.tensors))
+
+
+class Autograd(Responder):
+    """Answers of any client part, by one backward pass a logit."""
+
+    def __init__(self, client: nn.Module) -> None:
+        self._client = client
+
+    @property
+    def additive(self) -> int | None:
+        """None: nothing is known of a module of one's own."""
+        return None
+
+    def of_cut(self, cut: Float[Tensor, "record cut"]) -> Side:
+        """Return prepared records."""
+        return Side((cut,))
+
+    def of_cells(self, cells: Float[Tensor, "candidate private"]) -> Side:
+        """Return prepared candidates."""
+        return Side((cells,))
+
+    def outputs(self, records: Side, candidates: Side) -> Float[Tensor, "*some output"]:
+        """Return logits."""
+        cut, cells, shape = _paired(records, candidates)
+        with torch.no_grad():
+            return self._client(cut, cells).unflatten(0, shape)
+
+    def responses(
+        self, records: Side, candidates: Side
+    ) -> tuple[Float[Tensor, "*some output"], Float[Tensor, "*some output cut"]]:
+        """Return logits and their derivatives by the cut."""
+        cut, cells, shape = _paired(records, candidates)
+        cut = cut.detach().clone().requires_grad_(True)
+        logits = self._client(cut, cells)
+        outputs = logits.shape[1]
+        found = [torch.autograd.grad(logits[:, k].sum(), cut, retain_graph=k + 1 < outputs)[0] for k in range(outputs)]
+        return logits.detach().unflatten(0, shape), torch.stack(found, dim=1).unflatten(0, shape)
+
+
+def _paired(records: Side, candidates: Side) -> tuple[Tensor, Tensor, Sequence[int]]:
+    (cut,), (cells,) = records.tensors, candidates.tensors
+    shape = torch.broadcast_shapes(cut.shape[:-1], cells.shape[:-1])
+    return cut.expand(*shape, -1).flatten(0, -2), cells.expand(*shape, -1).flatten(0, -2), shape

@@ -1,0 +1,125 @@
+"""What the private columns of a record may hold: all combinations of their values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seepage.errors import BadInputError, check_count
+from seepage.knowledge import CutKnowledge
+from seepage.models.split import SplitModel
+from seepage.tabular.schema import Discrete
+
+
+@dataclass(frozen=True)
+class Space:
+    """The product of the columns' values, counted like a number whose last digit runs fastest.
+
+    Attributes:
+        names: of the private columns.
+        values: of each, as the network's parts take them (codes, or numbers scaled to [0, 1]).
+        labels: number of classes.
+
+    Example:
+        >>> space = Space(("a", "b"), (torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0, 2.0])), labels=2)
+        >>> space.size, space.configurations, space.cells(torch.tensor([4])).tolist()
+        (6, 12, [[1.0, 1.0]])
+    """
+
+    names: tuple[str, ...]
+    values: tuple[Float[Tensor, " _value"], ...]
+    labels: int
+
+    @classmethod
+    def of(cls, model: SplitModel, knowledge: CutKnowledge, bins: int = 16) -> Space:
+        """Return the space of a network's private columns.
+
+        Args:
+            model: says which columns they are.
+            knowledge: gives the marginals of continuous ones.
+            bins: of a continuous column, of about as many rows each; the median of each is a candidate.
+
+        Raises:
+            BadInputError: fewer than one bin.
+        """
+        check_count("bins", bins)
+        values = []
+        for i in model.private:
+            column = knowledge.schema.columns[i]
+            if isinstance(column, Discrete):
+                values.append(torch.arange(column.width, dtype=model.dtype))
+                continue
+            marginal = knowledge.statistics.marginals[i]
+            share = (torch.arange(bins, dtype=torch.float64) + 0.5) / bins
+            at = torch.searchsorted(marginal.probabilities.cumsum(0), share).clamp(max=len(marginal.values) - 1)
+            row = torch.zeros(len(at), len(knowledge.schema.columns), dtype=torch.float64)
+            row[:, i] = marginal.values[at]
+            values.append(model.scaled(row, [i])[:, 0].unique().cpu())
+        return cls(model.private_names, tuple(values), model.classes)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Number of values of each column."""
+        return tuple(len(values) for values in self.values)
+
+    @property
+    def size(self) -> int:
+        """Number of combinations of cells."""
+        return math.prod(self.widths)
+
+    @property
+    def configurations(self) -> int:
+        """Number of combinations of cells and label."""
+        return self.size * self.labels
+
+    @property
+    def told(self) -> str:
+        """The size in words: each column with its number of values."""
+        return " x ".join(f"{name} ({width})" for name, width in zip(self.names, self.widths, strict=True))
+
+    def codes(self, index: Int[Tensor, "*some"]) -> Int[Tensor, "*some column"]:
+        """Return which value each column has in the combinations at some places."""
+        rest, codes = index, []
+        for width in reversed(self.widths):
+            codes.append(rest % width)
+            rest = rest // width
+        return torch.stack(codes[::-1], dim=-1)
+
+    def places(self, codes: Int[Tensor, "*some column"]) -> Int[Tensor, "*some"]:
+        """Undo ``codes``."""
+        index = torch.zeros_like(codes[..., 0])
+        for i, width in enumerate(self.widths):
+            index = index * width + codes[..., i]
+        return index
+
+    def of_codes(self, codes: Int[Tensor, "*some column"]) -> Float[Tensor, "*some column"]:
+        """Return the cells of values by their places in each column."""
+        return torch.stack([values.to(codes.device)[codes[..., i]] for i, values in enumerate(self.values)], dim=-1)
+
+    def cells(self, index: Int[Tensor, "*some"]) -> Float[Tensor, "*some column"]:
+        """Return the cells of the combinations at some places."""
+        return self.of_codes(self.codes(index))
+
+    def chunks(self, size: int) -> Iterator[Int[Tensor, " place"]]:
+        """Return all places, so many at a time."""
+        for start in range(0, self.size, size):
+            yield torch.arange(start, min(start + size, self.size))
+
+
+def check_enumerable(space: Space, budget: int) -> None:
+    """Refuse a space that is too large to go through.
+
+    Raises:
+        BadInputError: names the columns and the size.
+    """
+    if space.configurations > budget:
+        raise BadInputError(
+            f"the private columns {space.told} and {space.labels} labels make {space.configurations:,} configurations, "
+            f"more than the {budget:,} that are gone through one by one; name fewer private columns, use fewer bins, "
+            "raise the budget (most), or choose a search (search='descent')."
+        )

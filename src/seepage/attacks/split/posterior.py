@@ -1,0 +1,213 @@
+"""The chance of every private cell and label given a defended gradient: what an attacker who knows the defense does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seepage.attacks.split.exact import check_gradient
+from seepage.attacks.split.parts.messages import bound_of, message_of
+from seepage.attacks.split.parts.nearest import candidate_gradients
+from seepage.attacks.split.parts.prior import Prior
+from seepage.attacks.split.parts.responses import responder
+from seepage.attacks.split.parts.space import Space, check_enumerable
+from seepage.errors import BadInputError, check_choice, check_count
+from seepage.guesses import CutGuess
+from seepage.knowledge import CutKnowledge, KnownCut
+from seepage.models.split import label_chances
+from seepage.views import CutView
+
+Decision = Literal["columns", "joint"]
+
+# Standard deviation of the rounding of a gradient's entries in units of its norm: the noise where there is none.
+_ROUNDING = 1e-5
+# Chances below this are taken for this.
+_LEAST = 1e-12
+# Numbers held at once.
+_AT_ONCE = 2**21
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Bayes' rule over all combinations of private cells and label, under the known defense.
+
+    The received gradient of a record is ``clip(g) + normal noise``; its likelihood under a combination, times the
+    prior, gives the combination's chance. The prior of the label given all columns is the network's own prediction:
+    the server knows both parts, and they were trained to predict the labels that clients train with. A flipped label
+    is undone by Bayes' rule too. With several views of the same records (one a round), likelihoods multiply.
+
+    Not in the paper: it is the attacker against which a defense must hold before it is called effective.
+
+    Attributes:
+        decision: ``columns``: each column's likeliest value, which gets most cells right; ``joint``: the likeliest
+            combination.
+        observed: whether gradients are looked at; without them the answer is what is believed beforehand, beside
+            which every figure belongs.
+        bins: of a continuous private column.
+        most: configurations that are gone through at most.
+        closed_form: whether to use what makes it fast.
+
+    Raises:
+        BadInputError: an argument is out of range.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> from seepage.defenses.cut_noise import CutNoise
+        >>> from seepage.models.deepfm import deepfm
+        >>> from seepage.protocols.split import SplitLearning
+        >>> data = telling(rows=200)
+        >>> protocol = SplitLearning(epochs=2, batch_size=32, noise=CutNoise(0.01))
+        >>> trained = protocol.train(deepfm(data.schema, ["noise_0"], seed=0), data.train, seed=0)
+        >>> seen = protocol.observe(trained, data.train.rows(range(50)), seed=1)
+        >>> known = CutKnowledge(data.schema, data.statistics, protocol.known())
+        >>> guess = Posterior()(seen.view, known)
+        >>> guess.chances[0].shape, bool((guess.labels == seen.labels).all())
+        (torch.Size([50, 3]), True)
+    """
+
+    decision: Decision = "columns"
+    observed: bool = True
+    bins: int = 16
+    most: int = 4_000_000
+    closed_form: bool = True
+
+    def __post_init__(self) -> None:
+        check_choice("decision:", self.decision, Decision)
+        for name in ("bins", "most"):
+            check_count(name, getattr(self, name))
+
+    def __call__(
+        self, view: CutView | Sequence[CutView], knowledge: CutKnowledge, seeds: Sequence[int] = (0,)
+    ) -> CutGuess:
+        """Return the guess with the chances of all values; ``seeds`` are not used, there is nothing random in it.
+
+        Raises:
+            BadInputError: there are more configurations than ``most``, no gradient was received, or views are of
+                different numbers of records.
+        """
+        views = [view] if isinstance(view, CutView) else list(view)
+        if not views or any(one.records != views[0].records for one in views):
+            raise BadInputError(
+                f"views of the same records are needed, got {len(views)} view(s) of "
+                f"{', '.join(str(one.records) for one in views) or 'no'} records; give those of one set of records."
+            )
+        for one in views:
+            check_gradient(one)
+        first, defense = views[0], knowledge.defense
+        space = Space.of(first.model, knowledge, self.bins)
+        check_enumerable(space, self.most)
+        prior = Prior.of(first.model, knowledge, space, first.features)
+        gathered = _Gathered(space, first.records)
+        width = max(1, sum(p.shape[0] for p in first.model.client.parameters() if p.dim() > 1))
+        candidates = max(1, min(space.size, _AT_ONCE // width))
+        together = max(1, _AT_ONCE // (width * candidates))
+        responders = [responder(one.model, self.closed_form) for one in views]
+        seen = views if self.observed else []
+        for chunk in space.chunks(candidates):
+            believed = prior.of_places(space, chunk)
+            cells = space.cells(chunk).to(first.cut)
+            tables = [respond.of_cells(cells) for respond in responders]
+            for start in range(0, first.records, together):
+                some = slice(start, min(start + together, first.records))
+                # What clients train with, flipped labels included, is what the network predicts.
+                records = responders[0].of_cut(first.cut[some]).across()
+                predicted = label_chances(first.model.head, responders[0].outputs(records, tables[0]))
+                predicted = predicted.cpu().double().clamp(min=_LEAST)
+                total = believed[some, :, None] + predicted.log()
+                for one, respond, table in zip(seen, responders, tables, strict=False):
+                    records = respond.of_cut(one.cut[some]).across()
+                    found = candidate_gradients(one.model, *respond.responses(records, table))
+                    total = total + _log_likelihood(found, one.own_gradient[some], defense, one.clip)
+                gathered.add(some, chunk, total, _unflipped(predicted, defense.flip))
+        return self._guess(first, space, gathered)
+
+    def _guess(self, view: CutView, space: Space, gathered: _Gathered) -> CutGuess:
+        chances = tuple(column / column.sum(1, keepdim=True) for column in gathered.columns)
+        true = gathered.labels / gathered.labels.sum(1, keepdim=True)
+        if self.decision == "joint":
+            codes = space.codes(gathered.place)
+        else:
+            codes = torch.stack([column.argmax(1) for column in chances], dim=1)
+        return CutGuess(
+            cells=view.model.unscaled(space.of_codes(codes), view.model.private),
+            labels=true.argmax(1).double(),
+            chances=chances,
+            label_chances=true,
+        )
+
+
+class _Gathered:
+    """Sums of chances over the combinations gone through so far, up to a factor a record."""
+
+    def __init__(self, space: Space, records: int) -> None:
+        self._space = space
+        self._largest = torch.full((records,), -torch.inf, dtype=torch.float64)
+        self.columns = [torch.zeros(records, width, dtype=torch.float64) for width in space.widths]
+        self.labels = torch.zeros(records, space.labels, dtype=torch.float64)
+        self.place = torch.zeros(records, dtype=torch.long)
+
+    def add(
+        self,
+        some: slice,
+        places: Int[Tensor, " place"],
+        chances: Float[Tensor, "record place label"],
+        unflipped: Float[Tensor, "record place label true"],
+    ) -> None:
+        """Add combinations, by the log of their chance with each label that clients train with."""
+        flat = chances.flatten(1)
+        found, at = flat.max(1)
+        before = self._largest[some]
+        largest = torch.maximum(before, found)
+        self.place[some] = torch.where(found > before, places[at // self._space.labels], self.place[some])
+        self._largest[some] = largest
+        keep = torch.exp(before - largest)[:, None]
+        weights = torch.exp(chances - largest[:, None, None])
+        self.labels[some] = self.labels[some] * keep + (weights[..., None] * unflipped).sum((1, 2))
+        combined, codes = weights.sum(2), self._space.codes(places)
+        for k, column in enumerate(self.columns):
+            column[some] = (column[some] * keep).index_add(1, codes[:, k], combined)
+
+
+def _unflipped(predicted: Float[Tensor, "record place label"], flip: float) -> Float[Tensor, "record place label true"]:
+    """Return the chance of each true label given the one that a client trains with.
+
+    Args:
+        predicted: chance of each label that clients train with.
+        flip: chance that it is another one than the true one.
+    """
+    classes = predicted.shape[-1]
+    same = torch.eye(classes, dtype=predicted.dtype)
+    if flip == 0:
+        return same.expand(*predicted.shape, classes)
+    other = flip / (classes - 1)
+    true = ((predicted - other) / (1 - flip - other)).clamp(min=_LEAST)
+    channel = same * (1 - flip) + (1 - same) * other
+    joint = channel * true[..., None, :]
+    return joint / joint.sum(-1, keepdim=True)
+
+
+def _log_likelihood(
+    found: Float[Tensor, "record place label cut"],
+    received: Float[Tensor, "record cut"],
+    defense: KnownCut,
+    clip: float | None,
+) -> Float[Tensor, "record place label"]:
+    """Return the log-density of the received gradients under each combination's, up to a constant a record."""
+    sent = message_of(defense, clip)
+    means = found if sent is None else sent(found)
+    size = torch.linalg.vector_norm(received, dim=1)[:, None, None]
+    squared = (means - received[:, None, None]).square().sum(-1).double()
+    if defense.own_norm:
+        # Half of the record's norm is the bound, and noise is in units of it.
+        spread = defense.noise_multiplier * torch.linalg.vector_norm(means, dim=-1)
+    elif defense.clips:
+        spread = torch.full_like(size, defense.noise_multiplier * bound_of(defense, clip))
+    else:
+        spread = torch.zeros_like(size)
+    variance = (spread.square() + (_ROUNDING * size).square()).double()
+    return (-squared / (2 * variance) - found.shape[-1] / 2 * variance.log()).cpu()

@@ -1,0 +1,124 @@
+"""Clipping and normal noise on what clients of split learning send back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from scipy.optimize import root_scalar
+from scipy.stats import norm
+from torch import Tensor
+
+from seepage.errors import BadInputError, check_choice, check_count
+
+Rule = Literal["quantile", "own"]
+
+
+@dataclass(frozen=True)
+class CutNoise:
+    """A record's gradient at the cut is scaled down to a bound, then normal noise in units of the bound is added.
+
+    The paper clips to "half the gradient norm", after Andrew et al. (2021), which can be read in two ways, and both
+    are here. ``quantile``: one bound for all records, which follows a quantile of their norms from batch to batch
+    (Andrew et al., section 2: ``C <- C exp(-rate (share of norms below C - quantile))``; without noise on the share).
+    ``own``: half of each record's own norm, by which noise depends on the data and nothing is guaranteed.
+
+    Attributes:
+        noise_multiplier: standard deviation of the noise on an entry, in units of the bound.
+        rule: what the bound is.
+        quantile: of the norms, with ``quantile``.
+        rate: how fast the bound follows, with ``quantile``.
+        start: bound of the first batch, with ``quantile``; cross-entropy at a fresh network's cut has norms of this
+            size or below.
+
+    Raises:
+        BadInputError: an argument is out of range.
+
+    Example:
+        >>> sent = CutNoise(0.01)(torch.ones(2, 4), bound=1.0, generator=torch.Generator().manual_seed(0))
+        >>> [round(float(one.norm()), 1) for one in sent]
+        [1.0, 1.0]
+    """
+
+    noise_multiplier: float | int
+    rule: Rule = "quantile"
+    quantile: float | int = 0.5
+    rate: float | int = 0.2
+    start: float | int = 0.5
+
+    def __post_init__(self) -> None:
+        check_choice("rule for the bound:", self.rule, Rule)
+        for name in ("noise_multiplier", "rate", "start"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not 0 <= value < math.inf or (name == "start" and value == 0):
+                raise BadInputError(f"{name} is a number from 0 up, got {name}={value!r}.")
+        if not 0 < self.quantile < 1:
+            raise BadInputError(f"a quantile lies between 0 and 1, got quantile={self.quantile!r}.")
+
+    def __call__(
+        self, gradients: Float[Tensor, "record cut"], bound: float, generator: torch.Generator
+    ) -> Float[Tensor, "record cut"]:
+        """Return what is sent.
+
+        Args:
+            gradients: of each record's own loss.
+            bound: on their norms, with ``quantile``.
+            generator: of the noise.
+        """
+        norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
+        bounds = norms / 2 if self.rule == "own" else torch.full_like(norms, bound)
+        noise = torch.randn(gradients.shape, generator=generator, dtype=gradients.dtype).to(gradients.device)
+        return clipped(gradients, bounds) + self.noise_multiplier * bounds * noise
+
+    def follow(self, bound: float, gradients: Float[Tensor, "record cut"]) -> float:
+        """Return the bound of the next batch."""
+        if self.rule == "own":
+            return bound
+        below = float((torch.linalg.vector_norm(gradients, dim=1) <= bound).double().mean())
+        return bound * math.exp(-self.rate * (below - self.quantile))
+
+    def epsilon(self, exchanges: int, delta: float | int) -> float | None:
+        """Return what it guarantees for the record of a row that is exchanged so often; None for nothing.
+
+        Each record's message is released on its own: no other record hides it, and no sampling amplifies. Two
+        rows' messages differ by at most twice the bound, and exchanges compose to one Gaussian mechanism (Dong,
+        Roth and Su 2022, corollary 2: epsilon and delta of mu-GDP). That the bound itself follows the data, without
+        noise on the share, is not accounted for.
+
+        Args:
+            exchanges: number of messages about one row, such as the number of epochs.
+            delta: chance with which epsilon may be exceeded.
+
+        Raises:
+            BadInputError: an argument is out of range.
+
+        Example:
+            >>> round(CutNoise(1.0).epsilon(1, delta=1e-5), 2), CutNoise(1.0, rule="own").epsilon(1, delta=1e-5)
+            (10.0, None)
+        """
+        check_count("exchanges", exchanges)
+        if not 0 < delta < 1:
+            raise BadInputError(f"delta lies between 0 and 1, got delta={delta}.")
+        if self.rule == "own" or self.noise_multiplier == 0:
+            return None
+        mu = 2 * math.sqrt(exchanges) / self.noise_multiplier
+
+        def excess(epsilon: float) -> float:
+            first = float(norm.cdf(mu / 2 - epsilon / mu))
+            return first - math.exp(epsilon + float(norm.logcdf(-mu / 2 - epsilon / mu))) - delta
+
+        top = mu * mu / 2 + mu * 40
+        if excess(0.0) <= 0:
+            return 0.0
+        return float(root_scalar(excess, bracket=(0.0, top), method="brentq").root)
+
+
+def clipped(
+    gradients: Float[Tensor, "*some cut"], bounds: Float[Tensor, "*#some 1"] | float
+) -> Float[Tensor, "*some cut"]:
+    """Return vectors, longer ones scaled down to their bound."""
+    norms = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
+    return gradients * (bounds / norms.clamp(min=torch.finfo(gradients.dtype).tiny)).clamp(max=1.0)

@@ -1,0 +1,66 @@
+"""Randomised response on labels: label differential privacy (Ghazi et al. 2021, after Warner 1965)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.errors import BadInputError
+
+
+@dataclass(frozen=True)
+class LabelFlip:
+    """Each record's label is exchanged for another one, drawn evenly, with some chance; once, for all its exchanges.
+
+    Attributes:
+        probability: chance of another label, below one over two classes' (k - 1) / k of k classes.
+
+    Raises:
+        BadInputError: the probability is not in (0, 1).
+
+    Example:
+        >>> LabelFlip(0.1).epsilon(classes=2), LabelFlip(0.01).epsilon(classes=2)
+        (2.1972245773362196, 4.59511985013459)
+    """
+
+    probability: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.probability, bool) or not 0 < self.probability < 1:
+            raise BadInputError(
+                f"the chance of a flipped label lies between 0 and 1, got probability={self.probability!r}; "
+                "0.1 is customary."
+            )
+
+    def __call__(
+        self, labels: Float[Tensor, " record"], classes: int, generator: torch.Generator
+    ) -> Float[Tensor, " record"]:
+        """Return the labels that clients train with.
+
+        Raises:
+            BadInputError: with so many classes, labels would be further from the truth than drawn at random.
+        """
+        self._check(classes)
+        flipped = torch.rand(len(labels), generator=generator, dtype=torch.float64) < self.probability
+        others = torch.randint(1, classes, (len(labels),), generator=generator)
+        return torch.where(flipped, (labels.cpu().long() + others) % classes, labels.cpu().long()).to(labels)
+
+    def epsilon(self, classes: int) -> float:
+        """Return what it guarantees: pure differential privacy of each label.
+
+        Raises:
+            BadInputError: as in a call.
+        """
+        self._check(classes)
+        return math.log((1 - self.probability) * (classes - 1) / self.probability)
+
+    def _check(self, classes: int) -> None:
+        if self.probability > (classes - 1) / classes:
+            raise BadInputError(
+                f"labels of {classes} classes that are flipped with probability {self.probability:g} tell less than "
+                f"none, and the opposite; stay below {(classes - 1) / classes:g}."
+            )

@@ -1,0 +1,315 @@
+"""DeepFM in two parts, as EXACT's authors split it (Guo et al. 2017; Qiu et al. 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seepage.errors import BadInputError, check_count
+from seepage.models.model import seeded
+from seepage.models.split import SplitHead, SplitModel, positions
+from seepage.tabular.schema import Discrete, Schema
+
+# DeepCTR-Torch initialises embeddings, first-order weights and hidden layers so.
+_STD = 1e-4
+
+
+class Fields(nn.Module):
+    """Embeddings and first-order weights of some columns.
+
+    Args:
+        widths: number of categories of each discrete column, None for a continuous one.
+        dim: size of an embedding.
+        outputs: number of logits that first-order weights add to.
+        embedded: whether there are embeddings; first-order weights alone otherwise.
+    """
+
+    def __init__(self, widths: Sequence[int | None], dim: int, outputs: int) -> None:
+        super().__init__()
+        self.discrete = [i for i, width in enumerate(widths) if width is not None]
+        self.dense = [i for i, width in enumerate(widths) if width is None]
+        sizes = [width for width in widths if width is not None]
+        self.embeddings = nn.ModuleList(nn.Embedding(width, dim) for width in sizes)
+        self.first_order = nn.ModuleList(nn.Embedding(width, outputs) for width in sizes)
+        self.dense_weight = nn.Parameter(torch.empty(len(self.dense), outputs))
+        for table in (*self.embeddings, *self.first_order):
+            nn.init.normal_(table.weight, std=_STD)  # pyright: ignore[reportArgumentType]
+        nn.init.normal_(self.dense_weight, std=_STD)
+        self.dim = dim
+
+    def embedded(self, cells: Float[Tensor, "record column"]) -> Float[Tensor, "record field dim"]:
+        """Return the embeddings of the discrete columns."""
+        if not self.discrete:
+            return cells.new_zeros(len(cells), 0, self.dim)
+        codes = cells.long()
+        return torch.stack([e(codes[:, i]) for e, i in zip(self.embeddings, self.discrete, strict=True)], dim=1)
+
+    def numbers(self, cells: Float[Tensor, "record column"]) -> Float[Tensor, "record dense"]:
+        """Return the continuous columns."""
+        return cells[:, self.dense]
+
+    def linear(self, cells: Float[Tensor, "record column"]) -> Float[Tensor, "record output"]:
+        """Return the sum of first-order terms."""
+        total = self.numbers(cells) @ self.dense_weight
+        codes = cells.long()
+        for table, i in zip(self.first_order, self.discrete, strict=True):
+            total = total + table(codes[:, i])
+        return total
+
+
+class DeepFMServer(nn.Module):
+    """The server's part: what it sends are its embeddings, its numbers and its sum of first-order terms.
+
+    Args:
+        widths: of its columns, see ``Fields``.
+        dim: size of an embedding.
+        outputs: number of logits.
+        tower: widths of ReLU layers before the cut; none as in the paper.
+        logit: whether the sum of first-order terms crosses the cut, as a coordinate for each logit.
+    """
+
+    def __init__(self, widths: Sequence[int | None], dim: int, outputs: int, tower: Sequence[int], logit: bool) -> None:
+        super().__init__()
+        self.own = Fields(widths, dim, outputs)
+        layers: list[nn.Module] = []
+        inputs = dim * len(self.own.discrete) + len(self.own.dense)
+        for width in tower:
+            layers += [nn.Linear(inputs, width), nn.ReLU()]
+            inputs = width
+        self.tower = nn.Sequential(*layers)
+        self.logit = logit
+        if not logit:
+            # No gradient ever reaches them.
+            for parameter in (self.own.dense_weight, *self.own.first_order.parameters()):
+                parameter.requires_grad_(False)
+
+    def forward(self, cells: Float[Tensor, "record column"]) -> Float[Tensor, "record cut"]:
+        """Return what is sent."""
+        sent = self.tower(torch.cat([self.own.embedded(cells).flatten(1), self.own.numbers(cells)], dim=1))
+        return torch.cat([sent, self.own.linear(cells)], dim=1) if self.logit else sent
+
+
+class Shared(NamedTuple):
+    """What the client part makes of either side alone, before both meet.
+
+    Attributes:
+        first: share of the first layer's inputs to its units (bias with the record's).
+        vectors: sum of embeddings.
+        squares: sum of their squares.
+        linear: sum of first-order terms (bias with the candidate's).
+        fields: embeddings of the cut, one after the other; empty on the candidate's side.
+    """
+
+    first: Tensor
+    vectors: Tensor
+    squares: Tensor
+    linear: Tensor
+    fields: Tensor
+
+
+class DeepFMClient(nn.Module):
+    """The client's part: embeddings of its columns, second-order terms, hidden layers, output.
+
+    The cut is laid out as embeddings of ``fields`` columns, ``plain`` numbers and, with ``logit``, a coordinate for
+    each logit.
+
+    Args:
+        fields: embeddings in the cut that take part in second-order terms.
+        plain: further coordinates.
+        widths: of the client's columns, see ``Fields``.
+        dim: size of an embedding.
+        hidden: units of each hidden layer.
+        outputs: number of logits. With several, each weighs the second-order terms by a vector of its own.
+        logit: whether the server's first-order terms cross the cut.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        plain: int,
+        widths: Sequence[int | None],
+        dim: int,
+        hidden: Sequence[int],
+        outputs: int,
+        logit: bool,
+    ) -> None:
+        super().__init__()
+        self.fields, self.plain, self.logit, self.dim = fields, plain, logit, dim
+        self.own = Fields(widths, dim, outputs)
+        self.inputs = fields * dim + plain
+        size = self.inputs + dim * len(self.own.discrete) + len(self.own.dense)
+        layers = []
+        for width in hidden:
+            layer = nn.Linear(size, width)
+            nn.init.normal_(layer.weight, std=_STD)
+            layers.append(layer)
+            size = width
+        self.hidden = nn.ModuleList(layers)
+        self.out = nn.Linear(size, outputs, bias=False)
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.second_order = nn.Parameter(torch.ones(dim, outputs), requires_grad=outputs > 1)
+
+    def forward(
+        self, cut: Float[Tensor, "record cut"], cells: Float[Tensor, "record private"]
+    ) -> Float[Tensor, "record output"]:
+        """Return the logits."""
+        theirs = cut[:, : self.fields * self.dim].unflatten(1, (self.fields, self.dim))
+        mine = self.own.embedded(cells)
+        vectors = theirs.sum(1) + mine.sum(1)
+        pairs = (vectors.square() - theirs.square().sum(1) - mine.square().sum(1)) / 2
+        units = torch.cat([cut[:, : self.inputs], mine.flatten(1), self.own.numbers(cells)], dim=1)
+        for layer in self.hidden:
+            units = torch.relu(layer(units))
+        logits = self.out(units) + pairs @ self.second_order + self.own.linear(cells) + self.bias
+        return logits + cut[:, self.inputs :] if self.logit else logits
+
+    @property
+    def additive(self) -> int | None:
+        """Where in the cut the coordinates begin that are added to the logits; None where there are none."""
+        return self.inputs if self.logit else None
+
+    def of_cut(self, cut: Float[Tensor, "record cut"]) -> Shared:
+        """Return what records contribute, whatever the private columns hold."""
+        weight, bias = self.hidden[0].weight, self.hidden[0].bias
+        assert isinstance(weight, Tensor)
+        assert isinstance(bias, Tensor)
+        theirs = cut[:, : self.fields * self.dim].unflatten(1, (self.fields, self.dim))
+        linear = cut[:, self.inputs :] if self.logit else cut.new_zeros(len(cut), len(self.bias))
+        return Shared(
+            torch.addmm(bias, cut[:, : self.inputs], weight[:, : self.inputs].T),
+            theirs.sum(1),
+            theirs.square().sum(1),
+            linear,
+            theirs.flatten(1),
+        )
+
+    def of_cells(self, cells: Float[Tensor, "candidate private"]) -> Shared:
+        """Return what candidates for the private columns contribute, whatever the record."""
+        weight = self.hidden[0].weight
+        assert isinstance(weight, Tensor)
+        mine = self.own.embedded(cells)
+        inputs = torch.cat([mine.flatten(1), self.own.numbers(cells)], dim=1)
+        return Shared(
+            inputs @ weight[:, self.inputs :].T,
+            mine.sum(1),
+            mine.square().sum(1),
+            self.own.linear(cells) + self.bias,
+            cells.new_zeros(len(cells), 0),
+        )
+
+    def outputs_of(self, record: Shared, candidate: Shared) -> Float[Tensor, "*some output"]:
+        """Return the logits of records with candidates; leading axes broadcast."""
+        return self._forward(record, candidate, keep=False)[0]
+
+    def responses_of(
+        self, record: Shared, candidate: Shared
+    ) -> tuple[Float[Tensor, "*some output"], Float[Tensor, "*some output cut"]]:
+        """Return logits and their derivatives by the cut, in closed form; leading axes broadcast."""
+        logits, active = self._forward(record, candidate, keep=True)
+        weights = [layer.weight for layer in self.hidden]
+        outer = self.out.weight
+        found = []
+        for k in range(len(outer)):
+            back = outer[k]
+            for weight, on in zip(reversed(weights), reversed(active), strict=True):
+                assert isinstance(weight, Tensor)
+                first = weight is weights[0]
+                back = torch.where(on, back, 0) @ (weight[:, : self.inputs] if first else weight)
+            if self.fields:
+                vectors = record.vectors + candidate.vectors
+                others = vectors.repeat(*[1] * (vectors.dim() - 1), self.fields) - record.fields
+                back[..., : self.fields * self.dim] += others * self.second_order[:, k].repeat(self.fields)
+            if self.logit:
+                ones = back.new_zeros(*back.shape[:-1], len(outer))
+                ones[..., k] = 1
+                back = torch.cat([back, ones], dim=-1)
+            found.append(back)
+        return logits, torch.stack(found, dim=-2)
+
+    def _forward(self, record: Shared, candidate: Shared, keep: bool) -> tuple[Tensor, list[Tensor]]:
+        units = record.first + candidate.first
+        active = []
+        for i, layer in enumerate(self.hidden):
+            if i:
+                units = layer(units)
+            units = torch.relu_(units)
+            if keep:
+                active.append(units > 0)
+        vectors = record.vectors + candidate.vectors
+        pairs = (vectors.square_() - record.squares - candidate.squares) / 2
+        logits = self.out(units) + pairs @ self.second_order + candidate.linear
+        return logits + record.linear if self.logit else logits, active
+
+
+def deepfm(
+    schema: Schema,
+    private: Sequence[str],
+    seed: int,
+    hidden: Sequence[int] = (256, 128),
+    dim: int = 4,
+    tower: Sequence[int] = (),
+    logit: bool = True,
+    head: SplitHead | None = None,
+) -> SplitModel:
+    """Return DeepFM, its embeddings of the server's columns on one side of the cut and all else on the other.
+
+    The logit is the sum of first-order terms, of second-order terms (inner products of embeddings of discrete
+    columns) and of hidden ReLU layers over embeddings and numbers (Guo et al. 2017, equations 1 to 4). The paper
+    says that the client owns "the last layers" with the weights of the cut layer; so the server here sends its
+    embeddings, its numbers and its sum of first-order terms, and hidden layers and second-order terms are the
+    client's. Initialisation as in DeepCTR-Torch, whose defaults the paper's settings are: embeddings, first-order
+    weights and hidden layers normal with standard deviation 0.0001, the last layer without bias.
+
+    Deviation: several classes, which the paper has no example of, have second-order terms weighed by a vector a
+    class, since the same number added to all logits says nothing.
+
+    Args:
+        schema: gives columns and classes.
+        private: names of the client's columns.
+        seed: of the initialisation.
+        hidden: units of the client's hidden layers.
+        dim: size of an embedding.
+        tower: units of ReLU layers that the server computes before the cut. Its embeddings then do not cross, and
+            second-order terms are those of the client's columns alone.
+        logit: whether the server's sum of first-order terms crosses the cut (a coordinate whose gradient is that of
+            the loss by the logit).
+        head: ``sigmoid`` for a target of two classes and ``softmax`` for others if None.
+
+    Raises:
+        BadInputError: a column is unknown, none or all are private, the target is continuous or the network has
+            no hidden layer.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> data = telling(rows=20)
+        >>> model = deepfm(data.schema, ["noise_0"], seed=0, hidden=(8, 4))
+        >>> model.cut(data.train.cells).shape[0], model.probabilities(data.train.cells).shape
+        (20, torch.Size([20, 2]))
+    """
+    for width in (*hidden, *tower, dim):
+        check_count("a width of the network", width)
+    if not hidden:
+        raise BadInputError(
+            "the client part of DeepFM needs at least one hidden layer, got none; give hidden=(256, 128)."
+        )
+    mine = positions(schema, private)
+    theirs = [i for i in range(len(schema.columns)) if i not in mine]
+    classes = schema.target.width if isinstance(schema.target, Discrete) else 2
+    used: SplitHead = head or ("sigmoid" if classes == 2 else "softmax")
+    outputs = 1 if used == "sigmoid" else classes
+
+    def widths(columns: Sequence[int]) -> list[int | None]:
+        held = [schema.columns[i] for i in columns]
+        return [column.width if isinstance(column, Discrete) else None for column in held]
+
+    def build() -> tuple[nn.Module, nn.Module]:
+        server = DeepFMServer(widths(theirs), dim, outputs, tower, logit)
+        fields, plain = (0, tower[-1]) if tower else (len(server.own.discrete), len(server.own.dense))
+        return server, DeepFMClient(fields, plain, widths(mine), dim, hidden, outputs, logit)
+
+    server, client = seeded(build, seed)
+    return SplitModel(server, client, schema, mine, used, "deepfm")

@@ -1,0 +1,269 @@
+"""A network in two parts: the server's up to the cut layer, the client's from there to the loss."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from seepage.errors import BadInputError, unknown_name
+from seepage.tabular.schema import Discrete, Schema
+
+SplitHead = Literal["sigmoid", "softmax"]
+
+# Rows on which a client part shows whether it reads a column.
+_PROBES = 16
+
+
+@dataclass(frozen=True)
+class SplitModel:
+    """A server part, a client part and which columns are whose.
+
+    Both parts take cells, not one-hot rows: a discrete cell is its code, a continuous one is scaled so that its
+    schema's bounds are 0 and 1. What a part makes of codes, embeddings or one-hot vectors, is its own business.
+
+    Attributes:
+        server: from its cells (record, public) to activations (record, cut).
+        client: from activations (record, cut) and its cells (record, private) to outputs (record, output).
+        schema: of the table.
+        private: positions of the client's columns in the schema; all others are the server's. The label is the
+            client's too.
+        head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class.
+        name: in results.
+
+    Raises:
+        BadInputError: the head is unknown or does not fit the target, there is no private or no public column,
+            or one is private twice.
+    """
+
+    server: nn.Module
+    client: nn.Module
+    schema: Schema
+    private: tuple[int, ...]
+    head: SplitHead
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.head not in get_args(SplitHead):
+            raise unknown_name("head of a split network", str(self.head), get_args(SplitHead))
+        target = self.schema.target
+        if not isinstance(target, Discrete):
+            raise BadInputError(
+                f"split learning here is of classes, but the target {target.name!r} is continuous; choose a discrete "
+                "target, or put its values into bins first."
+            )
+        if self.head == "sigmoid" and target.width != 2:
+            raise BadInputError(
+                f"a sigmoid head needs a target of two classes, but {target.name!r} has {target.width}; "
+                "use head='softmax'."
+            )
+        if not self.private:
+            raise BadInputError(
+                "no column is private, so that there is nothing for the server to guess but labels; name the columns "
+                "that the client holds."
+            )
+        if len(set(self.private)) < len(self.private):
+            raise BadInputError("a column is named as private twice; name each once.")
+        if not self.public:
+            raise BadInputError(
+                f"all {len(self.schema.columns)} columns are private, so that the server has nothing to compute on; "
+                "leave it at least one."
+            )
+
+    @property
+    def public(self) -> tuple[int, ...]:
+        """Positions of the server's columns."""
+        return tuple(i for i in range(len(self.schema.columns)) if i not in self.private)
+
+    @property
+    def private_names(self) -> tuple[str, ...]:
+        """Names of the client's columns."""
+        return tuple(self.schema.columns[i].name for i in self.private)
+
+    @property
+    def classes(self) -> int:
+        """Number of labels."""
+        assert isinstance(self.schema.target, Discrete)
+        return self.schema.target.width
+
+    @property
+    def outputs(self) -> int:
+        """Number of logits."""
+        return 1 if self.head == "sigmoid" else self.classes
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the client's parameters."""
+        return next(self.client.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Of the client's parameters."""
+        return next(self.client.parameters()).device
+
+    @cached_property
+    def _bounds(self) -> tuple[Tensor, Tensor]:
+        columns = self.schema.columns
+        low = torch.tensor([0.0 if isinstance(c, Discrete) else c.low for c in columns], dtype=torch.float64)
+        span = [1.0 if isinstance(c, Discrete) else (c.high - c.low or 1.0) for c in columns]
+        return low, torch.tensor(span, dtype=torch.float64)
+
+    def scaled(self, cells: Float[Tensor, "*some column"], columns: Sequence[int]) -> Float[Tensor, "*some chosen"]:
+        """Return cells of a table as the parts take them.
+
+        Args:
+            cells: all columns of the schema, as ``Table.cells`` holds them.
+            columns: positions of those to return.
+        """
+        low, span = self._bounds
+        chosen = list(columns)
+        return ((cells[..., chosen].cpu() - low[chosen]) / span[chosen]).to(self.device, self.dtype)
+
+    def unscaled(self, cells: Float[Tensor, "*some chosen"], columns: Sequence[int]) -> Float[Tensor, "*some chosen"]:
+        """Undo ``scaled``, in float64; numbers of integer columns are rounded."""
+        low, span = self._bounds
+        chosen = list(columns)
+        values = cells.cpu().double() * span[chosen] + low[chosen]
+        whole = [isinstance(c, Discrete) or c.integer for c in (self.schema.columns[i] for i in chosen)]
+        return torch.where(torch.tensor(whole), values.round(), values)
+
+    def cut(self, cells: Float[Tensor, "record column"]) -> Float[Tensor, "record cut"]:
+        """Return the activations that the server sends for rows of the table, without a graph."""
+        with torch.no_grad():
+            return self.server(self.scaled(cells, self.public))
+
+    def probabilities(self, cells: Float[Tensor, "record column"]) -> Float[Tensor, "record label"]:
+        """Return the chance of each label that both parts together give rows of the table."""
+        with torch.no_grad():
+            logits = self.client(self.cut(cells), self.scaled(cells, self.private))
+        return label_chances(self.head, logits)
+
+    def copy(self) -> SplitModel:
+        """Return it with parts of its own, which may be trained without changing this one's."""
+        return replace(self, server=copy.deepcopy(self.server), client=copy.deepcopy(self.client))
+
+    def with_client(self, client: nn.Module) -> SplitModel:
+        """Return it with another client part, such as one of an earlier round."""
+        return replace(self, client=client)
+
+    def check(self, cells: Float[Tensor, "record column"]) -> None:
+        """Refuse parts that do not fit the table or each other.
+
+        Args:
+            cells: some rows of the table.
+
+        Raises:
+            BadInputError: a part does not take its cells, outputs have the wrong shape or are not finite, no
+                gradient crosses the cut, or the client part does not read a private column.
+        """
+        some = cells[:_PROBES]
+        try:
+            cut = self.cut(some)
+            own = self.scaled(some, self.private)
+            cut.requires_grad_(True)
+            outputs = self.client(cut, own)
+        except Exception as error:  # A module of one's own may raise anything.
+            said = " ".join(str(error).split()) or type(error).__name__
+            raise BadInputError(
+                f"the parts of {self.name!r} do not fit the table's {len(self.public)} public and {len(self.private)} "
+                f"private columns, or each other ({said}); the server part takes (record, {len(self.public)}), "
+                f"the client part activations and (record, {len(self.private)})."
+            ) from error
+        if tuple(outputs.shape) != (len(some), self.outputs) or not bool(outputs.isfinite().all()):
+            raise BadInputError(
+                f"the client part of {self.name!r} returns shape {tuple(outputs.shape)} for {len(some)} records where "
+                f"finite numbers of shape ({len(some)}, {self.outputs}) are needed; change its last layer."
+            )
+        found = torch.autograd.grad(outputs.sum(), cut, allow_unused=True)[0] if outputs.requires_grad else None
+        if found is None or not bool(found.any()):
+            raise BadInputError(
+                f"no gradient crosses the cut of {self.name!r}, so that the server learns nothing from it and cannot "
+                "train: the client part's outputs do not depend on the activations; cut the network elsewhere."
+            )
+        for i, column in enumerate(self.private):
+            if not self._reads(cut.detach(), own, i):
+                raise BadInputError(
+                    f"the private column {self.schema.columns[column].name!r} does not reach the client part of "
+                    f"{self.name!r}: its outputs are the same whatever the column holds, so that no gradient can tell "
+                    "of it; feed the column in, or make it the server's."
+                )
+
+    def _reads(self, cut: Tensor, own: Tensor, column: int) -> bool:
+        held = self.schema.columns[self.private[column]]
+        values = torch.arange(held.width) if isinstance(held, Discrete) else torch.linspace(0, 1, 5)
+        if len(values) == 1:
+            return True
+        with torch.no_grad():
+            outputs = []
+            for value in values:
+                other = own.clone()
+                other[:, column] = value
+                outputs.append(self.client(cut, other))
+        return any(not torch.equal(outputs[0], one) for one in outputs[1:])
+
+
+def positions(schema: Schema, names: Sequence[str]) -> tuple[int, ...]:
+    """Return where columns stand in a schema.
+
+    Raises:
+        BadInputError: there is no such column, or it is the target, which is the client's anyway.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> positions(telling(rows=20).schema, ["noise_0"])
+        (1,)
+    """
+    for name in names:
+        if name not in schema.names:
+            if name == schema.target.name:
+                raise BadInputError(
+                    f"the target {name!r} was named as a private column; labels are private anyway, leave it out."
+                )
+            raise unknown_name("private column", name, schema.names)
+    return tuple(schema.names.index(name) for name in names)
+
+
+def label_chances(head: SplitHead, logits: Float[Tensor, "*some output"]) -> Float[Tensor, "*some label"]:
+    """Return the chance of each label.
+
+    Example:
+        >>> label_chances("sigmoid", torch.zeros(3, 1)).tolist()[0]
+        [0.5, 0.5]
+    """
+    if head == "softmax":
+        return logits.softmax(-1)
+    return torch.cat([torch.sigmoid(-logits), torch.sigmoid(logits)], dim=-1)
+
+
+def slopes(head: SplitHead, logits: Float[Tensor, "*some output"]) -> Float[Tensor, "*some label output"]:
+    """Return the derivative of a record's cross-entropy by its logits, for every label it may have.
+
+    Example:
+        >>> slopes("sigmoid", torch.zeros(1)).tolist(), slopes("softmax", torch.zeros(2)).tolist()
+        ([[0.5], [-0.5]], [[-0.5, 0.5], [0.5, -0.5]])
+    """
+    if head == "sigmoid":
+        # Not sigmoid(s) - 1, which is 0 for large s long before the true value is.
+        return torch.stack([torch.sigmoid(logits), -torch.sigmoid(-logits)], dim=-2)
+    chances = logits.softmax(-1)
+    return chances[..., None, :] - torch.eye(chances.shape[-1], dtype=chances.dtype, device=chances.device)
+
+
+def record_losses(
+    head: SplitHead, outputs: Float[Tensor, "record output"], labels: Int[Tensor, " record"]
+) -> Float[Tensor, " record"]:
+    """Return each record's cross-entropy in nats.
+
+    Example:
+        >>> record_losses("sigmoid", torch.zeros(2, 1), torch.tensor([0, 1])).tolist()
+        [0.6931471824645996, 0.6931471824645996]
+    """
+    if head == "softmax":
+        return nn.functional.cross_entropy(outputs, labels, reduction="none")
+    return nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], labels.to(outputs.dtype), reduction="none")

@@ -1,0 +1,237 @@
+"""Split learning: the server computes up to the cut, the client from there to the loss; gradients come back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from seepage.defenses.cut_noise import CutNoise
+from seepage.defenses.label_flip import LabelFlip
+from seepage.errors import BadInputError, check_count
+from seepage.knowledge import KnownCut
+from seepage.learning import CutStep, cut_step
+from seepage.models.deepfm import Fields
+from seepage.models.split import SplitModel
+from seepage.tabular.table import Table
+from seepage.transcript import CutTranscript
+from seepage.views import CutView
+
+
+@dataclass(frozen=True)
+class TrainedSplit:
+    """What training ended in.
+
+    Attributes:
+        model: both parts after it.
+        clip: bound on gradients' norms at its end; None where nothing is clipped to one bound.
+        losses: mean over the records of each epoch, in nats, of the labels that were trained with.
+        earlier: the parts at the beginning of each epoch.
+    """
+
+    model: SplitModel
+    clip: float | None
+    losses: tuple[float, ...]
+    earlier: tuple[SplitModel, ...]
+
+
+@dataclass(frozen=True)
+class SplitLearning:
+    """One client that holds the private columns of all rows (SL), or many that hold some rows' each (FSL).
+
+    In every exchange the server sends the activations of some records, the client answers with the gradient by
+    them, and both step by Adagrad. With several clients, each takes the mean loss over its own rows, and the client
+    parts' gradients are averaged over the clients of the exchange; each record's gradient still reaches the server.
+
+    Sources: Qiu et al., EXACT (2024), section 4; what it leaves open is as in DeepCTR-Torch, whose defaults its
+    settings are: batches of 256, weight decay of 1e-5 (added to the loss, not halved) on embeddings and first-order
+    weights. Deviations: the number of epochs is not stated there, 5 here.
+
+    Attributes:
+        epochs: passes over the rows.
+        batch_size: records of an exchange, with one client.
+        learning_rate: of Adagrad.
+        decay: weight of the squared embeddings and first-order weights in the loss.
+        rows_each: rows that a client holds; None for one client with all of them.
+        clients: that take part in an exchange, where there are several.
+        flip: what happens to labels; they stay as they are if None.
+        noise: what happens to gradients.
+
+    Raises:
+        BadInputError: a count is below 1, or a rate is not a number from 0 up.
+    """
+
+    epochs: int = 5
+    batch_size: int = 256
+    learning_rate: float | int = 0.01
+    decay: float | int = 1e-5
+    rows_each: int | None = None
+    clients: int = 16
+    flip: LabelFlip | None = None
+    noise: CutNoise | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "clients"):
+            check_count(name, getattr(self, name))
+        if self.rows_each is not None:
+            check_count("rows_each", self.rows_each)
+        for name in ("learning_rate", "decay"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not 0 <= value < math.inf or (name == "learning_rate" and value == 0):
+                raise BadInputError(f"{name} is a number from 0 up, got {name}={value!r}.")
+
+    def train(self, model: SplitModel, rows: Table, seed: int) -> TrainedSplit:
+        """Train both parts.
+
+        Args:
+            model: what training begins with; left unchanged.
+            rows: whose public columns the server holds, and whose other columns and labels the client or clients.
+            seed: of batches, flipped labels and noise.
+
+        Raises:
+            BadInputError: the parts do not fit the rows, all labels are the same, or training ended in numbers
+                that are not finite.
+        """
+        self._check(model, rows)
+        model = model.copy()
+        # Purposes have streams of their own, so that a defense changes no batch.
+        order, flipping, noising = (torch.Generator().manual_seed(seed + i) for i in range(3))
+        labels = rows.labels if self.flip is None else self.flip(rows.labels, model.classes, flipping)
+        theirs, own = model.scaled(rows.cells, model.public), model.scaled(rows.cells, model.private)
+        optimisers = [
+            torch.optim.Adagrad([p for p in part.parameters() if p.requires_grad], lr=self.learning_rate)
+            for part in (model.client, model.server)
+            if any(p.requires_grad for p in part.parameters())
+        ]
+        bound = None if self.noise is None else self.noise.start
+        held = self._holdings(len(rows), order)
+        losses, earlier = [], []
+        for _ in range(self.epochs):
+            earlier.append(model.copy())
+            total = 0.0
+            for batch, behind, clients in self._batches(len(rows), held, order):
+                step, cut = _exchange(model, theirs[batch], own[batch], labels[batch], behind)
+                sent, bound = self._defended(step.sent, behind, bound, noising)
+                for optimiser in optimisers:
+                    optimiser.zero_grad()
+                if cut.requires_grad:
+                    cut.backward(sent / clients)
+                for name, parameter in model.client.named_parameters():
+                    if name in step.parameters:
+                        parameter.grad = step.parameters[name] / clients
+                self._decay(model)
+                for optimiser in optimisers:
+                    optimiser.step()
+                total += step.loss * len(batch)
+            losses.append(total / len(rows))
+        if not all(math.isfinite(loss) for loss in losses):
+            raise BadInputError(
+                f"split training at a learning rate of {self.learning_rate:g} ended in numbers that are not finite; "
+                "give a smaller learning_rate."
+            )
+        clip = bound if self.noise is not None and self.noise.rule == "quantile" else None
+        return TrainedSplit(model, clip, tuple(losses), tuple(earlier))
+
+    def observe(
+        self, trained: TrainedSplit, rows: Table, seed: int, granted: SplitModel | None = None
+    ) -> CutTranscript:
+        """Return what the server sees of rows in one more exchange, as though they were trained on next.
+
+        Args:
+            trained: what training ended in; no part steps.
+            rows: of the exchange, in batches of the protocol's size.
+            seed: of flipped labels and noise.
+            granted: the client part that the server knows, where it is not the one that answers.
+
+        Raises:
+            BadInputError: the parts do not fit the rows.
+        """
+        model = trained.model
+        model.check(rows.cells)
+        flipping, noising = (torch.Generator().manual_seed(seed + i) for i in range(2))
+        labels = rows.labels if self.flip is None else self.flip(rows.labels, model.classes, flipping)
+        theirs, own = model.scaled(rows.cells, model.public), model.scaled(rows.cells, model.private)
+        size = self.batch_size if self.rows_each is None else self.rows_each
+        cuts, sent, means = [], [], []
+        for start in range(0, len(rows), size):
+            batch = slice(start, min(start + size, len(rows)))
+            behind = torch.full((batch.stop - batch.start,), float(batch.stop - batch.start))
+            step, cut = _exchange(model, theirs[batch], own[batch], labels[batch], behind)
+            cuts.append(cut.detach())
+            sent.append(self._defended(step.sent, behind, trained.clip, noising)[0])
+            means.append(behind)
+        view = CutView(
+            model=model if granted is None else model.with_client(granted.client),
+            features=rows.cells[:, list(model.public)],
+            cut=torch.cat(cuts),
+            gradient=torch.cat(sent),
+            behind=torch.cat(means),
+            clip=trained.clip,
+        )
+        return CutTranscript(view, rows.cells[:, list(model.private)], rows.labels)
+
+    def known(self) -> KnownCut:
+        """Return what an attacker who knows the defenses knows."""
+        noise, flip = self.noise, self.flip
+        return KnownCut(
+            noise_multiplier=0.0 if noise is None else noise.noise_multiplier,
+            clips=noise is not None,
+            own_norm=noise is not None and noise.rule == "own",
+            flip=0.0 if flip is None else flip.probability,
+        )
+
+    def _check(self, model: SplitModel, rows: Table) -> None:
+        model.check(rows.cells)
+        if bool((rows.labels == rows.labels[0]).all()):
+            raise BadInputError(
+                f"the target {rows.schema.target.name!r} is the same in all {len(rows)} rows, so there is nothing to "
+                "learn; choose another target or add rows where it differs."
+            )
+
+    def _defended(
+        self, sent: Tensor, behind: Tensor, bound: float | None, generator: torch.Generator
+    ) -> tuple[Tensor, float | None]:
+        if self.noise is None:
+            return sent, bound
+        means = behind[:, None].to(sent)
+        own = sent * means
+        limit = self.noise.start if bound is None else bound
+        return self.noise(own, limit, generator) / means, self.noise.follow(limit, own)
+
+    def _holdings(self, rows: int, generator: torch.Generator) -> list[Int[Tensor, " row"]]:
+        if self.rows_each is None:
+            return []
+        return list(torch.randperm(rows, generator=generator).split(self.rows_each))
+
+    def _batches(
+        self, rows: int, held: list[Tensor], generator: torch.Generator
+    ) -> list[tuple[Int[Tensor, " record"], Float[Tensor, " record"], int]]:
+        """Return positions, the number of records behind each loss and the number of clients, of each exchange."""
+        if not held:
+            batches = torch.randperm(rows, generator=generator).split(self.batch_size)
+            return [(batch, torch.full((len(batch),), float(len(batch))), 1) for batch in batches]
+        groups = torch.randperm(len(held), generator=generator).split(self.clients)
+        made = []
+        for group in groups:
+            chosen = [held[i] for i in group.tolist()]
+            behind = torch.cat([torch.full((len(one),), float(len(one))) for one in chosen])
+            made.append((torch.cat(chosen), behind, len(chosen)))
+        return made
+
+    def _decay(self, model: SplitModel) -> None:
+        for part in (model.server, model.client):
+            for parameter in _decayed(part):
+                if parameter.grad is not None:
+                    parameter.grad.add_(parameter.detach(), alpha=2 * self.decay)
+
+
+def _exchange(model: SplitModel, theirs: Tensor, own: Tensor, labels: Tensor, behind: Tensor) -> tuple[CutStep, Tensor]:
+    cut = model.server(theirs)
+    return cut_step(model, cut, own, labels, behind), cut
+
+
+def _decayed(part: nn.Module) -> list[nn.Parameter]:
+    return [p for module in part.modules() if isinstance(module, Fields) for p in module.parameters()]
