@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from seepage.attacks.gradient.parts.chains import chain_of, parts_of
 from seepage.attacks.gradient.parts.layers import ChainPass, Size
-from seepage.attacks.gradient.parts.matching import Distance, Matching, target_of
+from seepage.attacks.gradient.parts.matching import Distance, Matching, products, target_of
 from seepage.learning import gradient
 from seepage.models.model import Head
 from seepage.views import GradientView
@@ -54,9 +54,7 @@ class Autograd:
     def _distance(self, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Distance]:
         repeated = labels[:, None].expand(rows.shape[:3])
         dummy = gradient(self._view.model, rows, repeated, self._view.parameters)
-        received = self._view.gradient
-        dots = torch.stack([(g.flatten(2) * received[n].flatten(1)[:, None]).sum(-1) for n, g in dummy.items()], -1)
-        squares = torch.stack([g.flatten(2).square().sum(-1) for g in dummy.values()], -1)
+        dots, squares = products(dummy, self._view.gradient)
         distance = self._matching(dots.detach(), squares.detach(), *self._target)
         return dots, squares, distance
 

@@ -7,6 +7,7 @@ the derivative in those numbers is all it needs back.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -100,3 +101,16 @@ def target_of(received: dict[str, Tensor]) -> tuple[Float[Tensor, "victim tensor
     """
     squares = torch.stack([g.flatten(1).square().sum(1) for g in received.values()], dim=1)
     return squares, squares.new_tensor([g[0].numel() for g in received.values()])
+
+
+def products(
+    dummy: Mapping[str, Tensor], received: Mapping[str, Tensor]
+) -> tuple[Float[Tensor, "victim restart tensor"], Float[Tensor, "victim restart tensor"]]:
+    """Return what a distance needs of dummy tensors (victim, restart, *parameter): dot products and squared norms.
+
+    Example:
+        >>> [part.tolist() for part in products({"bias": torch.ones(1, 1, 3)}, {"bias": 2 * torch.ones(1, 3)})]
+        [[[[6.0]]], [[[3.0]]]]
+    """
+    dots = torch.stack([(d.flatten(2) * received[name].flatten(1)[:, None]).sum(-1) for name, d in dummy.items()], -1)
+    return dots, torch.stack([d.flatten(2).square().sum(-1) for d in dummy.values()], -1)

@@ -26,7 +26,8 @@ from seepage.attacks.gradient.parts.labels import Method, restore_labels
 from seepage.attacks.gradient.parts.matching import Cosine, Matching
 from seepage.attacks.gradient.parts.optimise import Descent, Progress, scaled
 from seepage.attacks.gradient.parts.priors import Guided, Prior
-from seepage.attacks.gradient.parts.updates import Simulated, merge_epochs, midway
+from seepage.attacks.gradient.parts.surrogate import Surrogate
+from seepage.attacks.gradient.parts.updates import Simulated, merge_epochs, midway, moved_by
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
@@ -35,7 +36,7 @@ from seepage.tabular.relaxation import Logits, Relaxation
 from seepage.tabular.schema import Discrete
 from seepage.views import GradientView, UpdateView, View
 
-Local = Literal["midway", "simulated"]
+Local = Literal["midway", "sme", "simulated"]
 Start = Literal["symmetric", "unit"]
 Select = Literal["projected", "soft"]
 
@@ -67,7 +68,8 @@ class Reconstruction:
         priors: what rows are held to besides the gradient while they are optimised; losses that are compared and
             reported leave them out.
         local: how the local steps behind an update (FedAvg) are met: as one gradient taken ``midway``, see
-            ``midway``, or ``simulated`` one by one as Dimitrov et al. do, see ``Simulated``.
+            ``midway``; with its place on the way learnt beside the records (``sme``), see ``Surrogate``; or
+            ``simulated`` one by one as Dimitrov et al. do, see ``Simulated``.
         epoch_prior: weight of the prior that the simulated epochs' records agree.
         rows_at_once: dummy rows optimised together, default by device; victims and restarts are
             split into chunks of at most that many (at least one restart).
@@ -136,6 +138,10 @@ class Reconstruction:
             target = view
             if not knowledge.ordered:
                 labels = torch.stack([_shuffled(one, seed) for one, seed in zip(labels, seeds, strict=True)])
+        moved = None
+        # Signs do not say how far the client went.
+        if isinstance(view, UpdateView) and self.local == "sme" and not knowledge.defense.signs:
+            moved = moved_by(view, knowledge.batch_size // view.clients)
         victims, records = view.victims, knowledge.batch_size
         budget = self.rows_at_once or ROWS_AT_ONCE.get(first.device.type, ROWS_AT_ONCE["cpu"])
         if isinstance(target, UpdateView):
@@ -148,7 +154,9 @@ class Reconstruction:
             part = target.of(chunk)
             report = scaled(progress, part.victims / victims)
             guesses.append(
-                self._reconstruct(part, encoder, knowledge.of(chunk), labels[chunk], seeds[chunk], budget, report)
+                self._reconstruct(
+                    part, encoder, knowledge.of(chunk), labels[chunk], seeds[chunk], budget, moved, report
+                )
             )
         cells, doubt, losses, courses = zip(*guesses, strict=True)
         return RecordsGuess(
@@ -167,6 +175,7 @@ class Reconstruction:
         labels: Float[Tensor, "victim record"],
         seeds: Sequence[int],
         budget: int,
+        moved: float | None,
         progress: Progress | None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         copies = _copies(view)
@@ -176,13 +185,26 @@ class Reconstruction:
             engine: Engine = Simulated(view, self.matching, self.epoch_prior)
         else:
             engine = match(view, self.matching)
-        guided = Guided(engine, [prior.on(view, knowledge) for prior in self.priors]) if self.priors else engine
+        terms = [prior.on(view, knowledge) for prior in self.priors]
         start = torch.stack([self._start(seed, records, encoder) for seed in seeds])
         parts = start.split(max(1, budget // (len(seeds) * records)), dim=1)
+        surrogates: list[Surrogate] = []
+        if isinstance(view, GradientView) and moved is not None:
+            surrogates = [Surrogate(view, self.matching, moved) for _ in parts]
         ends = [
-            self.descent.run(guided, relaxation, part, labels, scaled(progress, part.shape[1] / self.restarts))
-            for part in parts
+            self.descent.run(
+                Guided(one, terms) if terms else one,
+                relaxation,
+                part,
+                labels,
+                scaled(progress, part.shape[1] / self.restarts),
+            )
+            for part, one in zip(parts, surrogates or [engine] * len(parts), strict=True)
         ]
+        if surrogates:
+            # Restarts are compared at one place.
+            share = torch.cat([one.share for one in surrogates], dim=1).mean(1)
+            engine = match(surrogates[0].at(share), self.matching)
         rows = merge_epochs(encoder, relaxation.relax(torch.cat([end.variables for end in ends], dim=1)), copies)
         # Of several restarts the middle one: the best says little of whether the others got anywhere.
         course = torch.cat([end.course for end in ends], dim=1).median(dim=1).values

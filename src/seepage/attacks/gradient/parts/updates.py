@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.gradient.parts.chains import affine_layers
-from seepage.attacks.gradient.parts.matching import Distance, Matching, target_of
+from seepage.attacks.gradient.parts.matching import Distance, Matching, products, target_of
 from seepage.attacks.gradient.parts.unrolled import Unrolled
 from seepage.knowledge import KnownDefense
 from seepage.learning import local_update
@@ -27,7 +27,8 @@ def midway(view: UpdateView, records: int, known: KnownDefense) -> tuple[Gradien
     the update over r T is the mean gradient over all records, whatever the order in which the client went
     through them, and costs an attack no more than FedSGD does.
 
-    Source: SME (Zhu, Yao, Blaschko, ICML 2023), which descends along the share too; it is known in advance here.
+    Source: SME (Zhu, Yao, Blaschko, ICML 2023), which descends along the share too, see ``surrogate``; it is known in
+    advance here.
 
     Args:
         view: the received updates.
@@ -49,8 +50,7 @@ def midway(view: UpdateView, records: int, known: KnownDefense) -> tuple[Gradien
         >>> gradient.gradient["weight"].tolist(), gradient.parameters["weight"].tolist()
         ([[[-1.0]]], [[[0.25]]])
     """
-    steps = view.training.steps(records)
-    moved = view.training.learning_rate * steps
+    steps, moved = view.training.steps(records), moved_by(view, records)
     gradient = {name: u / moved for name, u in view.update.items()}
     norm = None if known.norm is None else known.norm / moved
     known = replace(known, noise=known.noise / moved, norm=norm)
@@ -59,6 +59,16 @@ def midway(view: UpdateView, records: int, known: KnownDefense) -> tuple[Gradien
         return GradientView(view.model, gradient), known
     begin = view.model.parameters
     return GradientView(view.model, gradient, {n: begin[n] - share * u for n, u in view.update.items()}), known
+
+
+def moved_by(view: UpdateView, records: int) -> float:
+    """Return by what a mean gradient over all records is multiplied in an update: rate times steps.
+
+    Args:
+        view: the received updates.
+        records: behind one client's update.
+    """
+    return view.training.learning_rate * view.training.steps(records)
 
 
 class Simulated:
@@ -148,10 +158,8 @@ class Backpropagated:
     def _distance(self, epochs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Distance]:
         repeated = labels[:, None, None].expand(epochs.shape[:-1]).flatten(0, 1)
         dummy = local_update(self._view.model, epochs.flatten(0, 1), repeated, self._view.training)
-        split = {name: u.view(*epochs.shape[:2], -1) for name, u in dummy.items()}
-        received = {name: u.flatten(1)[:, None] for name, u in self._view.update.items()}
-        dots = torch.stack([(u * received[name]).sum(-1) for name, u in split.items()], -1)
-        squares = torch.stack([u.square().sum(-1) for u in split.values()], -1)
+        split = {name: u.unflatten(0, epochs.shape[:2]) for name, u in dummy.items()}
+        dots, squares = products(split, self._view.update)
         return dots, squares, self._matching(dots.detach(), squares.detach(), *self._target)
 
 
