@@ -20,7 +20,9 @@ class RecordsGuess:
         labels: the labels used, one a guessed record.
         loss: the attack's own loss of the returned guess (lower is better); None for baselines.
         course: the attack's own loss at its start, after nine tenths of its steps and at its end (of several
-            restarts, the median); None for what does not descend.
+            restarts, the median), NaN for a victim that needed no descent; None for what does not descend.
+        certified: cells that are proved and no estimates; None for what proves nothing.
+        regime: in a few words and for each victim, which of its ways an attack with several took, and why.
     """
 
     cells: Float[Tensor, "victim record column"]
@@ -28,6 +30,8 @@ class RecordsGuess:
     labels: Float[Tensor, "victim record"] | None = None
     loss: Float[Tensor, " victim"] | None = None
     course: Float[Tensor, "victim 3"] | None = None
+    certified: Bool[Tensor, "victim record column"] | None = None
+    regime: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from seepage.attacks.gradient import (
     robbing_the_fed,
     single_activation,
     tableak,
+    unmix,
 )
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "robbing_the_fed",
     "single_activation",
     "tableak",
+    "unmix",
 ]

@@ -1,0 +1,367 @@
+"""Records taken out of a gradient one by one, each proved by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seepage.attacks.gradient.parts.cells_search import CellsSearch, occurring
+from seepage.attacks.gradient.parts.first_layer import quotients
+from seepage.attacks.gradient.parts.networks import Network, extended
+from seepage.attacks.gradient.parts.spans import Span, row_scale
+from seepage.models.model import Head
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.statistics import Statistics
+
+# Squared misfit at which a search has arrived. False ends lie at 1e-3 and above.
+_ARRIVED = 1e-6
+# Ends of searches this near each other are taken for the same record, standardised.
+_ONE_RECORD = 0.03
+# A proof's relative distances from the spans, and how far a count of copies may be from a whole number.
+_OUTSIDE = 1e-4
+_UNCOUNTED = 3e-4
+# Fewer dimensions outside a span prove nothing.
+_LEAST_OUTSIDE = 2
+# Changes of one start; half a dozen are usual.
+_CHANGES = 40
+# Rounds without a find after which nothing more is expected.
+_PATIENCE = 3
+# Unknown numbers up to which those of all records are refined at once.
+_REFINED_AT_ONCE = 2000
+# How far numbers are usually off before they are refined, standardised.
+_MOVE = 1e-3
+# Of the received gradient, what the replayed one may differ by to count as the same, in roundings.
+_SAME = 100.0
+
+
+@dataclass(frozen=True)
+class Harvest:
+    """What was taken out of one victim's gradient.
+
+    Attributes:
+        cells: of the records taken; of several copies each counts.
+        labels: of them.
+        spread: standard error of each number in its column's unit, NaN for discrete columns.
+        left: of the gradient of each layer (weights and bias side by side).
+        complete: whether nothing but rounding is left.
+        dimensions: rank of each hidden layer's gradient, in the order of the layers.
+    """
+
+    cells: Float[Tensor, "record column"]
+    labels: Float[Tensor, " record"]
+    spread: Float[Tensor, "record column"]
+    left: list[Tensor]
+    complete: bool
+    dimensions: tuple[int, ...]
+
+
+class _Proved(NamedTuple):
+    """Which candidates passed, and how often each is there with which label."""
+
+    passed: Bool[Tensor, " candidate"]
+    counts: Float[Tensor, "candidate label"]
+
+
+class Gradient:
+    """One victim's gradient layer by layer, and what is left of it when records are taken away.
+
+    Args:
+        network: where the gradient was taken.
+        head: of the model.
+        layers: weights and bias side by side, (unit, input + 1).
+        records: behind it, of whose losses it is the mean.
+        rounding: relative precision of the numbers.
+    """
+
+    def __init__(self, network: Network, head: Head, layers: Sequence[Tensor], records: int, rounding: float) -> None:
+        self.network, self.head, self.records, self.rounding = network, head, records, rounding
+        self.received = [layer.double() for layer in layers]
+        self.left = list(self.received)
+        self._scale = [row_scale(layer) for layer in self.left]
+        self._largest = [
+            float(torch.linalg.matrix_norm(layer / scale[:, None], 2))
+            for layer, scale in zip(self.left, self._scale, strict=True)
+        ]
+
+    def spans(self) -> list[Span]:
+        """Return what is left of each layer's gradient spans; the last layer's says nothing of single records."""
+        return [
+            Span.of(layer, scale, largest, self.rounding)
+            for layer, scale, largest in zip(self.left[:-1], self._scale, self._largest, strict=False)
+        ]
+
+    def contributions(self, rows: Tensor, counts: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """Return each record's errors and extended inputs, layer by layer; their products add up to the gradient."""
+        inputs = self.network.inputs(rows)
+        errors = self.network.errors(inputs, self._error(inputs[-1], counts))
+        return errors, [extended(entered) for entered in inputs[:-1]]
+
+    def take(self, rows: Tensor, counts: Tensor) -> None:
+        """Leave what the received gradient holds besides these records."""
+        errors, inputs = self.contributions(rows, counts)
+        self.left = [
+            layer - error.T @ entered for layer, error, entered in zip(self.received, errors, inputs, strict=True)
+        ]
+
+    def _error(self, outputs: Tensor, counts: Tensor) -> Tensor:
+        copies = counts.sum(-1, keepdim=True)
+        if self.head == "softmax":
+            return (copies * outputs.softmax(-1) - counts) / self.records
+        return (copies * outputs.sigmoid() - counts[:, 1:]) / self.records
+
+    def prove(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"], most: int) -> _Proved:
+        """Test candidates against one layer: input and error in its spans, and a whole number of copies.
+
+        With u the error of one copy and v its extended input at the layer, c u v^T is part of the gradient G, and its
+        removal lowers the rank, just if v lies in the span of G's rows, u in that of its columns and c v^T G^+ u = 1
+        (Wedderburn). c says how many copies there are and of which labels.
+
+        Args:
+            at: the layer.
+            span: of what is left of its gradient.
+            rows: encoded as the client did.
+            most: number of records not yet found.
+        """
+        inputs = self.network.inputs(rows)
+        entered = extended(inputs[at])
+        outside = (entered @ span.off_rows.T).norm(dim=1) / entered.norm(dim=1)
+        outputs = inputs[-1]
+        # Errors at the outputs add up to 0 under a softmax.
+        eye = torch.eye(outputs.shape[-1], dtype=rows.dtype, device=rows.device)
+        basis = eye[1:] - eye[:1] if self.head == "softmax" else eye
+        back = torch.stack([self.network.errors(inputs, one.expand_as(outputs))[at] for one in basis], 1) / span.scale
+        beyond = back @ span.off_columns.T
+        if len(basis) == 1:
+            weights = torch.ones_like(back[..., 0])
+        else:
+            weights = torch.linalg.svd(beyond.mT, full_matrices=True).Vh[:, -1]
+        error = torch.einsum("nk,nku->nu", weights, back)
+        off = torch.einsum("nk,nkr->nr", weights, beyond).norm(dim=1) / error.norm(dim=1)
+        share = torch.einsum("nu,eu,ne->n", error, span.inverse, entered).reciprocal()
+        total = self.records * share[:, None] * (weights @ basis)
+        if self.head == "softmax":
+            p = outputs.softmax(-1)
+        else:
+            p = torch.cat([1 - outputs.sigmoid(), outputs.sigmoid()], -1)
+            total = torch.cat([-total, total], -1)
+        counts = torch.zeros_like(p)
+        open_ = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+        for copies in range(1, most + 1):
+            held = copies * p - total
+            whole = held.round()
+            fits = open_ & ((held - whole).abs().amax(1) < _UNCOUNTED) & (whole >= 0).all(1)
+            counts[fits] = whole[fits]
+            open_ &= ~fits
+        return _Proved(~open_ & (outside < _OUTSIDE) & (off < _OUTSIDE), counts)
+
+
+class Harvester:
+    """Takes records out of gradients, one victim at a time.
+
+    Args:
+        encoder: of the client, in its precision.
+        statistics: public marginals, from which searches start.
+        starts: of the searches of a round.
+        rounds: most rounds.
+    """
+
+    def __init__(self, encoder: Encoder, statistics: Statistics, starts: int, rounds: int) -> None:
+        self._client, self._statistics = encoder, statistics
+        self._starts, self._rounds = starts, rounds
+        self._encoder = Encoder(encoder.schema, statistics, device=encoder.mean.device)
+        schema = encoder.schema
+        self._discrete, self._continuous = list(schema.discrete), list(schema.continuous)
+        device = encoder.mean.device
+        self._place = torch.tensor([schema.blocks[i].start for i in self._continuous], dtype=torch.long, device=device)
+        self._whole = torch.tensor(
+            [bool(getattr(schema.columns[i], "integer", False)) for i in self._continuous], device=device
+        )
+
+    def run(self, gradient: Gradient, seed: int, progress: Callable[[float], None] | None = None) -> Harvest:
+        """Take out what can be proved.
+
+        Args:
+            gradient: of the victim; holds what is left afterwards.
+            seed: of the starts.
+            progress: called with the share of the work done since the last call.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        device = self._encoder.mean.device
+        cells = torch.empty(0, len(self._encoder.schema.columns), dtype=torch.float64, device=device)
+        outputs = 2 if gradient.head == "sigmoid" else len(gradient.network.biases[-1])
+        counts = torch.empty(0, outputs, dtype=torch.float64, device=device)
+        spans = gradient.spans()
+        dimensions = tuple(span.rank for span in spans)
+        barren = 0
+        for _ in range(self._rounds):
+            left = gradient.records - int(counts.sum())
+            if left == 0 or barren == _PATIENCE or not any(_tells(span) for span in spans):
+                break
+            candidates = self._candidates(gradient, spans, generator)
+            new, held = self._proved(gradient, spans, candidates, left)
+            if len(new):
+                cells, counts = torch.cat([cells, new]), torch.cat([counts, held])
+                cells = self._refine(gradient, cells, counts)
+            barren = 0 if len(new) else barren + 1
+            spans = gradient.spans()
+            if progress is not None:
+                progress(len(new) / gradient.records)
+        repeats = counts.sum(1).long()
+        return Harvest(
+            cells=cells.repeat_interleave(repeats, 0),
+            labels=_spell_out(counts),
+            spread=self._spread(gradient, cells, counts).repeat_interleave(repeats, 0),
+            left=gradient.left,
+            complete=int(repeats.sum()) == gradient.records and _rounding_left(gradient),
+            dimensions=dimensions,
+        )
+
+    def _candidates(self, gradient: Gradient, spans: Sequence[Span], generator: torch.Generator) -> Tensor:
+        """Return cells of rows that may be records."""
+        single = self._alone(gradient)
+        allowed = occurring(self._encoder, spans[0], gradient.rounding)
+        search = CellsSearch(self._encoder, gradient.network, spans[:2], allowed)
+        found = search.run(*self._draw(allowed, generator), _CHANGES)
+        best = found.misfit.argsort(stable=True)
+        best = best[found.misfit[best] < _ARRIVED]
+        cells = single.new_empty(len(best), single.shape[1])
+        cells[:, self._discrete] = found.codes[best].double()
+        cells[:, self._continuous] = self._values(found.numbers[best])
+        return self._distinct(torch.cat([single, cells]))
+
+    def _distinct(self, cells: Tensor) -> Tensor:
+        """Return cells without those that differ from earlier ones by no more than searches of one record do.
+
+        What is left out though it is a record of its own is found when the other one is gone.
+        """
+        apart = (cells[:, None] != cells[None])[..., self._discrete].any(-1)
+        if self._continuous:
+            numbers = self._encoder.encode(cells)[:, self._place]
+            apart |= ((numbers[:, None] - numbers[None]).abs() > _ONE_RECORD).any(-1)
+        earlier = torch.ones_like(apart).tril(-1)
+        return cells[(apart | ~earlier).all(1)]
+
+    def _alone(self, gradient: Gradient) -> Tensor:
+        """Return what the rows of single units decode to, where that is nearly what they say."""
+        layer = gradient.left[0]
+        rows = quotients(layer[None, :, :-1], layer[None, :, -1])[0]
+        rows = rows[rows.isfinite().all(-1)]
+        valid = self._encoder.project(rows)
+        near = (rows - valid).norm(dim=1) < 1e-3 * valid.norm(dim=1)
+        return self._encoder.decode(rows[near])
+
+    def _draw(self, allowed: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        schema = self._encoder.schema
+        uniform = torch.rand(self._starts, len(schema.columns), generator=generator, dtype=torch.float64)
+        again = torch.rand(self._starts, len(schema.columns), generator=generator, dtype=torch.float64)
+        cells = self._statistics.rows(uniform).to(allowed.device)
+        for i in self._discrete:
+            held = allowed[schema.blocks[i]]
+            others = held.nonzero()[:, 0]
+            if len(others):
+                drawn = others[(again[:, i].to(allowed.device) * len(others)).long()]
+                cells[:, i] = torch.where(held[cells[:, i].long()], cells[:, i], drawn.double())
+        return cells[:, self._discrete].long(), self._encoder.encode(cells)[:, self._place]
+
+    def _values(self, numbers: Tensor) -> Tensor:
+        """Return standardised numbers in their columns' units, whole where they are."""
+        values = numbers * self._encoder.std[self._place] + self._encoder.mean[self._place]
+        return torch.where(self._whole, values.round(), values)
+
+    def _proved(self, gradient: Gradient, spans: Sequence[Span], cells: Tensor, left: int) -> tuple[Tensor, Tensor]:
+        passed = torch.zeros(len(cells), dtype=torch.bool, device=cells.device)
+        counts: Tensor | None = None
+        rows = self._client.encode(cells).double()
+        for at, span in enumerate(spans):
+            if not _tells(span) or not len(cells):
+                continue
+            proof = gradient.prove(at, span, rows, left)
+            counts = proof.counts if counts is None else torch.where(passed[:, None], counts, proof.counts)
+            passed |= proof.passed
+        if counts is None:
+            return cells[:0], cells.new_empty(0, 2 if gradient.head == "sigmoid" else len(gradient.network.biases[-1]))
+        # More than there are cannot all be there.
+        fits = counts[passed].sum(1).cumsum(0) <= left
+        return cells[passed][fits], counts[passed][fits]
+
+    def _refine(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
+        """Return the cells with numbers that explain the gradient best, and take the records away."""
+        for _ in range(2):
+            gradient.take(self._client.encode(cells).double(), counts)
+            system = self._normal(gradient, cells, counts)
+            if system is None:
+                return cells
+            gram, pull = system
+            gram.diagonal().add_((self._noise(gradient) / _MOVE) ** 2)
+            moved = torch.linalg.solve(gram, pull).view(len(cells), -1)
+            numbers = self._encoder.encode(cells)[:, self._place] + moved
+            cells = cells.clone()
+            low, high = self._encoder.low[self._place], self._encoder.high[self._place]
+            cells[:, self._continuous] = self._values(numbers.clamp(low, high))
+        gradient.take(self._client.encode(cells).double(), counts)
+        return cells
+
+    def _normal(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return the normal equations of the numbers, outside of what the records not yet found can span."""
+        columns = len(self._continuous)
+        if not columns or not len(cells) or len(cells) * columns > _REFINED_AT_ONCE:
+            return None
+        errors, inputs = gradient.contributions(self._client.encode(cells).double(), counts)
+        size = len(cells) * columns
+        gram, pull = cells.new_zeros(size, size), cells.new_zeros(size)
+        slope = gradient.network.weights[0][:, self._place]
+        for at, span in enumerate(gradient.spans()[:2]):
+            error = (errors[at] / span.scale) @ span.off_columns.T
+            if at == 0:
+                change = torch.eye(len(gradient.left[0][0]), dtype=cells.dtype, device=cells.device)[self._place]
+                change = change.expand(len(cells), -1, -1)
+            else:
+                change = (inputs[1][:, None, :-1] > 0) * slope.T
+                change = torch.cat([change, change.new_zeros(*change.shape[:2], 1)], -1)
+            change = change @ span.off_rows.T
+            flat = change.reshape(size, -1)
+            gram += (error @ error.T).repeat_interleave(columns, 0).repeat_interleave(columns, 1) * (flat @ flat.T)
+            rest = span.off_columns @ (gradient.left[at] / span.scale[:, None]) @ span.off_rows.T
+            pull += torch.einsum("nu,uv,ncv->nc", error, rest, change).reshape(size)
+        return gram, pull
+
+    def _spread(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
+        spread = torch.full_like(cells, torch.nan)
+        if self._continuous:
+            spread[:, self._continuous] = torch.inf
+        system = self._normal(gradient, cells, counts)
+        if system is not None:
+            noise = self._noise(gradient)
+            system[0].diagonal().add_(noise**2)
+            variance = torch.linalg.inv(system[0]).diagonal().view(len(cells), -1)
+            spread[:, self._continuous] = variance.sqrt() * noise * self._encoder.std[self._place]
+        return spread
+
+    def _noise(self, gradient: Gradient) -> float:
+        """Return the standard deviation of rounding errors in scaled gradients."""
+        sizes = [(layer / row_scale(layer)[:, None]).square().mean() for layer in gradient.received[:2]]
+        return gradient.rounding * float(torch.stack(sizes).max().sqrt())
+
+
+def _tells(span: Span) -> bool:
+    """Whether anything lies outside the spans, so that lying inside says something."""
+    reacting = int(span.scale.isfinite().sum())
+    return 0 < span.rank <= min(reacting - _LEAST_OUTSIDE, span.rows.shape[1] - _LEAST_OUTSIDE)
+
+
+def _rounding_left(gradient: Gradient) -> bool:
+    # Relative to each layer as a whole.
+    return all(
+        float(left.norm()) <= _SAME * gradient.rounding * float(received.norm())
+        for left, received in zip(gradient.left, gradient.received, strict=True)
+    )
+
+
+def _spell_out(counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy"]:
+    labels = torch.arange(counts.shape[1], device=counts.device).expand(len(counts), -1)
+    return labels.flatten().repeat_interleave(counts.flatten().long()).double()

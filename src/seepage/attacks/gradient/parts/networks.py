@@ -1,0 +1,69 @@
+"""Plain ReLU networks at given parameters: what enters each layer, and what comes back to it, record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Network:
+    """A fully connected ReLU network in float64.
+
+    Attributes:
+        weights: of each affine layer, (unit, input).
+        biases: of each affine layer, (unit,).
+
+    Example:
+        >>> network = Network((torch.eye(2), torch.ones(1, 2)), (torch.zeros(2), torch.zeros(1)))
+        >>> passed = network.inputs(torch.tensor([[1.0, -1.0]]))
+        >>> [entry.tolist() for entry in passed]
+        [[[1.0, -1.0]], [[1.0, 0.0]], [[1.0]]]
+        >>> [error.tolist() for error in network.errors(passed, torch.ones(1, 1))]
+        [[[1.0, 0.0]], [[1.0]]]
+    """
+
+    weights: tuple[Tensor, ...]
+    biases: tuple[Tensor, ...]
+
+    @classmethod
+    def at(cls, parameters: Sequence[Tensor]) -> Network:
+        """Return the network of weights and biases in turn."""
+        held = [parameter.detach().double() for parameter in parameters]
+        return cls(tuple(held[::2]), tuple(held[1::2]))
+
+    def inputs(self, rows: Float[Tensor, "*batch encoded"]) -> list[Float[Tensor, "*batch entering"]]:
+        """Return what enters each layer, and last the outputs."""
+        entering = [rows]
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            made = torch.nn.functional.linear(entering[-1], weight, bias)
+            entering.append(made if i + 1 == len(self.weights) else made.relu())
+        return entering
+
+    def errors(
+        self, inputs: Sequence[Tensor], error: Float[Tensor, "*batch output"]
+    ) -> list[Float[Tensor, "*batch unit"]]:
+        """Return the derivative in what each layer makes before its ReLU.
+
+        Args:
+            inputs: of ``inputs``.
+            error: derivative in the outputs.
+        """
+        found = [error]
+        for weight, entered in zip(reversed(self.weights[1:]), reversed(inputs[1:-1]), strict=True):
+            found.append((found[-1] @ weight) * (entered > 0))
+        return found[::-1]
+
+
+def extended(rows: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch extended"]:
+    """Return rows with the 1 that the bias multiplies.
+
+    Example:
+        >>> extended(torch.zeros(1, 2)).tolist()
+        [[0.0, 0.0, 1.0]]
+    """
+    return torch.cat([rows, rows.new_ones(*rows.shape[:-1], 1)], dim=-1)

@@ -1,0 +1,76 @@
+"""What the gradient of an affine layer spans: the batch's inputs of the layer, and the errors that came back.
+
+With ``d_i`` the error of record i at the layer's units and ``a_i`` its input of the layer extended by a 1, the
+gradient of weights and bias side by side is ``G = sum_i d_i a_i^T``. Where both are linearly independent over the
+records, every ``a_i`` lies in the span of G's rows and every ``d_i`` in the span of its columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+# Of the largest singular value, in roundings of the received numbers: what is smaller is rounding.
+_ROUNDINGS = 16.0
+# Units whose gradient is this much smaller than the largest have not reacted.
+_DEAD = 1e-9
+
+
+@dataclass(frozen=True)
+class Span:
+    """Orthonormal bases of what a gradient spans and of what it does not.
+
+    Attributes:
+        scale: what each unit's row was divided by.
+        rows, off_rows: of the span of the rows and of its complement, (rank, extended) and (rest, extended).
+        off_columns: of the complement of the span of the scaled columns, (rest, unit).
+        inverse: pseudo-inverse of the scaled gradient, (extended, unit).
+    """
+
+    scale: Float[Tensor, " unit"]
+    rows: Float[Tensor, "rank extended"]
+    off_rows: Float[Tensor, "rest extended"]
+    off_columns: Float[Tensor, "other unit"]
+    inverse: Float[Tensor, "extended unit"]
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions that rise above rounding."""
+        return len(self.rows)
+
+    @classmethod
+    def of(
+        cls, gradient: Float[Tensor, "unit extended"], scale: Float[Tensor, " unit"], largest: float, rounding: float
+    ) -> Span:
+        """Return the spans of a gradient.
+
+        Args:
+            gradient: of weights and bias side by side, or what is left of it.
+            scale: of each unit's row, see ``row_scale``.
+            largest: the largest singular value of the whole scaled gradient.
+            rounding: relative precision of the received numbers.
+
+        Example:
+            >>> gradient = torch.tensor([[1.0, 1.0], [2.0, 2.0]], dtype=torch.float64)
+            >>> span = Span.of(gradient, row_scale(gradient), 1.0, 1e-7)
+            >>> span.rank, span.off_rows.shape, span.off_columns.shape
+            (1, torch.Size([1, 2]), torch.Size([1, 2]))
+        """
+        left, values, right = torch.linalg.svd(gradient / scale[:, None])
+        rank = int((values > _ROUNDINGS * rounding * largest).sum())
+        inverse = right[:rank].T @ (left[:, :rank] / values[:rank]).T
+        return cls(scale, right[:rank], right[rank:], left[:, rank:].T, inverse)
+
+
+def row_scale(gradient: Float[Tensor, "unit extended"]) -> Float[Tensor, " unit"]:
+    """Return the norm of each unit's row; infinite where a unit has not reacted.
+
+    Example:
+        >>> row_scale(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
+        [5.0, inf]
+    """
+    norms = torch.linalg.vector_norm(gradient, dim=1)
+    return torch.where(norms > norms.max() * _DEAD, norms, torch.full_like(norms, torch.inf))
