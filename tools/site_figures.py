@@ -12,7 +12,6 @@ A page asks for one with a comment in which all but the name is handed on:
 from __future__ import annotations
 
 import csv
-import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
@@ -111,16 +110,13 @@ def figures(root: Path, method: str, labels: str = "true") -> str:
 
 def configuration(method: str) -> str:
     """Return what each profile of a method is made of, as the code builds it; its defaults where it has none."""
-    if "profile" not in inspect.signature(attacks[method].factory).parameters:
-        own = attacks.create(method)
-        arguments = [[f"`{field.name}`", _value(getattr(own, field.name))] for field in fields(own)]
+    own = attacks.create(method)
+    if not isinstance(own, Reconstruction):
+        # What it hands the rest to has a card of its own.
+        held = {field.name: getattr(own, field.name) for field in fields(own)}
+        arguments = [[f"`{name}`", _value(v)] for name, v in held.items() if not isinstance(v, Reconstruction)]
         return _table(["argument", "default"], arguments or [["none", _NONE]])
-    made: dict[str, Reconstruction] = {}
-    for profile in get_args(Profile):
-        built = attacks.create(method, profile=profile)
-        if not isinstance(built, Reconstruction):
-            raise FigureError(f"attack {method!r} is no preset of Reconstruction, so it has no such table.")
-        made[profile] = built
+    made = {profile: attacks.create(method, profile=profile) for profile in get_args(Profile)}
     names = [field.name for field in fields(Reconstruction) if field.name not in ("descent", "rows_at_once")]
     rows = [[f"`{name}`", *(_value(getattr(one, name)) for one in made.values())] for name in names]
     rows += [

@@ -1,0 +1,264 @@
+"""Unmix reads planted batches whole, proves what is true only, and leaves the rest to TabLeak."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from seepage.assessment import match_records
+from seepage.attacks.gradient.parts.cells_search import CellsSearch, occurring
+from seepage.attacks.gradient.parts.harvest import Gradient, Harvester
+from seepage.attacks.gradient.parts.networks import Network, extended
+from seepage.attacks.gradient.parts.spans import Span, row_scale
+from seepage.attacks.gradient.tableak import tableak
+from seepage.attacks.gradient.unmix import unmix
+from seepage.datasets import Dataset, load
+from seepage.errors import BadInputError
+from seepage.guesses import RecordsGuess
+from seepage.knowledge import Knowledge, KnownDefense
+from seepage.learning import gradient
+from seepage.models.mlp import linear, mlp, nn3
+from seepage.models.model import Head, Model
+from seepage.protocols.fedsgd import FedSGD
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.schema import Discrete
+from seepage.views import GradientView
+
+GERMAN = load("german")
+
+
+def received(model: Model, data: Dataset, cells: Tensor, labels: Tensor) -> tuple[GradientView, Knowledge]:
+    """Return the gradients of batches (victim, record, column), and what is granted beside them."""
+    encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+    view = GradientView(model, gradient(model, encoder.encode(cells), labels.float()))
+    return view, Knowledge(data.schema, data.statistics, cells.shape[1])
+
+
+def rows_with_labels(cells: Tensor, labels: Tensor) -> list[tuple[float, ...]]:
+    return sorted(tuple(row) for row in torch.cat([cells, labels[:, None]], 1).tolist())
+
+
+def assert_read(guess: RecordsGuess, cells: Tensor, labels: Tensor) -> None:
+    assert guess.labels is not None
+    assert guess.certified is not None
+    assert guess.certified.all()
+    for v in range(len(cells)):
+        got, true = (
+            torch.tensor(rows_with_labels(*pair), dtype=torch.float64)
+            for pair in ((guess.cells[v], guess.labels[v]), (cells[v], labels[v]))
+        )
+        torch.testing.assert_close(got, true, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(("records", "depth"), [(1, 2), (12, 1), (32, 2), (64, 2), (64, 3)])
+def test_a_batch_is_read_whole(records: int, depth: int) -> None:
+    ran = FedSGD(records, replacement=False).run(
+        mlp(GERMAN.schema, (100,) * depth, seed=1),
+        GERMAN.train,
+        Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32),
+        range(2),
+    )
+    guess = unmix(restarts=2, iterations=2)(ran.view, Knowledge(GERMAN.schema, GERMAN.statistics, records), [0, 1])
+    assert guess.regime == (f"all {records} records proved",) * 2
+    assert_read(guess, ran.secret.cells, ran.secret.labels)
+
+
+@pytest.mark.parametrize("head", ["softmax", "sigmoid"])
+def test_copies_and_records_in_the_hull_of_others_are_read(head: Head) -> None:
+    """Duplicates, one row under both labels, and four rows of which any is an affine combination of the others."""
+    cells = GERMAN.train.cells[:12].clone()
+    cells[1], cells[2] = cells[0], cells[0]
+    cells[5] = torch.cat([cells[3, :10], cells[4, 10:]])
+    cells[6] = torch.cat([cells[4, :10], cells[3, 10:]])
+    labels = torch.tensor([0.0, 0, 1] + [0, 1] * 4 + [0], dtype=torch.float64)
+    view, knowledge = received(nn3(GERMAN.schema, seed=2, head=head), GERMAN, cells[None], labels[None])
+    assert_read(unmix(restarts=2, iterations=2)(view, knowledge, [0]), cells[None], labels[None])
+
+
+def test_several_classes() -> None:
+    """A row under two of four labels among others."""
+    target = Discrete(name="grade", categories=("a", "b", "c", "d"))
+    schema = GERMAN.schema.model_copy(update={"target": target})
+    cells = GERMAN.train.cells[:16].clone()
+    cells[1] = cells[0]
+    labels = torch.arange(16, dtype=torch.float64) % 4
+    encoder = Encoder(schema, GERMAN.statistics, dtype=torch.float32)
+    model = mlp(schema, (60, 50), seed=0)
+    view = GradientView(model, gradient(model, encoder.encode(cells[None]), labels[None].float()))
+    guess = unmix(restarts=2, iterations=2)(view, Knowledge(schema, GERMAN.statistics, 16), [0])
+    assert_read(guess, cells[None], labels[None])
+
+
+def test_what_is_outside_goes_to_tableak_as_it_is() -> None:
+    encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
+    knowledge = Knowledge(GERMAN.schema, GERMAN.statistics, 8)
+    ran = FedSGD(8).run(linear(GERMAN.schema, seed=0), GERMAN.train, encoder, [0])
+    options = {"restarts": 3, "iterations": 5}
+    ours, theirs = (made("default", **options)(ran.view, knowledge, [7]) for made in (unmix, tableak))
+    assert torch.equal(ours.cells, theirs.cells)
+    assert ours.regime == ("not tried: no hidden layer",)
+    assert ours.certified is not None
+    assert not ours.certified.any()
+    ran = FedSGD(8).run(nn3(GERMAN.schema, seed=0), GERMAN.train, encoder, [0])
+    noisy = Knowledge(GERMAN.schema, GERMAN.statistics, 8, defense=KnownDefense("gaussian_noise", noise=0.1))
+    assert unmix("default", **options)(ran.view, noisy, [7]).regime == ("not tried: gradients went through gaussian_noise",)
+
+
+def test_a_batch_as_large_as_the_layers_are_wide_is_estimated_as_tableak_does() -> None:
+    encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
+    knowledge = Knowledge(GERMAN.schema, GERMAN.statistics, 24)
+    ran = FedSGD(24).run(mlp(GERMAN.schema, (16, 16), seed=0), GERMAN.train, encoder, [0])
+    ours, theirs = (made(restarts=3, iterations=5)(ran.view, knowledge, [7]) for made in (unmix, tableak))
+    torch.testing.assert_close(ours.cells, theirs.cells)
+    assert ours.regime is not None
+    assert ours.regime[0].startswith("estimated: nothing found")
+
+
+def test_what_was_not_found_is_estimated_from_what_is_left() -> None:
+    """One round of few searches finds a part; the others' gradient is exactly what TabLeak is handed."""
+    encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
+    ran = FedSGD(40, replacement=False).run(nn3(GERMAN.schema, seed=0), GERMAN.train, encoder, [3])
+    knowledge = Knowledge(GERMAN.schema, GERMAN.statistics, 40, labels=ran.secret.labels)
+    guess = unmix(starts=24, rounds=1, restarts=4, iterations=150)(ran.view, knowledge, [0])
+    assert guess.certified is not None
+    assert guess.regime is not None
+    proved = guess.certified.all(-1)[0]
+    assert 0 < int(proved.sum()) < 40
+    assert "the others estimated" in guess.regime[0]
+    matched = match_records(GERMAN.schema, GERMAN.statistics, ran.secret, guess)
+    assert matched.right.all(-1).sum() >= proved.sum()
+    guessed, true = guess.labels, ran.secret.labels
+    assert guessed is not None
+    assert torch.equal(guessed.sort().values, true.sort().values)
+    whole = tableak(restarts=4, iterations=150)(ran.view, knowledge, [0])
+    plain = match_records(GERMAN.schema, GERMAN.statistics, ran.secret, whole)
+    assert matched.right.double().mean() > plain.right.double().mean()
+
+
+def test_same_seed_same_guess_and_counts_below_one_are_refused() -> None:
+    encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
+    knowledge = Knowledge(GERMAN.schema, GERMAN.statistics, 12)
+    ran = FedSGD(12).run(nn3(GERMAN.schema, seed=0), GERMAN.train, encoder, [0, 1])
+    attack = unmix(starts=20, rounds=2, restarts=2, iterations=3)
+    one, two = attack(ran.view, knowledge, [5, 6]), attack(ran.view, knowledge, [5, 6])
+    assert torch.equal(one.cells, two.cells)
+    # A victim's guess does not depend on who else is attacked.
+    alone = attack(ran.view.of(slice(1, 2)), knowledge, [6])
+    assert torch.equal(alone.cells[0], one.cells[1])
+    for name in ("starts", "rounds"):
+        with pytest.raises(BadInputError, match=name):
+            unmix("default", **{name: 0})
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    records=st.integers(1, 24),
+    widths=st.sampled_from([(30, 30), (40, 24), (60,), (32, 32, 32)]),
+    copies=st.integers(0, 4),
+)
+def test_nothing_false_is_certified(seed: int, records: int, widths: tuple[int, ...], copies: int) -> None:
+    """Random networks and batches with repeated rows: all that is called certain is right, label included."""
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.randint(len(GERMAN.train), (records,), generator=generator)
+    chosen[: min(copies, records)] = chosen[-1]
+    cells, labels = GERMAN.train.cells[chosen], GERMAN.train.labels[chosen]
+    model = mlp(GERMAN.schema, widths, seed=seed)
+    view, knowledge = received(model, GERMAN, cells[None], labels[None])
+    guess = unmix(starts=48, rounds=6, restarts=1, iterations=1)(view, knowledge, [seed])
+    assert guess.certified is not None
+    assert guess.labels is not None
+    proved = guess.certified[0].all(-1)
+    left = rows_with_labels(cells, labels)
+    for row in rows_with_labels(guess.cells[0, proved], guess.labels[0, proved]):
+        near = [other for other in left if all(abs(a - b) < 0.5 for a, b in zip(row, other, strict=True))]
+        assert near, f"{row} is none of the records"
+        left.remove(near[0])
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), rank=st.integers(1, 10))
+def test_spans_of_a_sum_of_products(seed: int, rank: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    errors = torch.randn(rank, 14, generator=generator, dtype=torch.float64)
+    inputs = extended(torch.randn(rank, 12, generator=generator, dtype=torch.float64))
+    product = errors.T @ inputs
+    span = Span.of(product, row_scale(product), float(product.norm()), 1e-14)
+    assert span.rank == rank
+    assert float((inputs @ span.off_rows.T).norm()) < 1e-8
+    assert float((errors / span.scale @ span.off_columns.T).norm()) < 1e-8
+    inverse = torch.einsum("nu,eu,ne->n", errors / span.scale, span.inverse, inputs)
+    torch.testing.assert_close(inverse, torch.ones_like(inverse))
+
+
+def test_a_search_ends_where_single_changes_of_cells_help_no_more() -> None:
+    """Against a naive misfit, record by record and cell by cell; a start at a record stays there."""
+    encoder = Encoder(GERMAN.schema, GERMAN.statistics)
+    cells, labels = GERMAN.train.cells[:20], GERMAN.train.labels[:20]
+    model = nn3(GERMAN.schema, seed=0)
+    model.module.double()
+    sent = list(gradient(model, encoder.encode(cells), labels).values())
+    layers = [torch.cat([w, b[:, None]], 1) for w, b in zip(sent[::2], sent[1::2], strict=True)]
+    network = Network.at(list(model.parameters.values()))
+    held = Gradient(network, "softmax", layers, 20, 2e-16)
+    spans = held.spans()
+    everything = torch.ones_like(occurring(encoder, spans[0], 2e-16))
+    search = CellsSearch(encoder, network, spans, everything)
+    discrete, places = list(GERMAN.schema.discrete), [GERMAN.schema.blocks[i].start for i in GERMAN.schema.continuous]
+    rows = encoder.encode(cells)
+    stayed = search.run(cells[:, discrete].long(), rows[:, places], 5)
+    assert float(stayed.misfit.max()) < 1e-12
+    assert torch.equal(stayed.codes, cells[:, discrete].long())
+
+    def misfit(cell: Tensor) -> float:
+        row = encoder.encode(cell[None])
+        entering = network.inputs(row)
+        away = [float((extended(e) @ s.off_rows.T).square().sum()) for e, s in zip(entering, spans, strict=False)]
+        return sum(away)
+
+    ends = search.run(
+        GERMAN.train.cells[50:53, discrete].long(), encoder.encode(GERMAN.train.cells[50:53])[:, places], 40
+    )
+    for codes, numbers, value in zip(ends.codes, ends.numbers, ends.misfit, strict=True):
+        cell = torch.empty(len(GERMAN.schema.columns), dtype=torch.float64)
+        cell[discrete] = codes.double()
+        for i, place, number in zip(GERMAN.schema.continuous, places, numbers, strict=True):
+            cell[i] = number * encoder.std[place] + encoder.mean[place]
+        assert misfit(cell) == pytest.approx(float(value), rel=1e-6, abs=1e-12)
+        for i in discrete:
+            for code in range(GERMAN.schema.columns[i].width):
+                other = cell.clone()
+                other[i] = code
+                assert misfit(other) > float(value) * (1 - 1e-5) - 1e-12
+
+
+def test_categories_that_no_record_has_are_seen_in_the_span() -> None:
+    encoder = Encoder(GERMAN.schema, GERMAN.statistics)
+    cells = GERMAN.train.cells[:10]
+    model = nn3(GERMAN.schema, seed=0)
+    model.module.double()
+    sent = gradient(model, encoder.encode(cells), GERMAN.train.labels[:10])
+    layer = torch.cat([sent["0.weight"], sent["0.bias"][:, None]], 1)
+    span = Span.of(layer, row_scale(layer), 1.0, 2e-16)
+    there = (encoder.destandardise(encoder.encode(cells)).abs() > 1e-9).any(0) | encoder.is_continuous
+    assert torch.equal(occurring(encoder, span, 2e-16), there)
+
+
+def test_taking_every_record_leaves_nothing() -> None:
+    encoder = Encoder(GERMAN.schema, GERMAN.statistics)
+    model = mlp(GERMAN.schema, (50, 40, 30), seed=3)
+    model.module.double()
+    cells, labels = GERMAN.train.cells[:9], GERMAN.train.labels[:9]
+    sent = list(gradient(model, encoder.encode(cells), labels).values())
+    layers = [torch.cat([w, b[:, None]], 1) for w, b in zip(sent[::2], sent[1::2], strict=True)]
+    held = Gradient(Network.at(list(model.parameters.values())), "softmax", layers, 9, 2e-16)
+    rows = encoder.encode(cells)
+    held.take(rows, torch.nn.functional.one_hot(labels.long(), 2).double())
+    assert all(float(left.norm()) < 1e-12 for left in held.left)
+    assert [a.shape[1] for a, _ in pairwise(held.received)] == [GERMAN.schema.width + 1, 51, 41]
+    assert Harvester(encoder, GERMAN.statistics, 4, 1).run(held, 0).dimensions == (0, 0, 0)
