@@ -106,7 +106,9 @@ def test_what_is_outside_goes_to_tableak_as_it_is() -> None:
     assert not ours.certified.any()
     ran = FedSGD(8).run(nn3(GERMAN.schema, seed=0), GERMAN.train, encoder, [0])
     noisy = Knowledge(GERMAN.schema, GERMAN.statistics, 8, defense=KnownDefense("gaussian_noise", noise=0.1))
-    assert unmix("default", **options)(ran.view, noisy, [7]).regime == ("not tried: gradients went through gaussian_noise",)
+    assert unmix("default", **options)(ran.view, noisy, [7]).regime == (
+        "not tried: gradients went through gaussian_noise",
+    )
 
 
 def test_a_batch_as_large_as_the_layers_are_wide_is_estimated_as_tableak_does() -> None:
