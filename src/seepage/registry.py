@@ -112,3 +112,6 @@ defenses: Registry[Any] = Registry("defense")
 attacks: Registry[Any] = Registry("attack")
 baselines: Registry[Any] = Registry("baseline")
 metrics: Registry[Any] = Registry("metric")
+# Of split learning, whose views and guesses are others.
+cut_attacks: Registry[Any] = Registry("cut_attack")
+cut_baselines: Registry[Any] = Registry("cut_baseline")

@@ -4,9 +4,13 @@ Importing the package registers its metrics; a new one is a new file and a line 
 """
 
 from seepage.assessment.accuracy import Accuracy
+from seepage.assessment.auc import auc
+from seepage.assessment.calibration import calibration_error
 from seepage.assessment.certainty import certainties, spreads
+from seepage.assessment.columns import Figures, measure_columns
 from seepage.assessment.entropy import Entropy
 from seepage.assessment.exact_match import ExactMatch
+from seepage.assessment.f1 import f1
 from seepage.assessment.intervals import Estimate, interval, paired, tau_b
 from seepage.assessment.kendall import Kendall
 from seepage.assessment.lifts import Lift, best_baseline, lift
@@ -23,6 +27,7 @@ __all__ = [
     "Entropy",
     "Estimate",
     "ExactMatch",
+    "Figures",
     "Kendall",
     "Lift",
     "Matched",
@@ -30,12 +35,16 @@ __all__ = [
     "Measurement",
     "Metric",
     "Quarters",
+    "auc",
     "best_baseline",
+    "calibration_error",
     "certainties",
+    "f1",
     "interval",
     "lift",
     "match_records",
     "measure",
+    "measure_columns",
     "measure_matched",
     "paired",
     "scales",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table as Grid
@@ -19,8 +19,15 @@ from seepage.report import Bar, make_console
 def reproduce(
     table: Annotated[str | None, typer.Argument(help="Name of the table; --list lists them.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the tables.")] = False,
-    victims: Annotated[int | None, typer.Option(help="Batches attacked in each cell. Default: 20.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A quick look: 3 batches in each cell.")] = False,
+    victims: Annotated[
+        int | None,
+        typer.Option(
+            help="Batches attacked in each cell, or trainings of a table on split learning. Default: 20, or 3."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A quick look: 3 batches in each cell, or 1 training and 200 records.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Run folder; what is there is not run again. Default: runs/TABLE.")
     ] = None,
@@ -67,14 +74,30 @@ def reproduce(
         grid.add_column("name", no_wrap=True)
         grid.add_column("what")
         grid.add_column("printed in")
-        for known in published.tables().values():
+        for known in (*published.split_tables().values(), *published.tables().values()):
             grid.add_row(known.name, Text(known.title), Text(known.source))
         make_console().print(grid)
         return
-    chosen = published.load_table(table)
     folder = out or Path("runs") / table.replace("/", "-")
     if quick and victims is not None:
         raise BadInputError("--quick is a number of batches, and so is --victims; give one of the two.")
+    if table in published.split_tables():
+        _split(
+            table,
+            folder,
+            3 if victims is None else victims,
+            published.Selection(attacks=attack or (), runs=part or (), only=_axes(only or [])),
+            {"batch_size": batch_size, "labels": labels},
+            compare_only,
+            {
+                **({"records": published.QUICK_RECORDS} if quick else {}),
+                **({} if data_folder is None else {"data_folder": str(data_folder)}),
+                "threads": threads,
+            },
+            1 if quick else None,
+        )
+        return
+    chosen = published.load_table(table)
     number = victims if victims is not None else published.QUICK if quick else 20
     selection = published.Selection(batch_size or (), attack or (), part or (), labels or (), _axes(only or []))
     errors = make_console(stderr=True)
@@ -95,6 +118,41 @@ def reproduce(
             ),
             folder,
         )
+    console = make_console()
+    published.show_comparison(console, comparison)
+    console.print(Text(f"Comparison: {folder / 'comparison.csv'}"))
+
+
+def _split(
+    table: str,
+    folder: Path,
+    trainings: int,
+    selection: published.Selection,
+    not_here: dict[str, object],
+    compare_only: bool,
+    settings: dict[str, Any],
+    quick: int | None,
+) -> None:
+    """Run a table on split learning, whose units are trainings."""
+    for name, given in not_here.items():
+        if given:
+            raise BadInputError(
+                f"{table!r} is on split learning and has no choice of {name.replace('_', ' ')}; "
+                "choose with --part, --attack and --only."
+            )
+    errors = make_console(stderr=True)
+    comparison = interruptible(
+        lambda: published.reproduce_split(
+            published.load_split_table(table),
+            folder,
+            quick or trainings,
+            selection,
+            run_missing=not compare_only,
+            say=lambda what: errors.print(f"{what} ...", style="dim"),
+            **settings,
+        ),
+        folder,
+    )
     console = make_console()
     published.show_comparison(console, comparison)
     console.print(Text(f"Comparison: {folder / 'comparison.csv'}"))

@@ -15,7 +15,7 @@ from scipy import stats
 
 from seepage.assessment import Estimate, Measurement, paired
 from seepage.audit import AuditSpec, Row, Run, swept, tuned
-from seepage.reproduce.table import Figure, Place, PlannedRun, PublishedTable, Unit
+from seepage.reproduce.table import Figure, Place, PlannedRun, Printed, PublishedTable, Unit
 
 # Within so much, or within the interval of the difference where that is wider, rates agree.
 MARGIN = 0.02
@@ -139,7 +139,7 @@ def compare(
             planned, spec, called, row["metric"], batch_size=row["batch_size"], defense=str(row["defense"])
         )
         estimate = Estimate(row["mean"], row["low"], row["high"], row["n"], row["std"])
-        cell = _beside(table, planned.name, place, row["metric"], estimate, rows)
+        cell = beside(table, planned.name, place, row["metric"], estimate, rows)
         cells.append(
             replace(
                 cell,
@@ -176,12 +176,12 @@ def compare_tuned(
         place = table.place(planned, spec, points[0].called, "accuracy", batch_size=size, defense=defense.called)
         seconds = sum(run.seconds or 0.0 for run in points)
         for name, found in ((planned.name, oracle), (f"{planned.name}, tuned on a pilot", pilot)):
-            cell = _beside(table, name, place, "accuracy", found.estimate, rows)
+            cell = beside(table, name, place, "accuracy", found.estimate, rows)
             cells.append(replace(cell, seconds_per_victim=seconds))
     return cells
 
 
-def _beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Estimate, rows: int) -> Compared:
+def beside(table: Printed, run: str, place: Place, metric: str, ours: Estimate, rows: int) -> Compared:
     """Return an estimate beside what the table prints in that place; no guess, no time."""
     reading = table.metrics[metric]
     published = table.figure(place, reading.unit)
@@ -210,7 +210,7 @@ def _beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Es
     )
 
 
-def as_csv(table: PublishedTable, cells: Sequence[Compared], commit: str = "") -> str:
+def as_csv(table: Printed, cells: Sequence[Compared], commit: str = "") -> str:
     """Return the comparison as CSV text: None is empty, numbers have six digits.
 
     Args:

@@ -29,7 +29,7 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
     for run, cells in runs.items():
         console.print(_table(run, table.axes, cells))
     for run, gains in comparison.gains.items():
-        grid = make_table(f"{run} less {table.runs[0].name}, same victims")
+        grid = make_table(f"{run} less {table.first}, same victims")
         axes, constant = varying(table.axes, [gained.place for gained in gains])
         grid.title = f"{grid.title}{_told(constant)}"
         for name in (*axes, "points [95%]", "n"):
@@ -46,14 +46,14 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
     for note in (*table.notes, *comparison.notes):
         console.print(Text(f"Note: {note}."))
     # A run meant to be stronger is not expected to agree.
-    checked = [cell for cell in comparison.cells if cell.run == table.runs[0].name and cell.agrees is not None]
+    checked = [cell for cell in comparison.cells if cell.run == table.first and cell.agrees is not None]
     off = [cell for cell in checked if cell.agrees in ("above", "below")]
     unsure = [cell for cell in checked if cell.agrees == "undetermined"]
     if not checked:
         return
     console.print(
         Text(
-            f"{table.runs[0].name}: {len(checked) - len(off) - len(unsure)} of {len(checked)} cells agree with the "
+            f"{table.first}: {len(checked) - len(off) - len(unsure)} of {len(checked)} cells agree with the "
             f"print (rates within {100 * MARGIN:g} points, any figure within the half width of the difference's 95% "
             "interval)" + (f"; {len(unsure)} have too few victims to tell" if unsure else "") + "."
         )

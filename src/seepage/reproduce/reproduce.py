@@ -33,7 +33,7 @@ from seepage.audit import (
 )
 from seepage.errors import BadInputError, unknown_name
 from seepage.reproduce.compare import Compared, Gain, as_csv, compare, compare_tuned, gain
-from seepage.reproduce.table import PlannedRun, PublishedTable
+from seepage.reproduce.table import PlannedRun, Printed, PublishedTable
 
 FILE = "comparison.csv"
 # Victims of a quick look.
@@ -106,7 +106,7 @@ class Comparison:
         notes: on the data.
     """
 
-    table: PublishedTable
+    table: Printed
     cells: list[Compared] = field(default_factory=list)
     gains: dict[str, list[Gain]] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
@@ -194,7 +194,7 @@ def reproduce(
             write_provenance(folder, store)
     comparison.gains.update(_gains(table, held))
     if folder is not None and run_missing:
-        write_whole(folder / FILE, as_csv(table, comparison.cells, _commit()))
+        write_whole(folder / FILE, as_csv(table, comparison.cells, short_commit()))
         write_results(folder, comparison.rows)
     return comparison
 
@@ -227,14 +227,14 @@ def _rows(subject: Subject) -> int:
     return len(dataset.train) + (0 if dataset.test is None else len(dataset.test))
 
 
-def _commit() -> str:
+def short_commit() -> str:
     """Return the first digits of the program's commit, a plus where files were changed; empty outside a checkout."""
     found = commit()
     return "" if found is None else str(found["hash"])[:9] + ("+" if found["dirty"] else "")
 
 
 def _gains(table: PublishedTable, held: Sequence[tuple[PlannedRun, AuditSpec, list[Run]]]) -> dict[str, list[Gain]]:
-    first = table.runs[0].name
+    first = table.first
     by_cell = {
         (planned.name, metric, run.called, tuple(place.items())): (run, place)
         for planned, spec, runs in held

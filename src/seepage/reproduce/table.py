@@ -96,28 +96,18 @@ class PlannedRun(BaseModel):
         return name if (name := called.partition("(")[0]) in self.grid else None
 
 
-class PublishedTable(BaseModel):
-    """A table of a paper.
+class Printed(BaseModel):
+    """What a paper prints in one table.
 
     Attributes:
         name: ``system/table``.
         title, source: what it shows and where it was printed.
-        published_victims: number of victims behind each published figure.
+        published_victims: number of units (victims, trainings) behind each published figure.
         metrics: of results, and where the table prints each; one where they differ in nothing else.
-        axes: what tells figures apart, outermost first: ``dataset``, ``model``, ``labels``, ``batch_size``,
-            ``defense``, ``method`` (an attack or baseline), ``restarts``, ``iterations``, options of the protocol,
-            ``rounds`` of training before, or any that runs, metrics and what attacks are compared with give values
-            on.
-        audit: fields of ``AuditSpec`` that all runs share.
-        runs: what to run.
+        axes: what tells figures apart, outermost first.
         published: by the values on the axes, mean and standard deviation (or mean alone), rates in percent; empty
             for a figure whose values are not printed.
         notes: what a reader of the comparison must know.
-
-    Example:
-        >>> table = load_table("tableak/table17")
-        >>> table.figure({"labels": "true", "method": "tableak", "batch_size": 32})
-        Figure(mean=0.793, std=0.045)
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -128,10 +118,13 @@ class PublishedTable(BaseModel):
     published_victims: int = Field(ge=2)
     metrics: dict[str, Reading] = Field(default_factory=lambda: {"accuracy": Reading()})
     axes: tuple[str, ...]
-    audit: dict[str, Any]
-    runs: tuple[PlannedRun, ...]
     published: dict[Any, Any] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def first(self) -> str:
+        """Name of the run that is held against the print; others are stronger or explain it."""
+        raise NotImplementedError
 
     def figure(self, place: Place, unit: Unit = "percent") -> Figure | None:
         """Return a published figure, None where the table has none.
@@ -148,6 +141,31 @@ class PublishedTable(BaseModel):
         by = 100 if unit == "percent" else 1
         mean, *std = [round(number / by, 6) for number in (found if isinstance(found, list) else [found])]
         return Figure(mean=mean, std=std[0] if std else None)
+
+
+class PublishedTable(Printed):
+    """A table of a paper on gradients and updates.
+
+    Attributes:
+        axes: ``dataset``, ``model``, ``labels``, ``batch_size``, ``defense``, ``method`` (an attack or baseline),
+            ``restarts``, ``iterations``, options of the protocol, ``rounds`` of training before, or any that runs,
+            metrics and what attacks are compared with give values on.
+        audit: fields of ``AuditSpec`` that all runs share.
+        runs: what to run.
+
+    Example:
+        >>> table = load_table("tableak/table17")
+        >>> table.figure({"labels": "true", "method": "tableak", "batch_size": 32})
+        Figure(mean=0.793, std=0.045)
+    """
+
+    audit: dict[str, Any]
+    runs: tuple[PlannedRun, ...]
+
+    @property
+    def first(self) -> str:
+        """Name of the run that is as the paper's."""
+        return self.runs[0].name
 
     def place(
         self, run: PlannedRun, spec: AuditSpec, called: str | None = None, metric: str | None = None, **more: Scalar

@@ -72,6 +72,12 @@ class Discrete(_Column):
         """Number of encoded columns (one per category)."""
         return len(self.categories)
 
+    @property
+    def sorted_codes(self) -> list[int]:
+        """Codes in the sorted order of their categories, as label encoders number them."""
+        numbers = all(isinstance(category, int | float) for category in self.categories)
+        return sorted(range(self.width), key=lambda i: self.categories[i] if numbers else str(self.categories[i]))
+
     @model_validator(mode="after")
     def _check(self) -> Discrete:
         if not self.categories:

@@ -19,6 +19,7 @@ from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.guesses import CutGuess
 from seepage.knowledge import CutKnowledge
+from seepage.registry import cut_attacks
 from seepage.views import CutView
 
 Search = Literal["exhaustive", "descent"]
@@ -27,6 +28,7 @@ Search = Literal["exhaustive", "descent"]
 _ROUNDINGS = 256
 
 
+@cut_attacks.register("exact")
 @dataclass(frozen=True)
 class Exact:
     """Compares the received gradient with that of every combination of private cells and label.

@@ -20,6 +20,7 @@ from seepage.errors import BadInputError, check_choice, check_count
 from seepage.guesses import CutGuess
 from seepage.knowledge import CutKnowledge, KnownCut
 from seepage.models.split import label_chances
+from seepage.registry import cut_attacks
 from seepage.views import CutView
 
 Decision = Literal["columns", "joint"]
@@ -32,6 +33,7 @@ _LEAST = 1e-12
 _AT_ONCE = 2**21
 
 
+@cut_attacks.register("posterior")
 @dataclass(frozen=True)
 class Posterior:
     """Bayes' rule over all combinations of private cells and label, under the known defense.

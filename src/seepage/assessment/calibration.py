@@ -1,0 +1,36 @@
+"""Whether an attacker's chances are what they say."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def calibration_error(
+    chances: Float[Tensor, "record value"], right: Float[Tensor, " record"], bins: int = 15
+) -> float | None:
+    """Return the expected calibration error of the likeliest values (Guo et al. 2017, equation 3).
+
+    Records are put into bins of equal width by the chance of their likeliest value; the error is the mean over
+    records of the distance between a bin's mean chance and its share of right answers.
+
+    Args:
+        chances: of each value.
+        right: whether the likeliest value is the true one, 0 or 1.
+        bins: number of them.
+
+    Returns:
+        None where there are no records.
+
+    Example:
+        >>> sure = torch.tensor([[0.75, 0.25]]).repeat(4, 1)
+        >>> calibration_error(sure, torch.tensor([1.0, 1.0, 1.0, 0.0]))
+        0.0
+    """
+    if not len(right):
+        return None
+    sure = chances.max(1).values.double()
+    at = (sure * bins).ceil().clamp(1, bins).long() - 1
+    gaps = torch.zeros(bins, dtype=torch.float64).index_add(0, at, sure - right.double())
+    return float(gaps.abs().sum() / len(right))

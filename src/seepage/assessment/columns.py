@@ -1,0 +1,76 @@
+"""Scores of guessed columns and labels in split learning; records need no matching, the server knows which is which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from seepage.assessment.calibration import calibration_error
+from seepage.assessment.f1 import f1
+from seepage.errors import BadInputError
+from seepage.guesses import CutGuess
+from seepage.tabular.schema import Discrete, Schema
+from seepage.transcript import CutTranscript
+
+# A figure by its metric and column; None of all private columns together.
+Figures = dict[tuple[str, str | None], float | None]
+
+
+def measure_columns(schema: Schema, private: Sequence[int], seen: CutTranscript, guess: CutGuess) -> Figures:
+    """Return the figures of a guess.
+
+    ``accuracy`` of each private column (a continuous cell is right within the column's tolerance), of the label (by
+    the target's name) and of all private cells; ``f1`` of each discrete one and their mean; ``records``, the share of
+    records with all private cells and the label right; ``calibration`` of each column with chances; where gradients
+    were compared, ``proven``, the share of proven answers, and ``ties``, the share that others fit as well.
+
+    Args:
+        schema: of the table.
+        private: positions of the private columns.
+        seen: gives the truth.
+        guess: of the same records.
+
+    Raises:
+        BadInputError: the guess is of another number of records.
+    """
+    if guess.cells.shape != seen.cells.shape:
+        raise BadInputError(
+            f"a guess of {len(guess.cells)} records and {guess.cells.shape[1]} columns was held against "
+            f"{len(seen.cells)} and {seen.cells.shape[1]}; guess the records of the view."
+        )
+    figures: Figures = {}
+    right = []
+    for k, i in enumerate(private):
+        column, true, said = schema.columns[i], seen.cells[:, k], guess.cells[:, k]
+        tolerance = 0.0 if isinstance(column, Discrete) else column.tolerance
+        right.append(((true - said).abs() <= tolerance).double())
+        figures["accuracy", column.name] = _mean(right[-1])
+        if isinstance(column, Discrete):
+            figures["f1", column.name] = f1(column, true, said)
+            if guess.chances is not None:
+                sure = guess.chances[k].argmax(1)
+                figures["calibration", column.name] = calibration_error(guess.chances[k], (sure == true).double())
+    figures["accuracy", None] = _mean(torch.stack(right).flatten())
+    held = [value for (metric, _), value in figures.items() if metric == "f1" and value is not None]
+    if held:
+        figures["f1", None] = sum(held) / len(held)
+    target = schema.target
+    assert isinstance(target, Discrete)
+    labelled = (guess.labels == seen.labels).double()
+    figures["accuracy", target.name] = _mean(labelled)
+    figures["f1", target.name] = f1(target, seen.labels, guess.labels)
+    if guess.label_chances is not None:
+        sure = (guess.label_chances.argmax(1) == seen.labels).double()
+        figures["calibration", target.name] = calibration_error(guess.label_chances, sure)
+    figures["records", None] = _mean(torch.stack([*right, labelled]).amin(0))
+    if guess.proven is not None:
+        figures["proven", None] = _mean(guess.proven.double())
+    if guess.ties is not None:
+        figures["ties", None] = _mean((guess.ties > 1).double())
+    return figures
+
+
+def _mean(values: Tensor) -> float | None:
+    return float(values.mean()) if len(values) else None

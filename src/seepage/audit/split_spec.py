@@ -1,0 +1,158 @@
+"""What an audit of split learning is to do: plain values, checked before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from seepage.audit.parts import registry
+from seepage.audit.spec import Part, Parts
+from seepage.defenses.cut_noise import CutNoise, Rule
+from seepage.defenses.label_flip import LabelFlip
+from seepage.errors import BadInputError
+from seepage.protocols.split import SplitLearning
+
+SplitProtocol = Literal["split", "federated_split"]
+
+
+class CutDefense(BaseModel):
+    """What clients do to labels and gradients.
+
+    Attributes:
+        label: what results call it.
+        flip: chance of another label.
+        noise_multiplier: of noise on clipped gradients, in units of the bound.
+        rule, quantile: of the bound, see ``CutNoise``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    label: str = "none"
+    flip: float | None = Field(default=None, gt=0, lt=1)
+    noise_multiplier: float | None = Field(default=None, ge=0)
+    rule: Rule = "quantile"
+    quantile: float = Field(default=0.5, gt=0, lt=1)
+
+    @property
+    def made(self) -> tuple[LabelFlip | None, CutNoise | None]:
+        """Ready to use."""
+        noise = self.noise_multiplier
+        return (
+            None if self.flip is None else LabelFlip(self.flip),
+            None if noise is None else CutNoise(noise, self.rule, self.quantile),
+        )
+
+
+def _one(value: Any) -> Any:
+    return (value,) if isinstance(value, Mapping | CutDefense) else value
+
+
+def _names(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+# Beside every figure: what was believed beforehand, and what the paper compares with.
+_BASELINES = (
+    Part(name="marginals"),
+    Part(name="knn", options={"on": "features"}, label="knn_features"),
+    Part(name="knn", options={"on": "output"}, label="knn_output"),
+)
+
+
+class SplitSpec(BaseModel):
+    """An audit of split learning in plain values.
+
+    Attributes:
+        dataset, dataset_options, data_folder: as in ``AuditSpec``.
+        private: the client's columns; the sensitive ones with categories if none are named.
+        protocol: ``split`` (one client holds all rows) or ``federated_split`` (``rows_each`` a client).
+        hidden, tower, logit: of DeepFM, see ``models.deepfm``.
+        epochs, batch_size, learning_rate, rows_each, clients: see ``SplitLearning``.
+        defenses: swept.
+        attacks: by registered name; the nearest gradient and the posterior if none are given.
+        baselines: by registered name; the prior is always there.
+        test_share: of rows that are not trained on; the attacked ones are among them.
+        records: attacked, at most; all held-out rows if None.
+        auxiliary: training rows that the posterior's attacker holds whole; 0 for marginals alone. Neighbours of the
+            KNN baselines are all training rows, as in the paper.
+        stale: epochs by which the client weights that the server knows are old.
+        trainings: each from seeds of its own: initialisation, split, batches, defense. Intervals are over them.
+        seed: every random number follows from it.
+        threads: CPU threads.
+
+    Example:
+        >>> SplitSpec(dataset="adult", private="sex", trainings=1).private
+        ('sex',)
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: str = "adult"
+    dataset_options: dict[str, Any] = Field(default_factory=dict)
+    data_folder: str | None = None
+    private: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    protocol: SplitProtocol = "split"
+    hidden: tuple[int, ...] = (256, 128)
+    tower: tuple[int, ...] = ()
+    logit: bool = True
+    epochs: int = Field(default=5, ge=1)
+    batch_size: int = Field(default=256, ge=1)
+    learning_rate: float = Field(default=0.01, gt=0)
+    rows_each: int = Field(default=16, ge=1)
+    clients: int = Field(default=16, ge=1)
+    defenses: Annotated[tuple[CutDefense, ...], BeforeValidator(_one)] = (CutDefense(),)
+    attacks: Parts = (Part(name="exact"), Part(name="posterior"))
+    baselines: Parts = _BASELINES
+    test_share: float = Field(default=0.1, gt=0, lt=1)
+    records: int | None = Field(default=None, ge=1)
+    auxiliary: int = Field(default=2_000, ge=0)
+    stale: int = Field(default=0, ge=0)
+    trainings: int = Field(default=3, ge=1)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    threads: int = Field(default=1, ge=1, le=1024)
+
+    @field_validator("attacks")
+    @classmethod
+    def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        for part in parts:
+            registry.cut_attacks.create(part.name, **part.options)
+        return _distinct("attack", parts)
+
+    @field_validator("baselines")
+    @classmethod
+    def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        for part in parts:
+            registry.cut_baselines.create(part.name, **part.options)
+        return _distinct("baseline", parts)
+
+    @field_validator("defenses")
+    @classmethod
+    def _told_apart(cls, defenses: tuple[CutDefense, ...]) -> tuple[CutDefense, ...]:
+        labels = [defense.label for defense in defenses]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise BadInputError(f"two defenses would both be called {label!r} in results; give one another label.")
+        return defenses
+
+    def learning(self, defense: CutDefense) -> SplitLearning:
+        """Return the protocol under a defense."""
+        flip, noise = defense.made
+        return SplitLearning(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            rows_each=self.rows_each if self.protocol == "federated_split" else None,
+            clients=self.clients,
+            flip=flip,
+            noise=noise,
+        )
+
+
+def _distinct(kind: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    names = [part.called for part in parts]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInputError(f"two {kind}s would both be called {name!r} in results; give one a label.")
+    return parts

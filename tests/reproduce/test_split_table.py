@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seepage.datasets.planted import telling
+from seepage.errors import BadInputError
+from seepage.registry import Entry, datasets
+from seepage.reproduce import Selection, SplitTable, load_split_table, reproduce_split, split_tables
+
+TABLE = SplitTable.model_validate(
+    {
+        "name": "made/table1",
+        "title": "made up",
+        "source": "nowhere",
+        "published_victims": 3,
+        "metrics": {"f1": {}},
+        "axes": ["column", "defense"],
+        "audit": {"dataset": "telling_here", "private": ["cause", "noise_0"], "hidden": [8], "records": 30},
+        "audits": [{"audit": {"defenses": [{"label": "sl"}, {"label": "flipped", "flip": 0.2}], "attacks": ["exact"]}}],
+        "parts": {"faithful": ["exact", "knn_features"], "prior": ["prior"]},
+        "compared": {"knn_features": {"defense": "knn"}},
+        "once": ["knn_features"],
+        "published": {"cause": {"sl": 100.0, "knn": 99.0}, "label": {"sl": 100.0}},
+    }
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _planted() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(datasets._entries, "telling_here", Entry("telling_here", lambda: telling(rows=300), ""))
+        yield
+
+
+@pytest.mark.parametrize("table", split_tables().values(), ids=lambda table: table.name)
+def test_every_published_figure_has_a_place_that_the_table_measures(table: SplitTable) -> None:
+    places = set()
+    for planned, spec in table.specs(trainings=2):
+        called = [*(p.called for p in spec.attacks), *(p.called for p in spec.baselines), "prior", "training"]
+        for name in called:
+            if table.part(name) is None:
+                continue
+            for defense in spec.defenses[: 1 if name in table.once else None]:
+                for column in (*spec.private, "label"):
+                    for metric in table.metrics:
+                        row = {"dataset": spec.dataset, "column": column, "defense": defense.label}
+                        place = table.place(planned, {**row, "attack": name, "metric": metric})
+                        places.add(tuple(place.get(axis) for axis in table.axes))
+
+    def printed(values: object, at: tuple = ()) -> set[tuple]:
+        if not isinstance(values, dict):
+            return {at}
+        return set().union(*(printed(inner, (*at, key)) for key, inner in values.items()))
+
+    assert printed(table.published) <= places
+    assert printed(table.published)
+
+
+def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
+    found = reproduce_split(TABLE, tmp_path, trainings=2)
+    cells = {(c.run, c.place["column"], c.place["defense"]): c for c in found.cells}
+    assert cells["faithful", "cause", "sl"].ours == 1.0
+    assert cells["faithful", "cause", "sl"].agrees == "yes"
+    assert cells["faithful", "label", "sl"].published == 1.0
+    assert cells["faithful", "cause", "knn"].published == 0.99
+    assert cells["faithful", "cause", "flipped"].published is None
+    assert ("prior", "cause", "sl") in cells
+    assert {p.name for p in tmp_path.iterdir()} == {"audit.sqlite", "comparison.csv", "results.csv", "results.json"}
+    again = reproduce_split(TABLE, tmp_path, trainings=2, run_missing=False)
+    assert [c.ours for c in again.cells] == [c.ours for c in found.cells]
+
+
+def test_a_part_is_run_alone() -> None:
+    chosen = Selection(runs=("faithful",), only={"defense": ["sl"]})
+    found = reproduce_split(TABLE, None, 1, chosen)
+    assert {(c.run, c.place["defense"]) for c in found.cells} == {("faithful", "sl")}
+    for wrong, said in (
+        (Selection(runs=("faithfull",)), "did you mean 'faithful'"),
+        (Selection(attacks=("exact_2",)), "did you mean 'exact'"),
+        (Selection(only={"colum": ["x"]}), "did you mean 'column'"),
+    ):
+        with pytest.raises(BadInputError, match=said):
+            reproduce_split(TABLE, None, 1, wrong)
+    with pytest.raises(BadInputError, match="did you mean 'exact/table"):
+        load_split_table("exact/tabel2")
