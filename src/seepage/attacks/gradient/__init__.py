@@ -9,6 +9,7 @@ from seepage.attacks.gradient import (
     rgap,
     robbing_the_fed,
     single_activation,
+    sqr,
     tableak,
     unmix,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "rgap",
     "robbing_the_fed",
     "single_activation",
+    "sqr",
     "tableak",
     "unmix",
 ]

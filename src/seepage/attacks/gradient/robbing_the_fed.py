@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from seepage.attacks.gradient.parts.first_layer import choose_records, first_layer, quotients
 from seepage.attacks.gradient.parts.reconstruct import as_gradient, check
@@ -24,6 +25,9 @@ class RobbingTheFed:
     of B records in k bins about the share (1 - 1/k)^(B - 1) are. Bins that hold several records give their mean; the
     candidates nearest to valid rows are taken.
     """
+
+    # On others it has nothing to say, so a positive control keeps the audit's.
+    network: ClassVar[str] = "imprint"
 
     def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
         """Return the guessed records; ``seeds`` are not used, there is nothing random in it.

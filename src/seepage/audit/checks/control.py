@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from seepage.audit.parts import registry
 from seepage.audit.spec import AuditSpec, Part, make_spec
 from seepage.audit.subject import Subject, prepare
 
@@ -23,9 +24,9 @@ def control_of(spec: AuditSpec, subject: Subject) -> tuple[AuditSpec, Subject]:
     The same table and the same attacks with the same settings, but one record behind each gradient, no
     defense and a wide, untrained network (one hidden layer of 400 ReLU units). The gradient of its first
     layer's weights is there a multiple of the record itself, so nothing but the attack stands between the
-    server and the record. A network that a malicious server crafted, on which alone its attack works, stays: it is to
-    give that one record away too. An attack that closes less than ``LEAKED`` of the gap to certainty there is broken,
-    whatever it does elsewhere.
+    server and the record. Where an attack is made for a certain network (its ``network``), the audit's stays: it is
+    to give that one record away too. An attack that closes less than ``LEAKED`` of the gap to certainty there is
+    broken, whatever it does elsewhere.
 
     Args:
         spec: of the audit.
@@ -41,14 +42,14 @@ def control_of(spec: AuditSpec, subject: Subject) -> tuple[AuditSpec, Subject]:
         ((1,), 'wide', 3)
     """
     columns = len(subject.dataset.schema.columns)
-    crafted = bool(subject.model.crafted)
+    kept = any(hasattr(registry.attacks[attack.name].factory, "network") for attack in spec.attacks)
     control = make_spec(
         **{
             **{name: getattr(spec, name) for name in AuditSpec.model_fields},
             # The rows are passed on as they are loaded.
             "dataset_options": {},
             "batch_sizes": (1,),
-            **({} if crafted else {"model": _NETWORK, "model_options": {}, "weights": None}),
+            **({} if kept else {"model": _NETWORK, "model_options": {}, "weights": None}),
             "training": None,
             "head": subject.model.head,
             "defenses": (Part(name="none"),),
@@ -60,5 +61,5 @@ def control_of(spec: AuditSpec, subject: Subject) -> tuple[AuditSpec, Subject]:
             "variant": "positive control",
         }
     )
-    made = prepare(control, subject.dataset, subject.model if crafted else None)
+    made = prepare(control, subject.dataset, subject.model if kept else None)
     return control, replace(made, own=subject.own)
