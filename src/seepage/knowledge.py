@@ -51,8 +51,9 @@ class Knowledge:
     Attributes:
         schema: columns, categories, bounds.
         statistics: marginals and moments (TabLeak grants those of train and test together).
-        batch_size: number of records behind each victim's update.
-        labels: each victim's labels (victim, record), or None: restore them.
+        batch_size: number of records behind each victim's update, or behind all of several rounds'.
+        labels: each victim's labels (victim, record), or None: restore them. Of several rounds with other records
+            each, those of the rounds one after the other.
         defense: what the updates went through before they were sent, as far as the attacker knows.
         batch_statistics: moments of what entered each batch normalisation, by its name, shape (victim, channel);
             None where they are not granted. Running statistics that a client sends give them away, see

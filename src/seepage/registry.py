@@ -18,6 +18,17 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def takes(made: Callable[..., Any], argument: str) -> bool:
+    """Return whether a callable has such an argument, by name or because it takes any.
+
+    Example:
+        >>> takes(sorted, "reverse"), takes(sorted, "colour")
+        (True, False)
+    """
+    parameters = inspect.signature(made).parameters
+    return argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
 @dataclass(frozen=True)
 class Entry(Generic[T]):
     """One registered part: its name, what makes it and a line that says what it is."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.views import CutView, View
+from seepage.views import AnyView, CutView
 
-V = TypeVar("V", bound=View, covariant=True)
+V = TypeVar("V", bound=AnyView, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,12 @@ class RecordsSecret:
     Attributes:
         cells: float64, codes of discrete columns, values of continuous ones.
         labels: codes (classification) or values (regression).
+        used: which of the records are behind each of several rounds' messages; None where all of them are.
     """
 
     cells: Float[Tensor, "victim record column"]
     labels: Float[Tensor, "victim record"]
+    used: Int[Tensor, "victim round used"] | None = None
 
 
 @dataclass(frozen=True)

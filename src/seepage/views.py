@@ -124,3 +124,29 @@ class CutView:
             gradient=self.gradient[chosen],
             behind=self.behind[chosen],
         )
+
+
+@dataclass(frozen=True)
+class RoundsView:
+    """What the same clients send in several rounds, for each of several victims.
+
+    Attributes:
+        rounds: what was received in each, in order, with the model that the server sent out then.
+        batch_size: records behind each round's message; where it is all records of the clients, they are the same in
+            every round.
+    """
+
+    rounds: tuple[View, ...]
+    batch_size: int
+
+    @property
+    def victims(self) -> int:
+        """Number of victims."""
+        return self.rounds[0].victims
+
+    def of(self, chosen: slice) -> RoundsView:
+        """Return the view of some of the victims."""
+        return RoundsView(tuple(one.of(chosen) for one in self.rounds), self.batch_size)
+
+
+AnyView = View | RoundsView

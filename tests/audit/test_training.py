@@ -5,6 +5,8 @@ import torch
 from torch import nn
 
 from seepage.audit import Subjects, learnt_rows, make_specs, prepare
+from seepage.audit.grid import settings
+from seepage.audit.job import carry_out
 from seepage.audit.spec import Training, make_spec
 from seepage.audit.training import train
 from seepage.datasets import load
@@ -12,9 +14,11 @@ from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.models.mlp import mlp, nn1
 from seepage.models.model import Model, seeded
+from seepage.report import audit_document
 from seepage.report.assumptions import assumptions
 from seepage.reproduce.table import load_table
 from seepage.tabular.encoder import Encoder
+from seepage.views import GradientView, RoundsView
 
 
 class Remembering(Encoder):
@@ -36,7 +40,7 @@ def test_rounds_are_means_of_what_clients_do_by_pytorch(epochs: int) -> None:
     model = nn1(data.schema, seed=1)
     before = {name: p.clone() for name, p in model.parameters.items()}
     training = Training(rounds=3, clients=4, records=8, epochs=epochs, learning_rate=0.3)
-    trained, learnt = train(model, data, encoder, training, seed=5)
+    [trained], learnt = train(model, data, encoder, training, seed=5)
     assert all(torch.equal(p, before[name]) for name, p in model.parameters.items())
     assert encoder.seen is not None
     assert encoder.seen.shape[:2] == (4, 8)
@@ -70,7 +74,7 @@ def test_running_statistics_follow() -> None:
     data = telling(rows=100)
     encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
     module = seeded(lambda: nn.Sequential(nn.BatchNorm1d(encoder.width, momentum=0.5), nn.Linear(encoder.width, 2)), 0)
-    trained, learnt = train(
+    [trained], learnt = train(
         Model(module, "softmax", "mine"), data, encoder, Training(rounds=30, clients=4, records=20), seed=0
     )
     assert learnt.value == 1.0
@@ -101,6 +105,82 @@ def test_a_document_sweeps_over_rounds_and_results_say_how_well_the_network_does
     assert "9 round(s) of 20 clients with 32 records each at a learning rate of 0.5" in told[0]
 
 
+def test_attacked_rounds_follow_each_other() -> None:
+    data = load("german")
+    encoder, model = Encoder(data.schema, data.statistics, dtype=torch.float32), nn1(data.schema, seed=1)
+    several, learnt = train(model, data, encoder, Training(rounds=2, attacked_rounds=3, clients=4), seed=5)
+    alone = [train(model, data, encoder, Training(rounds=rounds, clients=4), seed=5) for rounds in (2, 3, 4)]
+    for trained, ([one], _) in zip(several, alone, strict=True):
+        assert all(torch.equal(p, one.parameters[name]) for name, p in trained.parameters.items())
+    assert learnt.value == alone[-1][1].value
+
+
+def test_a_document_sweeps_over_attacked_rounds() -> None:
+    document = {
+        "dataset": "german",
+        "training": {"attacked_rounds": [1, 3], "clients": 20},
+        "protocol": [
+            {"name": "fedsgd", "batch_size": 4},
+            {"name": "fedsgd", "batch_size": 4, "holds": 10, "label": "b"},
+        ],
+        "attacks": {"name": "tableak", "restarts": 2},
+        "labels": "true",
+        "iterations": 3,
+        "victims": 2,
+    }
+    subjects, made = Subjects(), {}
+    for spec in make_specs(document):
+        for setting in settings(spec, subjects.of(spec)):
+            if setting.is_attack:
+                made[len(made)] = setting
+    one, alone, many, drawn = made.values()
+    assert len({setting.key for setting in made.values()}) == 4
+    transcripts = [setting.transcript(range(2)) for setting in made.values()]
+    assert isinstance(transcripts[0].view, GradientView)
+    rounds = [len(t.view.rounds) for t in transcripts[1:] if isinstance(t.view, RoundsView)]
+    assert rounds == [1, 3, 3]
+    # The same victims in all of them.
+    assert torch.equal(transcripts[0].secret.cells, transcripts[2].secret.cells)
+    assert torch.equal(transcripts[1].secret.cells, transcripts[3].secret.cells)
+    granted = drawn.granted(transcripts[3])
+    used = transcripts[3].secret.used
+    assert used is not None
+    assert granted["batch_size"] == 10
+    assert torch.equal(granted["labels"][1, 4:8], transcripts[3].secret.labels[1, used[1, 1]])
+    assert many.granted(transcripts[2])["labels"].shape == (2, 4)
+    assert one.knowledge()["sees"] == "one client's gradient of one batch"
+    assert "in 3 round(s) of the same clients" in many.knowledge()["sees"]
+    assert alone.knowledge()["sees"].endswith("a batch drawn anew from the 10 that a client holds")
+    for setting in made.values():
+        done = carry_out(setting.job(range(2)), setting.subject.dataset.schema, setting.subject.dataset.statistics)
+        again = carry_out(setting.job(range(2)), setting.subject.dataset.schema, setting.subject.dataset.statistics)
+        for a, b in zip(done.evidence, again.evidence, strict=True):
+            assert a.guess is not None
+            assert b.guess is not None
+            assert (a.guess == b.guess).all()
+    refused = make_spec(
+        dataset="german", training={"attacked_rounds": 2, "clients": 5}, model="cnn_bn", batch_statistics="granted"
+    )
+    with pytest.raises(BadInputError, match="leave them hidden, or attack one round"):
+        settings(refused, prepare(refused))
+
+
+def test_an_audit_of_several_rounds_has_a_control_and_checks() -> None:
+    [report] = audit_document(
+        {
+            "dataset": "german",
+            "training": {"attacked_rounds": 2},
+            "protocol": {"batch_size": 2, "holds": 4},
+            "attacks": {"name": "tableak", "restarts": 2},
+            "iterations": 5,
+            "victims": 2,
+        }
+    )
+    assert report.control
+    assert report.alarms is not None
+    assert "in 2 round(s) of the same clients" in report.rows[0]["knowledge"]["sees"]
+
+
 def test_what_cannot_be_trained_is_refused() -> None:
     data = telling(rows=20)
     encoder, model = Encoder(data.schema, data.statistics, dtype=torch.float32), mlp(data.schema, [], seed=0)
@@ -108,6 +188,10 @@ def test_what_cannot_be_trained_is_refused() -> None:
         train(model, data, encoder, Training(rounds=1), seed=0)
     with pytest.raises(BadInputError, match="are not finite; give a smaller learning_rate"):
         train(mlp(data.schema, [9], seed=0), data, encoder, Training(rounds=99, clients=2, learning_rate=1e30), seed=0)
+    bias = torch.zeros(2, 2)
+    crafted = Model(model.module, model.head, "crafted", each={list(model.parameters)[-1]: bias})
+    with pytest.raises(BadInputError, match="another version for every client"):
+        train(crafted, data, encoder, Training(clients=2), seed=0)
     for bad, said in ({"round": 1}, "did you mean 'rounds'"), ({"rounds": -1}, "greater than or equal to 0"):
         with pytest.raises(BadInputError, match=said):
             make_specs({"training": bad})

@@ -107,17 +107,7 @@ def rarity(
     total = torch.zeros(cells.shape[:-1], dtype=torch.float64)
     allowed = tolerances(schema)
     for i, marginal in enumerate(statistics.marginals):
-        column = schema.columns[i]
-        held = marginal.probabilities[marginal.probabilities > 0]
-        floor = float(held.min()) / 2
-        if isinstance(column, Discrete):
-            share = marginal.probabilities[cells[..., i].long()]
-        else:
-            cumulative = torch.cat([torch.zeros(1, dtype=torch.float64), marginal.probabilities.cumsum(0)])
-            above = torch.searchsorted(marginal.values, (cells[..., i] + allowed[i]).contiguous(), right=True)
-            below = torch.searchsorted(marginal.values, (cells[..., i] - allowed[i]).contiguous())
-            share = cumulative[above] - cumulative[below]
-        total -= share.clamp(min=floor).log()
+        total -= marginal.near(cells[..., i], float(allowed[i])).log()
     return total / len(schema.columns)
 
 

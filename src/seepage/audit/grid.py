@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from seepage.assessment import Metric
+from seepage.attacks.gradient.over_rounds import OverRounds
 from seepage.attacks.gradient.parts.reconstruct import ROWS_AT_ONCE
 from seepage.audit.code import foreign_code, own_code
-from seepage.audit.job import Job, takes
+from seepage.audit.job import Job
 from seepage.audit.parts import registry
 from seepage.audit.seeds import stream
 from seepage.audit.spec import AuditSpec, Part
@@ -29,8 +30,9 @@ from seepage.learning import batch_statistics
 from seepage.models.batch_norm import Moments, normalisations
 from seepage.protocols.clients import Clients
 from seepage.protocols.fedsgd import FedSGD
+from seepage.registry import takes
 from seepage.transcript import Transcript
-from seepage.views import View
+from seepage.views import AnyView, View
 
 # Victims of a group: enough to share a product's cost at small batch sizes, few enough that little is lost by a kill.
 _GROUP = {"cpu": 8, "cuda": 64}
@@ -102,22 +104,25 @@ class Setting:
             metrics=_metrics(self.spec),
         )
 
-    def transcript(self, victims: Sequence[int]) -> Transcript[View]:
+    def transcript(self, victims: Sequence[int]) -> Transcript[AnyView]:
         """Return what crosses the wire for these victims, and the secret behind it."""
         spec, subject = self.spec, self.subject
         seeds, guarding = (
             [stream(spec.seed, victim, purpose) for victim in victims] for purpose in ("batch", "defense")
         )
-        return self.protocol.run(subject.model, subject.dataset.train, subject.encoder, seeds, guarding)
+        rows, encoder = subject.dataset.train, subject.encoder
+        if _in_rounds(subject, self.protocol):
+            return self.protocol.run_rounds([subject.model, *subject.later], rows, encoder, seeds, guarding)
+        return self.protocol.run(subject.model, rows, encoder, seeds, guarding)
 
     def granted(self, transcript: Transcript) -> dict[str, Any]:
         """Return what the attacker knows beside schema and statistics, arguments of ``Knowledge``."""
-        known = self._granted(None if self.spec.labels == "restored" else transcript.secret.labels)
+        secret = transcript.secret
+        labels = secret.labels if secret.used is None else secret.labels.gather(1, secret.used.flatten(1))
+        known = self._granted(None if self.spec.labels == "restored" else labels)
         if self._grants_statistics:
             encoder = self.subject.encoder
-            found = batch_statistics(
-                self.subject.model, encoder.encode(transcript.secret.cells.to(encoder.mean.device))
-            )
+            found = batch_statistics(self.subject.model, encoder.encode(secret.cells.to(encoder.mean.device)))
             known["batch_statistics"] = {name: Moments(*(t.cpu() for t in moments)) for name, moments in found.items()}
         return known
 
@@ -152,9 +157,21 @@ class Setting:
         if self._grants_statistics:
             granted["batch_statistics"] = {}
         known = Knowledge(dataset.schema, dataset.statistics, **granted)
-        described = {"sees": self.protocol.sees, **known.describe()}
+        described = {"sees": self._sees, **known.describe()}
         # A guess would be the same with other labels.
         return described if self.is_attack else {**described, "labels": "not used"}
+
+    @property
+    def _sees(self) -> str:
+        if not _in_rounds(self.subject, self.protocol):
+            return self.protocol.sees
+        rounds, held = 1 + len(self.subject.later), self.protocol.holds
+        batch = "" if held == self.protocol.batch_size else f", a batch drawn anew from the {held} that a client holds"
+        return f"{self.protocol.sees}, in {rounds} round(s) of the same clients{batch}"
+
+
+def _in_rounds(subject: Subject, protocol: Clients[View]) -> bool:
+    return bool(subject.later) or protocol.holds > protocol.batch_size
 
 
 def settings(spec: AuditSpec, subject: Subject) -> list[Setting]:
@@ -181,6 +198,11 @@ def settings(spec: AuditSpec, subject: Subject) -> list[Setting]:
                     f"labels are to be granted in the order of the client's records, but clients of the protocol "
                     f"{spec.protocol!r} have none that they keep; grant them as 'true', or have clients of 'fedavg' "
                     "not shuffle (shuffle: false)."
+                )
+            if spec.batch_statistics == "granted" and _in_rounds(subject, protocol):
+                raise BadInputError(
+                    "batch statistics are those of one round's batch, but several rounds, or batches of a larger "
+                    "holding, are attacked; leave them hidden, or attack one round of whole holdings."
                 )
             if spec.batch_statistics == "granted" and not isinstance(protocol, FedSGD):
                 raise BadInputError(
@@ -227,6 +249,8 @@ def _setting(
         # What an attack optimises together anyway.
         fit = ROWS_AT_ONCE[spec.where.type] // (int(getattr(made, "restarts", 1)) * protocol.records)
         group = max(1, min(fit, _GROUP[spec.where.type]))
+        if _in_rounds(subject, protocol):
+            made = OverRounds(made)
     return Setting(
         spec, subject, batch_size, defense, protocol, part, is_attack, made, configuration, key, identity, group
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,10 +11,11 @@ from seepage.assessment import Measured, Metric, match_records, measure_matched
 from seepage.audit.evidence import Evidence, evidence_of
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
+from seepage.registry import takes
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.transcript import Transcript
-from seepage.views import View
+from seepage.views import AnyView
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Job:
     first: int
     made: Callable[..., Any]
     is_attack: bool
-    transcript: Transcript[View]
+    transcript: Transcript[AnyView]
     granted: dict[str, Any]
     seeds: tuple[int, ...]
     keep_records: bool
@@ -100,14 +100,3 @@ def attack(
     """Return the guess of an attack or baseline, which is told of progress only if it can be."""
     reports = progress is not None and takes(made, "progress")
     return made(transcript.view, knowledge, seeds, **({"progress": progress} if reports else {}))
-
-
-def takes(made: Callable[..., Any], argument: str) -> bool:
-    """Return whether a callable has such an argument, by name or because it takes any.
-
-    Example:
-        >>> takes(attack, "seeds"), takes(attack, "colour")
-        (True, False)
-    """
-    parameters = inspect.signature(made).parameters
-    return argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

@@ -90,13 +90,14 @@ class Gate(BaseModel):
 
 
 class Training(BaseModel):
-    """How the network was trained before the round that is attacked: rounds of the same clients.
+    """How the network was trained before and during the rounds that are attacked: rounds of the same clients.
 
     Each client trains on records of its own, the same in every round, all of them in one step an epoch, and the
     server takes the mean of what comes out. With one epoch that is FedSGD at the same learning rate.
 
     Attributes:
         rounds: before the attack; an attack in round k comes after k - 1 of them.
+        attacked_rounds: in how many rounds, one after the other from there on, a victim's messages are received.
         clients: that take part in each.
         records: of a client; fewer where the table has not as many for all of them.
         epochs: local steps of a round.
@@ -105,7 +106,8 @@ class Training(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    rounds: int = Field(ge=0, le=100_000)
+    rounds: int = Field(default=0, ge=0, le=100_000)
+    attacked_rounds: int = Field(default=1, ge=1, le=1_000)
     clients: int = Field(default=50, ge=1)
     records: int = Field(default=32, ge=1)
     epochs: int = Field(default=1, ge=1)
@@ -137,7 +139,8 @@ class AuditSpec(BaseModel):
         weights: safetensors file that the model's weights are taken from; those of its initialisation if None.
         head: of the model, where it is not the target's usual one.
         model_seed: of the network's initialisation; the audit's seed if None.
-        training: what the network went through before the attacked round; nothing if None.
+        training: what the network went through before the attacked round, and in how many rounds the same victims are
+            attacked; nothing and one round if None.
         batch_sizes: swept.
         attacks, baselines: swept; names, or ``Part`` for one with arguments. All registered baselines
             if none are given.

@@ -37,12 +37,13 @@ class Subject:
 
     Attributes:
         dataset: its training rows are the client's.
-        model: the global model of the round.
+        model: the global model of the round, of several attacked rounds the first.
         own: whether the rows are the user's own, so that nothing of them is stored and files are private.
         encoder: from rows to the model's inputs.
         model_source: digest of the source file that made the model; None where seepage or the caller did.
         inferred: how the schema came about, where it was inferred.
         learnt: how well the model does, where it was trained before the attack.
+        later: the models of further rounds in which the same victims are attacked.
     """
 
     dataset: Dataset
@@ -52,6 +53,7 @@ class Subject:
     model_source: str | None = None
     inferred: Inferred | None = None
     learnt: Learnt | None = None
+    later: tuple[Model, ...] = ()
 
     @cached_property
     def rows_digest(self) -> str:
@@ -69,18 +71,16 @@ class Subject:
 
     @cached_property
     def model_digest(self) -> str:
-        """A digest of the model: structure, head, source, parameters, buffers and what it makes of fixed rows.
+        """A digest of the model, and of those of further rounds: all that determines what they compute.
 
-        Two networks of the same layers and parameters may still compute different things.
+        That is structure, head, source, parameters, buffers and what it makes of fixed rows. Two networks of the same
+        layers and parameters may still compute different things.
         """
         digest = hashlib.sha256(f"{self.model.head} {self.model.module!r} {self.model_source}".encode())
-        for name, tensor in (
-            *self.model.parameters.items(),
-            *self.model.module.named_buffers(),
-            *self.model.each.items(),
-        ):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        for model in (self.model, *self.later):
+            for name, tensor in (*model.parameters.items(), *model.module.named_buffers(), *model.each.items()):
+                digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         outputs = self._outputs_on_fixed_rows()
         scale = outputs.abs().max()
         # Devices and numbers of threads differ in the last digits, which must not make another model of it.
@@ -145,11 +145,11 @@ def _subject(
     )
     dtype = next(iter(placed.parameters.values())).dtype
     encoder = Encoder(dataset.schema, dataset.statistics, dtype=dtype, device=spec.where)
-    learnt = None
-    if spec.training is not None:
-        with threads(spec.threads):
-            placed, learnt = train(placed, dataset, encoder, spec.training, spec.seed)
-    return Subject(dataset, placed, own, encoder, source, inferred, learnt)
+    if spec.training is None:
+        return Subject(dataset, placed, own, encoder, source, inferred)
+    with threads(spec.threads):
+        [first, *later], learnt = train(placed, dataset, encoder, spec.training, spec.seed)
+    return Subject(dataset, first, own, encoder, source, inferred, learnt, tuple(later))
 
 
 class Subjects:

@@ -10,9 +10,8 @@ import torch
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
 from seepage.registry import baselines
-from seepage.tabular.schema import Column, Continuous
-from seepage.tabular.statistics import Marginal
-from seepage.views import View
+from seepage.tabular.align import tolerances
+from seepage.views import AnyView
 
 
 @baselines.register("likeliest")
@@ -24,14 +23,8 @@ class Likeliest:
     may lie where few values are, between two frequent ones.
     """
 
-    def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+    def __call__(self, view: AnyView, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
         """Return the guess; ``seeds`` are not used, there is nothing random in it."""
-        pairs = zip(knowledge.schema.columns, knowledge.statistics.marginals, strict=True)
-        row = torch.stack([_likeliest(column, marginal) for column, marginal in pairs])
+        pairs = zip(tolerances(knowledge.schema).tolist(), knowledge.statistics.marginals, strict=True)
+        row = torch.stack([marginal.likeliest(tolerance) for tolerance, marginal in pairs])
         return RecordsGuess(row.repeat(view.victims, knowledge.batch_size, 1))
-
-
-def _likeliest(column: Column, marginal: Marginal) -> torch.Tensor:
-    tolerance = column.tolerance if isinstance(column, Continuous) else 0.0
-    near = (marginal.values[:, None] - marginal.values).abs() <= tolerance
-    return marginal.values[(near.to(marginal.probabilities.dtype) @ marginal.probabilities).argmax()]

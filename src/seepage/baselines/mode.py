@@ -10,7 +10,7 @@ import torch
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
 from seepage.registry import baselines
-from seepage.views import View
+from seepage.views import AnyView
 
 
 @baselines.register("mode")
@@ -22,7 +22,7 @@ class Mode:
     the number of victims is used.
     """
 
-    def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+    def __call__(self, view: AnyView, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
         """Return the guess; ``seeds`` are not used, there is nothing random in it."""
         row = torch.tensor([marginal.median for marginal in knowledge.statistics.marginals], dtype=torch.float64)
         return RecordsGuess(row.repeat(view.victims, knowledge.batch_size, 1))

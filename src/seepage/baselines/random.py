@@ -13,7 +13,7 @@ from seepage.errors import BadInputError
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
 from seepage.registry import baselines
-from seepage.views import View
+from seepage.views import AnyView
 
 # A protocol may draw a victim's records from the same seed; its stream must not be this one.
 _STREAM = zlib.crc32(b"seepage.baselines.random")
@@ -36,7 +36,7 @@ class Random:
 
     one_draw_per_column: bool = False
 
-    def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+    def __call__(self, view: AnyView, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
         """Return the guess.
 
         Args:

@@ -6,10 +6,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Generic
+from typing import Generic, TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.defenses import AnyDefense, Defense, RecordDefense, guarded
@@ -20,11 +20,14 @@ from seepage.learning import GradientOf, gradient
 from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.table import Table
-from seepage.transcript import RecordsSecret, Transcript, V
+from seepage.transcript import RecordsSecret, Transcript
+from seepage.views import RoundsView, View
+
+M = TypeVar("M", bound=View, covariant=True)
 
 
-class Clients(ABC, Generic[V]):
-    """One round: the server sends a model, each client answers from records of its own, defended.
+class Clients(ABC, Generic[M]):
+    """A round, or several: the server sends a model, each client answers from records of its own, defended.
 
     The replication unit is a victim: what the server receives at once. That is one client's message, or the
     mean of several clients' where a secure aggregation keeps the single messages from the server.
@@ -36,23 +39,37 @@ class Clients(ABC, Generic[V]):
             nothing if None.
         clients: whose messages are aggregated; the records behind what the server receives are
             ``clients * batch_size``.
+        holds: records of a client; in each round it draws a batch of them anew. As many as its batch if None,
+            which then is the same in every round.
 
     Raises:
-        BadInputError: a count is below 1.
+        BadInputError: a count is below 1, or a client holds less than a batch.
     """
 
     def __init__(
-        self, batch_size: int, replacement: bool = False, defense: AnyDefense | None = None, clients: int = 1
+        self,
+        batch_size: int,
+        replacement: bool = False,
+        defense: AnyDefense | None = None,
+        clients: int = 1,
+        holds: int | None = None,
     ) -> None:
         if batch_size < 1:
             raise BadInputError(f"a batch holds at least one record, got batch_size={batch_size}.")
         check_count("clients", clients)
         self.batch_size, self.replacement, self.defense, self.clients = batch_size, replacement, defense, clients
+        self.holds = batch_size if holds is None else holds
+        check_count("holds", self.holds)
+        if self.holds < batch_size:
+            raise BadInputError(
+                f"a client draws each batch of {batch_size} from the records that it holds, got holds={self.holds}; "
+                f"give at least {batch_size}."
+            )
 
     @property
     def records(self) -> int:
-        """Records behind what the server receives of one victim."""
-        return self.clients * self.batch_size
+        """Records of the clients behind one victim; the server receives something of each, or of a batch of them."""
+        return self.clients * self.holds
 
     def run(
         self,
@@ -61,8 +78,8 @@ class Clients(ABC, Generic[V]):
         encoder: Encoder,
         seeds: Sequence[int],
         defense_seeds: Sequence[int] | None = None,
-    ) -> Transcript[V]:
-        """Return what the server receives for each seed, and the records behind it.
+    ) -> Transcript[M]:
+        """Return what the server receives in one round for each seed, and the records behind it.
 
         A victim depends on its own seeds alone, not on the victims it is run with. Its records do not
         depend on the defense.
@@ -76,39 +93,94 @@ class Clients(ABC, Generic[V]):
 
         Raises:
             BadInputError: there are fewer rows than records, the model does not fit them or comes in
-                versions for another number of clients, there is no seed, or not one a victim for the defense.
+                versions for another number of clients, there is no seed, or not one a victim for the defense; or
+                clients hold more than a batch, see ``run_rounds``.
         """
-        model.check(rows.schema)
+        if self.holds > self.batch_size:
+            raise BadInputError(
+                f"clients hold {self.holds} records and send something of {self.batch_size}: run it round by round."
+            )
+        [sent], secret = self._rounds([model], rows, encoder, seeds, defense_seeds or ())
+        return Transcript(self.view(model, sent), secret)
+
+    def run_rounds(
+        self,
+        models: Sequence[Model],
+        rows: Table,
+        encoder: Encoder,
+        seeds: Sequence[int],
+        defense_seeds: Sequence[int] | None = None,
+    ) -> Transcript[RoundsView]:
+        """Return what the server receives in several rounds of the same clients, and all their records.
+
+        The first rounds do not depend on how many follow. What a victim's own messages do to later models is left
+        out: they are those of a training beside it.
+
+        Args:
+            models: what the server sent in each round.
+            rows, encoder, seeds, defense_seeds: see ``run``.
+
+        Raises:
+            BadInputError: as ``run``, or there is no model.
+        """
+        if len(models) == 0:
+            raise BadInputError("a protocol of several rounds needs the model of each, got none.")
+        every, secret = self._rounds(models, rows, encoder, seeds, defense_seeds or ())
+        views = tuple(self.view(model, sent) for model, sent in zip(models, every, strict=True))
+        return Transcript(RoundsView(views, self.clients * self.batch_size), secret)
+
+    def _rounds(
+        self,
+        models: Sequence[Model],
+        rows: Table,
+        encoder: Encoder,
+        seeds: Sequence[int],
+        defense_seeds: Sequence[int],
+    ) -> tuple[list[dict[str, Tensor]], RecordsSecret]:
+        for model in models:
+            model.check(rows.schema)
         if len(seeds) == 0:
             raise BadInputError("a protocol needs at least one seed, one for each victim, got none.")
         if self.records > len(rows) and not self.replacement:
             of = "" if self.clients == 1 else f" of each of {self.clients} clients"
+            what = "batch size" if self.holds == self.batch_size else "holds"
             raise BadInputError(
-                f"batch size {self.batch_size}{of} is larger than the client's {len(rows)} rows; "
-                f"use a batch size of at most {len(rows) // self.clients} or draw with replacement."
+                f"{what} {self.holds}{of} is larger than the client's {len(rows)} rows; "
+                f"use a {what} of at most {len(rows) // self.clients} or draw with replacement."
             )
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         cells, labels = rows.at(torch.stack([self._draw(len(rows), generator) for generator in generators]))
         encoded = encoder.encode(cells.to(encoder.mean.device))
         if isinstance(self.defense, RecordDefense):
-            check_one_each(len(seeds), defense_seeds or ())
-        guards = self._seeds(defense_seeds or ())
-        clients_x = encoded.unflatten(1, (self.clients, self.batch_size)).flatten(0, 1)
-        clients_y = labels.to(encoded.device).unflatten(1, (self.clients, self.batch_size)).flatten(0, 1)
-        sent = model.sent(self.clients)
-        # One client at a time: the bits of a message must not depend on how many clients are simulated at once.
-        messages = [
-            self.answer(
-                sent[i % self.clients], x, y, generators[i // self.clients], guarded(self.defense, guards[i : i + 1])
-            )
-            for i, (x, y) in enumerate(zip(clients_x, clients_y, strict=True))
-        ]
-        received = {name: torch.stack([message[name] for message in messages]) for name in messages[0]}
-        if isinstance(self.defense, Defense):
-            received = self.defense(received, guards)
-        if self.clients > 1:
-            received = {name: m.unflatten(0, (len(seeds), self.clients)).mean(1) for name, m in received.items()}
-        return Transcript(self.view(model, received), RecordsSecret(cells, labels))
+            check_one_each(len(seeds), defense_seeds)
+        every_guard = self._seeds(defense_seeds, len(models))
+        clients_x = encoded.unflatten(1, (self.clients, self.holds)).flatten(0, 1)
+        clients_y = labels.to(encoded.device).unflatten(1, (self.clients, self.holds)).flatten(0, 1)
+        received, used = [], []
+        for model, guards in zip(models, every_guard, strict=True):
+            batches = [self._batch(generators[i // self.clients]) for i in range(len(clients_x))]
+            sent = model.sent(self.clients)
+            # One client at a time: the bits of a message must not depend on how many clients are simulated at once.
+            messages = [
+                self.answer(
+                    sent[i % self.clients],
+                    clients_x[i, batch],
+                    clients_y[i, batch],
+                    generators[i // self.clients],
+                    guarded(self.defense, guards[i : i + 1]),
+                )
+                for i, batch in enumerate(batches)
+            ]
+            answers = {name: torch.stack([message[name] for message in messages]) for name in messages[0]}
+            if isinstance(self.defense, Defense):
+                answers = self.defense(answers, guards)
+            if self.clients > 1:
+                answers = {name: m.unflatten(0, (len(seeds), self.clients)).mean(1) for name, m in answers.items()}
+            received.append(answers)
+            first = self.holds * torch.arange(self.clients)[:, None]
+            used.append(torch.stack(batches).view(len(seeds), self.clients, -1).add(first).flatten(1))
+        drawn = None if self.holds == self.batch_size else torch.stack(used, dim=1)
+        return received, RecordsSecret(cells, labels, drawn)
 
     @abstractmethod
     def answer(
@@ -129,7 +201,7 @@ class Clients(ABC, Generic[V]):
         """
 
     @abstractmethod
-    def view(self, model: Model, message: dict[str, Tensor]) -> V:
+    def view(self, model: Model, message: dict[str, Tensor]) -> M:
         """Return what the server sees, given messages of shape (victim, *parameter)."""
 
     @property
@@ -166,9 +238,17 @@ class Clients(ABC, Generic[V]):
             return torch.randint(rows, (self.records,), generator=generator)
         return torch.randperm(rows, generator=generator)[: self.records]
 
-    def _seeds(self, seeds: Sequence[int]) -> list[int]:
-        """Return one seed a client: a victim's own where it is one client."""
-        if self.clients == 1:
-            return list(seeds)
+    def _batch(self, generator: torch.Generator) -> Int[Tensor, " used"]:
+        """Return which of its records a client takes in a round."""
+        if self.holds == self.batch_size:
+            return torch.arange(self.holds)
+        return torch.randperm(self.holds, generator=generator)[: self.batch_size]
+
+    def _seeds(self, seeds: Sequence[int], rounds: int) -> list[list[int]]:
+        """Return one seed a client for each round: in the first, a victim's own where it is one client."""
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        return [seed for g in generators for seed in torch.randint(2**62, (self.clients,), generator=g).tolist()]
+
+        def drawn() -> list[int]:
+            return [seed for g in generators for seed in torch.randint(2**62, (self.clients,), generator=g).tolist()]
+
+        return [list(seeds) if self.clients == 1 and i == 0 else drawn() for i in range(rounds)]

@@ -20,8 +20,8 @@ class FedAvg(Clients[UpdateView]):
 
     Args:
         batch_size: records of a client, all of which it goes through in each epoch.
-        replacement, defense, clients: see ``Clients``; a defense of messages sees the parameters before less those
-            after, one of records each local step.
+        replacement, defense, clients, holds: see ``Clients``; a defense of messages sees the parameters before less
+            those after, one of records each local step.
         epochs: local passes over the records.
         local_batch_size: records of a local step; all of them if None.
         learning_rate: of local plain SGD.
@@ -42,8 +42,9 @@ class FedAvg(Clients[UpdateView]):
         local_batch_size: int | None = None,
         learning_rate: float | int = 0.01,
         shuffle: bool = True,
+        holds: int | None = None,
     ) -> None:
-        super().__init__(batch_size, replacement, defense, clients)
+        super().__init__(batch_size, replacement, defense, clients, holds)
         local = batch_size if local_batch_size is None else local_batch_size
         self.training = LocalTraining(epochs, local, learning_rate)
         self.shuffle = shuffle

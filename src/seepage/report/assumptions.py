@@ -78,9 +78,11 @@ def _of_training(learnt: Learnt) -> str:
         does = f"predicts {percent(learnt.value)} of {rows} (guessing {percent(learnt.guess)})"
     else:
         does = f"errs by {learnt.value:.4g} (RMSE) on {rows} (guessing {learnt.guess:.4g})"
+    attacked = f"; it is attacked in {done.attacked_rounds:,} rounds from there on, the last time when it"
     return (
         f"the network was trained before, in {done.rounds:,} round(s) of {done.clients:,} clients with "
-        f"{learnt.records:,} records each at a learning rate of {done.learning_rate:g}, and {does}"
+        f"{learnt.records:,} records each at a learning rate of {done.learning_rate:g}"
+        f"{attacked if done.attacked_rounds > 1 else ', and'} {does}"
     )
 
 

@@ -36,6 +36,25 @@ class Marginal:
     std: float
     median: float
 
+    def near(self, cells: Float[Tensor, "*batch"], tolerance: float) -> Float[Tensor, "*batch"]:
+        """Return the chance of a value within each cell's tolerance, half that of the rarest where there is none.
+
+        Example:
+            >>> coin = Marginal(torch.tensor([0.0, 1.0]).double(), torch.tensor([0.25, 0.75]).double(), 0.75, 0.5, 1.0)
+            >>> coin.near(torch.tensor([0.0, 1.0, 7.0]).double(), tolerance=0.0).tolist()
+            [0.25, 0.75, 0.125]
+        """
+        cumulative = torch.cat([torch.zeros(1, dtype=torch.float64), self.probabilities.cumsum(0)])
+        above = torch.searchsorted(self.values, (cells + tolerance).contiguous(), right=True)
+        below = torch.searchsorted(self.values, (cells - tolerance).contiguous())
+        floor = float(self.probabilities[self.probabilities > 0].min()) / 2
+        return (cumulative[above] - cumulative[below]).clamp(min=floor)
+
+    def likeliest(self, tolerance: float) -> Float[Tensor, ""]:
+        """Return the value within whose tolerance most others lie: the guess that is most often right."""
+        near = (self.values[:, None] - self.values).abs() <= tolerance
+        return self.values[(near.to(self.probabilities.dtype) @ self.probabilities).argmax()]
+
 
 @dataclass(frozen=True)
 class Statistics:

@@ -51,6 +51,7 @@ def control_of(spec: AuditSpec, subject: Subject) -> tuple[AuditSpec, Subject]:
             "batch_sizes": (1,),
             **({} if kept else {"model": _NETWORK, "model_options": {}, "weights": None}),
             "training": None,
+            "protocol_options": {name: value for name, value in spec.protocol_options.items() if name != "holds"},
             "head": subject.model.head,
             "defenses": (Part(name="none"),),
             "baselines": spec.baselines or AuditSpec().baselines,

@@ -131,8 +131,9 @@ def _gradients(spec: AuditSpec, subject: Subject, size: int) -> Gradients:
         spec.protocol, batch_size=size, replacement=spec.replacement, **spec.protocol_options
     )
     seeds = [stream(spec.seed, victim, "batch") for victim in range(min(_BATCHES, spec.victims))]
-    ran = protocol.run(subject.model, subject.dataset.train, subject.encoder, seeds)
-    norms = _norms(ran.view.message)
+    # The first of several rounds; where a client holds more than a batch, what is laid beside is all that it holds.
+    ran = protocol.run_rounds([subject.model], subject.dataset.train, subject.encoder, seeds)
+    norms = _norms(ran.view.rounds[0].message)
     encoded = subject.encoder.encode(ran.secret.cells.to(subject.encoder.mean.device))
     labels = ran.secret.labels.to(encoded.device)[0]
     # One batch at a time: gradients of a wide network on several large batches may not fit.

@@ -45,6 +45,33 @@ def match(view: GradientView, matching: Matching) -> Engine:
     return Autograd(view, matching) if parts is None else ClosedForm(view, matching, parts)
 
 
+class Joint:
+    """The mean of several engines' losses: dummy rows that are to match all of them at once.
+
+    Args:
+        engines: of the same records, in several rounds.
+    """
+
+    def __init__(self, engines: Sequence[Engine]) -> None:
+        self._engines = engines
+
+    def __call__(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+        """Return the loss of each restart and its derivative in the rows."""
+        loss, derivative = self._engines[0](rows, labels)
+        for engine in self._engines[1:]:
+            one, by_rows = engine(rows, labels)
+            loss, derivative = loss + one, derivative + by_rows
+        return loss / len(self._engines), derivative / len(self._engines)
+
+    def loss(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> Float[Tensor, "victim restart"]:
+        """Return the loss of each restart."""
+        return torch.stack([engine.loss(rows, labels) for engine in self._engines]).mean(0)
+
+
 class Autograd:
     """Double backpropagation through any module."""
 

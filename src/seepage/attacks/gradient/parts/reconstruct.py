@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.gradient.parts.defended import undo_clipping
-from seepage.attacks.gradient.parts.engine import Engine, match
+from seepage.attacks.gradient.parts.engine import Engine, Joint, match
 from seepage.attacks.gradient.parts.ensemble import (
     Decoding,
     Entropy,
@@ -34,7 +34,7 @@ from seepage.knowledge import Knowledge
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.relaxation import Logits, Relaxation
 from seepage.tabular.schema import Discrete
-from seepage.views import GradientView, UpdateView, View
+from seepage.views import AnyView, GradientView, RoundsView, UpdateView, View
 
 Local = Literal["midway", "sme", "simulated"]
 Start = Literal["symmetric", "unit"]
@@ -108,32 +108,43 @@ class Reconstruction:
             raise BadInputError(f"the weight of a prior is at least 0, got epoch_prior={self.epoch_prior}.")
 
     def __call__(
-        self, view: View, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
+        self, view: AnyView, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
     ) -> RecordsGuess:
         """Return the guessed records of every victim.
 
         Args:
-            view: the received gradients or updates.
+            view: the received gradients or updates; those of several rounds of the same records are matched by the
+                same dummy records, at the mean of the rounds' distances.
             knowledge: what else the attacker is granted.
             seeds: one a victim, of its random starts.
             progress: called now and then with the share of the work done since the last call.
 
         Raises:
             BadInputError: the gradients do not fit the model, are not finite or all zero, the model's labels can
-                be neither taken nor restored, a prior needs what is not granted, or several clients' local steps are
-                to be simulated.
+                be neither taken nor restored, a prior needs what is not granted, several clients' local steps are to
+                be simulated, or several rounds cannot be matched together.
         """
-        check(view, knowledge, seeds)
-        first = next(iter(view.message.values()))
+        rounds = view.rounds if isinstance(view, RoundsView) else (view,)
+        for one in rounds:
+            check(one, knowledge, seeds)
+        first = next(iter(rounds[0].message.values()))
         encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=first.dtype, device=first.device)
-        read, knowledge = as_gradient(view, knowledge)
-        read = undo_clipping(read, knowledge, encoder)
+        told = [as_gradient(one, knowledge) for one in rounds]
+        read = [undo_clipping(gradient, known, encoder) for gradient, known in told]
         if knowledge.labels is not None:
             labels = knowledge.labels.to(first.device)
         else:
-            labels = restore_labels(read, knowledge, encoder, self.labels)
-        target: View = read
-        if isinstance(view, UpdateView) and self.local == "simulated":
+            restored = [
+                restore_labels(gradient, known, encoder, self.labels)
+                for gradient, (_, known) in zip(read, told, strict=True)
+            ]
+            # They come in order of class, so that the middle one of several rounds is a count that most agree on.
+            labels = torch.stack(restored).median(0).values
+        target: AnyView = read[0]
+        if isinstance(view, RoundsView):
+            self._check_rounds(view, knowledge)
+            target = replace(view, rounds=tuple(read))
+        elif isinstance(view, UpdateView) and self.local == "simulated":
             _check_simulated(view)
             target = view
             if not knowledge.ordered:
@@ -167,9 +178,22 @@ class Reconstruction:
             course=torch.cat(courses).double().cpu(),
         )
 
+    def joins(self, view: RoundsView, knowledge: Knowledge) -> bool:
+        """Return whether these rounds are matched together: where they are of the same records, at known places."""
+        known = self.local == "midway" or isinstance(view.rounds[0], GradientView)
+        return view.batch_size == knowledge.batch_size and known
+
+    def _check_rounds(self, view: RoundsView, knowledge: Knowledge) -> None:
+        if not self.joins(view, knowledge):
+            raise BadInputError(
+                f"several rounds can be matched together where each is of all {knowledge.batch_size} records and local "
+                f"steps are met midway; these are of {view.batch_size} records each, local={self.local!r}. Attack "
+                "them one by one (OverRounds)."
+            )
+
     def _reconstruct(
         self,
-        view: View,
+        view: AnyView,
         encoder: Encoder,
         knowledge: Knowledge,
         labels: Float[Tensor, "victim record"],
@@ -183,9 +207,12 @@ class Reconstruction:
         relaxation = Relaxation(encoder, self.softmax, self.sigmoid, self.logits)
         if isinstance(view, UpdateView):
             engine: Engine = Simulated(view, self.matching, self.epoch_prior)
+        elif isinstance(view, RoundsView):
+            engine = Joint([match(one, self.matching) for one in view.rounds if isinstance(one, GradientView)])
         else:
             engine = match(view, self.matching)
-        terms = [prior.on(view, knowledge) for prior in self.priors]
+        first = view.rounds[0] if isinstance(view, RoundsView) else view
+        terms = [prior.on(first, knowledge) for prior in self.priors]
         start = torch.stack([self._start(seed, records, encoder) for seed in seeds])
         parts = start.split(max(1, budget // (len(seeds) * records)), dim=1)
         surrogates: list[Surrogate] = []
@@ -235,7 +262,7 @@ def as_gradient(view: View, knowledge: Knowledge) -> tuple[GradientView, Knowled
     return read, replace(knowledge, defense=known)
 
 
-def _copies(view: View) -> int:
+def _copies(view: AnyView) -> int:
     """Return how many dummy records there are for each true one."""
     return view.training.epochs if isinstance(view, UpdateView) else 1
 
