@@ -1,0 +1,113 @@
+"""Sparse directions of a first layer's gradient: the errors of single records, where ReLUs left units silent.
+
+With R an orthonormal basis of the row space of a gradient G, the rows of ``C = G R^T`` are the units' shares in r
+coordinates. Units that are inactive on record i combine the other records alone, so that the dual vector n_i of the
+record's coordinates is orthogonal to their rows; where these have rank r - 1 it is determined by them, and ``C n_i`` is
+the record's error at the units, up to its scale.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+# Of a direction's largest product with a unit, what counts as none: before and after it is refined.
+_NEARLY_ZERO = 1e-4
+_ZERO = 1e-5
+# Of what the units leave that determine a direction, in root mean squares.
+_LEFT = 6.0
+# Of the largest singular value, the least of a second null direction that is still told from none.
+_SECOND = 1e-3
+
+
+class Directions(NamedTuple):
+    """Directions in the coordinates of the row space, the sparsest first.
+
+    Attributes:
+        vectors: of unit length.
+        silent: units whose share has no product with them.
+    """
+
+    vectors: Float[Tensor, "direction rank"]
+    silent: Bool[Tensor, "direction unit"]
+
+
+def sampled(
+    shares: Float[Tensor, "unit rank"], count: int, generator: torch.Generator
+) -> Float[Tensor, "submatrix rank"]:
+    """Return a vector orthogonal to the shares of rank - 1 units, for many random choices of these.
+
+    Where the chosen shares are dependent the vector is one of many, or not finite.
+
+    Args:
+        shares: of the units that reacted.
+        count: number of choices.
+        generator: of the choices, on the CPU.
+
+    Example:
+        >>> shares = torch.tensor([[1.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
+        >>> sampled(shares, 1, torch.Generator().manual_seed(0)).abs().tolist()
+        [[0.0, 1.0]]
+    """
+    units, rank = shares.shape
+    chosen = torch.rand(count, units, generator=generator).topk(rank - 1, dim=1).indices
+    # A random last equation turns the null vector into the solution of a square system, several times faster than a
+    # decomposition of each submatrix.
+    last = torch.randn(count, 1, rank, generator=generator, dtype=torch.float64).to(shares)
+    system = torch.cat([shares[chosen.to(shares.device)], last], 1)
+    wanted = torch.zeros(count, rank, 1, dtype=shares.dtype, device=shares.device)
+    wanted[:, -1] = 1
+    return torch.nn.functional.normalize(torch.linalg.solve_ex(system, wanted).result[..., 0], dim=1)
+
+
+def refined(shares: Float[Tensor, "unit rank"], vectors: Float[Tensor, "direction rank"], least: int) -> Directions:
+    """Return the distinct directions that all units they nearly vanish on determine, the sparsest first.
+
+    Args:
+        shares: of all units, of unit length where they reacted.
+        vectors: nearly orthogonal to some of them.
+        least: number of units that a direction has to vanish on.
+
+    Example:
+        >>> shares = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8]], dtype=torch.float64)
+        >>> found = refined(shares, torch.tensor([[1e-6, 1.0], [0.6, 0.8]], dtype=torch.float64), 2)
+        >>> found.vectors.abs().tolist(), found.silent.tolist()
+        ([[0.0, 1.0]], [[True, True, False]])
+    """
+    vectors = vectors[vectors.isfinite().all(1)]
+    silent = _silent(shares, vectors, _NEARLY_ZERO)
+    silent = silent[silent.sum(1) >= least].unique(dim=0)
+    held = silent.to(shares.dtype)
+    values, own = torch.linalg.eigh(torch.einsum("dh,hr,hs->drs", held, shares, shares))
+    left = _LEFT * (values[:, :1].clamp_min(0) / held.sum(1, keepdim=True)).sqrt()
+    alone = values[:, 1] > _SECOND**2 * values[:, -1] if shares.shape[1] > 1 else torch.ones_like(values[:, 0]).bool()
+    vectors = own[alone, :, 0]
+    silent = _silent(shares, vectors, _ZERO, left[alone])
+    enough = silent.sum(1) >= least
+    return merged(Directions(vectors[enough], silent[enough]), len(vectors))
+
+
+def merged(directions: Directions, most: int) -> Directions:
+    """Return distinct directions, at most so many, the sparsest first.
+
+    Example:
+        >>> silent = torch.tensor([[True, False], [True, True], [True, False]])
+        >>> merged(Directions(torch.eye(3), silent), 5).vectors.tolist()
+        [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+    kinds, which = directions.silent.unique(dim=0, return_inverse=True)
+    first = torch.full((len(kinds),), len(which), device=which.device)
+    first = first.scatter_reduce(0, which, torch.arange(len(which), device=which.device), "amin")
+    order = kinds.sum(1).argsort(descending=True, stable=True)[:most]
+    chosen = first[order]
+    return Directions(directions.vectors[chosen], directions.silent[chosen])
+
+
+def _silent(shares: Tensor, vectors: Tensor, tolerance: float, least: Tensor | float = 0.0) -> Tensor:
+    products = (vectors @ shares.T).abs()
+    return products <= (tolerance * products.amax(1, keepdim=True)).maximum(
+        torch.as_tensor(least, dtype=products.dtype)
+    )
