@@ -52,7 +52,7 @@ class Sqr:
        coefficients at that norm are known.
 
     Errors fall as the square root of encoded columns over units: thousands of units are needed for a few records,
-    independent ones, and the network's usual width gives nothing. Honest but curious.
+    independent ones; a few hundred, as networks for tables have, give next to nothing. Honest but curious.
 
     Source: Wang, Lee and Lei, AISTATS 2023, as the method that comparisons of vertical attacks call SQR.
     Deviations: each order is fitted by least squares instead of averaged, which takes the noise of the lower orders out
