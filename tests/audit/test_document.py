@@ -47,6 +47,7 @@ attacks:
   - {name: dlg, iterations: 20, step: 1e-2, label: mine}
 defenses: [none, {name: gaussian_noise, scale: 0.01}]
 baselines: mode
+metrics: [accuracy, rmse]
 labels: true
 batch_statistics: granted
 profile: faithful
@@ -78,6 +79,7 @@ def test_every_key_reaches_its_field() -> None:
         attacks=["tableak", {"name": "dlg", "options": {"iterations": 20, "step": 0.01}, "label": "mine"}],
         defenses=["none", {"name": "gaussian_noise", "options": {"scale": 0.01}}],
         baselines="mode",
+        metrics=["accuracy", "rmse"],
         labels="true",
         batch_statistics="granted",
         profile="faithful",
@@ -487,6 +489,15 @@ _SIGNS = st.sampled_from([*"abn:-[]{}&*!|>'\"%@`#,?<~ \n\t\\0", *_WORDS])
 def test_garbage_gives_mistakes_with_their_line(text: str) -> None:
     with contextlib.suppress(DocumentError):
         read_text_document(text, "audit.yaml", Path())
+
+
+def test_metrics_are_chosen_as_other_parts_are() -> None:
+    [spec] = make_specs({"metrics": ["accuracy", {"name": "exact_match"}]})
+    assert [part.name for part in spec.metrics] == ["accuracy", "exact_match"]
+    assert len(make_specs({})[0].metrics) == len(registry.metrics.names())
+    assert "did you mean 'accuracy'" in mistakes("metrics: acuracy")[0]
+    assert "add 'accuracy' to metrics" in mistakes("metrics: [rmse]")[0]
+    assert mistakes("dataset: adult\nmetrics: [rmse]")[0].startswith("audit.yaml:2: metrics")
 
 
 @settings(max_examples=100)

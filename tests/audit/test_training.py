@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
-from seepage.audit import Subjects, learnt_rows, make_specs, prepare
+from seepage.audit import Subjects, keep_networks, learnt_rows, make_specs, prepare
 from seepage.audit.grid import settings
 from seepage.audit.job import carry_out
 from seepage.audit.spec import Training, make_spec
@@ -179,6 +182,46 @@ def test_an_audit_of_several_rounds_has_a_control_and_checks() -> None:
     assert report.control
     assert report.alarms is not None
     assert "in 2 round(s) of the same clients" in report.rows[0]["knowledge"]["sees"]
+
+
+@pytest.mark.parametrize("model", ["nn1", "cnn_bn"])
+def test_networks_are_kept_and_not_trained_again(tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = make_spec(dataset="german", model=model, training={"rounds": 2, "attacked_rounds": 2, "clients": 4})
+    subject = prepare(spec, folder=tmp_path)
+    assert not list(tmp_path.iterdir())
+    keep_networks(tmp_path, [(spec, subject), (spec, subject)])
+    [file] = (tmp_path / "networks").iterdir()
+    assert file.suffix == ".safetensors"
+
+    def never(*_: object) -> None:
+        raise AssertionError("trained again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(import_module("seepage.audit.subject"), "train", never)
+        again = Subjects(tmp_path).of(spec)
+        assert again.model_digest == subject.model_digest
+        assert again.learnt == subject.learnt
+        for one, other in zip([subject.model, *subject.later], [again.model, *again.later], strict=True):
+            held = dict(other.module.named_buffers()) | other.parameters
+            assert all(torch.equal(t, held[n]) for n, t in (*one.parameters.items(), *one.module.named_buffers()))
+        for other in ({"seed": 1}, {"training": {"rounds": 3, "clients": 4}}, {"model": "nn2"}):
+            changed = make_spec(**{**spec.model_dump(exclude_unset=True), **other})
+            with pytest.raises(AssertionError, match="trained again"):
+                prepare(changed, folder=tmp_path)
+    for content in (file.read_bytes()[:-9], b"", b"pickle"):
+        file.write_bytes(content)
+        assert prepare(spec, folder=tmp_path).model_digest == subject.model_digest
+
+
+def test_networks_of_own_tables_are_kept_only_with_their_records(tmp_path: Path) -> None:
+    dataset = load("german")
+    for keep in (False, True):
+        spec = make_spec(dataset="german", model="nn1", training={"clients": 4}, keep_records=keep)
+        keep_networks(tmp_path, [(spec, prepare(spec, dataset))])
+        files = list(tmp_path.rglob("*.safetensors"))
+        assert len(files) == keep
+        assert all(file.stat().st_mode & 0o777 == 0o600 for file in files)
+    assert (tmp_path / "networks").stat().st_mode & 0o777 == 0o700
 
 
 def test_what_cannot_be_trained_is_refused() -> None:

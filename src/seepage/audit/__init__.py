@@ -13,7 +13,7 @@ from seepage.audit.captured import (
 from seepage.audit.document import make_specs, read_document, read_text_document
 from seepage.audit.evidence import Evidence
 from seepage.audit.examples import Cell, Example, examples
-from seepage.audit.files import make_private_folder, write_whole
+from seepage.audit.files import make_folder, write_whole
 from seepage.audit.forecast import Forecast, forecast
 from seepage.audit.mistakes import DocumentError
 from seepage.audit.network import make_model
@@ -26,7 +26,7 @@ from seepage.audit.seeds import stream
 from seepage.audit.spec import AuditSpec, Gate, Part, make_spec
 from seepage.audit.starter import starter
 from seepage.audit.store import Store
-from seepage.audit.subject import Subject, Subjects, prepare
+from seepage.audit.subject import Subject, Subjects, keep_networks, prepare
 from seepage.audit.tasks import learnt_rows, task_rows
 from seepage.audit.tree import read_text
 from seepage.audit.tuning import Tuned, swept, tuned
@@ -65,12 +65,13 @@ __all__ = [
     "examples",
     "forecast",
     "held_runs",
+    "keep_networks",
     "known_statistics",
     "learnt_rows",
     "load_capture",
+    "make_folder",
     "make_model",
     "make_plan",
-    "make_private_folder",
     "make_spec",
     "make_specs",
     "prepare",

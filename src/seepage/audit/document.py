@@ -28,7 +28,12 @@ _COLUMNS = {key: key for key in ("sensitive", "drop")}
 # Keys whose lists make a spec each.
 _CHOSEN = ("labels", "batch_statistics", "profile")
 _COUNTED = ("restarts", "iterations", "seed")
-_PARTS = {"attacks": registry.attacks, "defenses": registry.defenses, "baselines": registry.baselines}
+_PARTS = {
+    "attacks": registry.attacks,
+    "defenses": registry.defenses,
+    "baselines": registry.baselines,
+    "metrics": registry.metrics,
+}
 _OF_OWN_TABLES = (
     *("target", "schema", "sensitive", "drop", "overrides", "missing", "most_categories", "most_encoded", "separator"),
 )

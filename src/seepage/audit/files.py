@@ -17,7 +17,7 @@ def make_folder(folder: Path, private: bool = False) -> None:
 
     Args:
         folder: to be made.
-        private: whether only its owner may enter it.
+        private: whether only its owner may enter it, where it was not there before.
 
     Raises:
         BadInputError: that is impossible; the message says why.
@@ -38,18 +38,6 @@ def why(error: OSError) -> str:
     """
     advice = {errno.ENOSPC: "free the disk or ", errno.EDQUOT: "free some of your quota or "}.get(error.errno or 0, "")
     return f"{error.strerror}): {advice}choose another folder"
-
-
-def make_private_folder(folder: Path) -> None:
-    """Make ``folder``, for its owner alone where it was not there before.
-
-    Raises:
-        BadInputError: that is impossible; the message says why.
-    """
-    there = folder.exists()
-    make_folder(folder)
-    if not there:
-        folder.chmod(0o700)
 
 
 def write_whole(path: Path, content: str | bytes, private: bool = False) -> None:

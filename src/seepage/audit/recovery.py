@@ -16,7 +16,7 @@ from torch import Tensor
 
 from seepage.assessment import certainties, lift, measure, spreads
 from seepage.audit.captured import Capture, Description
-from seepage.audit.files import make_private_folder, write_whole
+from seepage.audit.files import make_folder, write_whole
 from seepage.audit.parts import registry
 from seepage.audit.seeds import stream
 from seepage.errors import BadInputError, check_count
@@ -211,7 +211,7 @@ def write_recovered(folder: Path, found: Recovered) -> None:
         BadInputError: the folder holds one of them already, or cannot be written.
     """
     check_new(folder)
-    make_private_folder(folder)
+    make_folder(folder, private=True)
     results = {"settings": found.settings, "knowledge": found.knowledge, "notes": list(found.notes)}
     results |= {"certainty": _by_column(found), "scores": found.scores}
     write_whole(folder / FILES[0], found.records.to_csv(index=False), private=True)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import copy
 import hashlib
 import itertools
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from seepage import datasets
+from seepage.audit import networks
+from seepage.audit.code import own_code
 from seepage.audit.network import make_model
 from seepage.audit.spec import AuditSpec
 from seepage.audit.training import Learnt, train
@@ -44,6 +49,7 @@ class Subject:
         inferred: how the schema came about, where it was inferred.
         learnt: how well the model does, where it was trained before the attack.
         later: the models of further rounds in which the same victims are attacked.
+        trained_from: all that determines what training made of the network, as JSON values; None where there was none.
     """
 
     dataset: Dataset
@@ -54,6 +60,7 @@ class Subject:
     inferred: Inferred | None = None
     learnt: Learnt | None = None
     later: tuple[Model, ...] = ()
+    trained_from: dict[str, Any] | None = None
 
     @cached_property
     def rows_digest(self) -> str:
@@ -101,13 +108,19 @@ class Subject:
                 return module(rows.to(next(module.parameters()).dtype)).double()
 
 
-def prepare(spec: AuditSpec, dataset: Dataset | None = None, model: Model | nn.Module | None = None) -> Subject:
+def prepare(
+    spec: AuditSpec,
+    dataset: Dataset | None = None,
+    model: Model | nn.Module | None = None,
+    folder: Path | None = None,
+) -> Subject:
     """Load what a spec names.
 
     Args:
         spec: names dataset and model.
         dataset, model: taken instead of what the spec names, as the user's own. A module gets the
             head that the spec names, else its target's usual one.
+        folder: where networks that were trained before are looked for, see ``keep_networks``.
 
     Raises:
         BadInputError: a name is unknown, a file cannot be used, the target is the same in all rows, or
@@ -120,7 +133,7 @@ def prepare(spec: AuditSpec, dataset: Dataset | None = None, model: Model | nn.M
         )
     own = dataset is not None or spec.data is not None
     loaded, inferred = (dataset, None) if dataset is not None else _load(spec)
-    return _subject(spec, loaded, inferred, spec.model if model is None else model, own)
+    return _subject(spec, loaded, inferred, spec.model if model is None else model, own, folder)
 
 
 def _load(spec: AuditSpec) -> tuple[Dataset, Inferred | None]:
@@ -130,7 +143,12 @@ def _load(spec: AuditSpec) -> tuple[Dataset, Inferred | None]:
 
 
 def _subject(
-    spec: AuditSpec, dataset: Dataset, inferred: Inferred | None, model: str | Model | nn.Module, own: bool
+    spec: AuditSpec,
+    dataset: Dataset,
+    inferred: Inferred | None,
+    model: str | Model | nn.Module,
+    own: bool,
+    folder: Path | None,
 ) -> Subject:
     _check_target(dataset)
     placed, source = make_model(
@@ -145,15 +163,45 @@ def _subject(
     )
     dtype = next(iter(placed.parameters.values())).dtype
     encoder = Encoder(dataset.schema, dataset.statistics, dtype=dtype, device=spec.where)
+    untrained = Subject(dataset, placed, own, encoder, source, inferred)
     if spec.training is None:
-        return Subject(dataset, placed, own, encoder, source, inferred)
-    with threads(spec.threads):
-        [first, *later], learnt = train(placed, dataset, encoder, spec.training, spec.seed)
-    return Subject(dataset, first, own, encoder, source, inferred, learnt, tuple(later))
+        return untrained
+    made_from = {
+        "code": own_code(),
+        "rows": untrained.rows_digest,
+        "model": untrained.model_digest,
+        "training": spec.training.model_dump(),
+        "seed": spec.seed,
+        "threads": spec.threads,
+        "device": spec.where.type,
+    }
+    found = None if folder is None else networks.find(networks.place_of(folder, made_from), placed, spec.training)
+    if found is None:
+        with threads(spec.threads):
+            found = train(placed, dataset, encoder, spec.training, spec.seed)
+    [first, *later], learnt = found
+    return replace(untrained, model=first, learnt=learnt, later=tuple(later), trained_from=made_from)
+
+
+def keep_networks(folder: Path, audits: Sequence[tuple[AuditSpec, Subject]]) -> None:
+    """Keep the networks that were trained for some audits in a run folder.
+
+    A network that was trained on a table of one's own is kept only where its records are.
+
+    Raises:
+        BadInputError: a file cannot be written.
+    """
+    for spec, subject in audits:
+        if subject.trained_from is not None and subject.learnt is not None and (spec.keep_records or not subject.own):
+            place = networks.place_of(folder, subject.trained_from)
+            networks.keep(place, [subject.model, *subject.later], subject.learnt, private=subject.own)
 
 
 class Subjects:
     """What specs are prepared to: those of the same rows share them, and those of the same model too.
+
+    Args:
+        folder: where networks that were trained before are looked for; nowhere if None.
 
     Example:
         >>> from seepage.audit.spec import make_spec
@@ -163,7 +211,8 @@ class Subjects:
         True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
         self._loaded: dict[str, tuple[Dataset, Inferred | None]] = {}
         self._made: dict[str, Subject] = {}
 
@@ -181,7 +230,7 @@ class Subjects:
         if key not in self._made:
             if rows not in self._loaded:
                 self._loaded[rows] = _load(spec)
-            self._made[key] = _subject(spec, *self._loaded[rows], spec.model, spec.data is not None)
+            self._made[key] = _subject(spec, *self._loaded[rows], spec.model, spec.data is not None, self._folder)
         return self._made[key]
 
 

@@ -120,10 +120,10 @@ def train(
         metric, guess = "model_rmse", float((truth - known.mean()).square().mean().sqrt())
     else:
         metric, guess = "model_accuracy", float((truth == known.mode().values).double().mean())
-    return [_holding(model, held) for held in attacked], Learnt(metric, value, guess, len(test_rows), each, training)
+    return [holding(model, held) for held in attacked], Learnt(metric, value, guess, len(test_rows), each, training)
 
 
-def _holding(model: Model, held: Mapping[str, Tensor]) -> Model:
+def holding(model: Model, held: Mapping[str, Tensor]) -> Model:
     """Return a copy of a model with these parameters and buffers."""
     module = copy.deepcopy(model.module)
     places = {**dict(module.named_parameters()), **dict(module.named_buffers())}

@@ -400,7 +400,7 @@ def audit(
     else:
         text, name = read_text(document), str(document)
     specs = read_text_document(text, name, Path() if document is None else document.parent, given)
-    subjects = Subjects()
+    subjects = Subjects(out)
     with of_document(document is not None and data is None):
         audits = [(spec, subjects.of(spec)) for spec in specs]
     pass_on = _gate(_limit(fail_above, fail_column, specs[0].gate), audits)

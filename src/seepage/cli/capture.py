@@ -15,8 +15,8 @@ from seepage.audit import (
     encoding_of,
     known_statistics,
     load_capture,
+    make_folder,
     make_model,
-    make_private_folder,
     make_spec,
     prepare,
     read_description,
@@ -169,7 +169,7 @@ def example(
     }
     if reference:
         files["reference.csv"] = subject.dataset.all.frame.to_csv(index=False)
-    make_private_folder(out)
+    make_folder(out, private=True)
     for name, content in files.items():
         write_whole(out / name, content, private=True)
     # Last: where it is, the others are whole.

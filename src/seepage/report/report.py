@@ -24,6 +24,7 @@ from seepage.audit import (
     asked_before,
     check_folder,
     examples,
+    keep_networks,
     learnt_rows,
     make_plan,
     make_spec,
@@ -143,8 +144,10 @@ def audit(
     settings["dataset"] = dataset if isinstance(dataset, str) else dataset.name
     settings["model"] = model if isinstance(model, str) else getattr(model, "name", type(model).__name__)
     spec = make_spec(**settings)
-    subject = prepare(spec, None if isinstance(dataset, str) else dataset, None if isinstance(model, str) else model)
-    [report] = audit_all([(spec, subject)], None if out is None else Path(out))
+    folder = None if out is None else Path(out)
+    given = None if isinstance(dataset, str) else dataset
+    subject = prepare(spec, given, None if isinstance(model, str) else model, folder)
+    [report] = audit_all([(spec, subject)], folder)
     return report
 
 
@@ -173,9 +176,9 @@ def audit_document(document: str | Path | Mapping[str, Any], out: str | Path | N
     else:
         assert text is not None
         specs = read_text_document(text, str(document), Path(document).parent)
-    subjects = Subjects()
-    audits = [(spec, subjects.of(spec)) for spec in specs]
     folder = None if out is None else Path(out)
+    subjects = Subjects(folder)
+    audits = [(spec, subjects.of(spec)) for spec in specs]
     return audit_all(audits, folder, document=text)
 
 
@@ -188,10 +191,10 @@ def audit_all(
 ) -> list[Report]:
     """Run audits and keep their results in a folder.
 
-    The folder gets ``audit.sqlite`` as the audit goes on, and ``report.html``, ``results.json``,
-    ``results.csv`` and ``provenance.json`` when it has ended. The same audits into the same folder
-    continue from what is there; where fewer victims are asked for than before, those of before are shown. Files of
-    one's own data are private (mode 0600).
+    The folder gets ``audit.sqlite`` as the audit goes on, in ``networks`` the networks that were trained for it, and
+    ``report.html``, ``results.json``, ``results.csv`` and ``provenance.json`` when it has ended. The same audits into
+    the same folder continue from what is there; where fewer victims are asked for than before, those of before are
+    shown. Files of one's own data are private (mode 0600).
 
     Args:
         audits: specs with what they were prepared to.
@@ -217,6 +220,8 @@ def audit_all(
         listener = listener or Listener()
         listener.planned(plan)
         store.add_run(provenance(audits))
+        if folder is not None:
+            keep_networks(folder, audits)
         if folder is not None and document is not None:
             write_whole(folder / DOCUMENT, document, private)
         outcomes = run_audits(every, store, listener, plan, budget)

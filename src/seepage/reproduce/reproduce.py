@@ -21,6 +21,7 @@ from seepage.audit import (
     check_folder,
     commit,
     held_runs,
+    keep_networks,
     learnt_rows,
     make_plan,
     provenance,
@@ -157,7 +158,7 @@ def reproduce(
         there = {audit["spec"]["dataset"] for run in store.runs()[-1:] for audit in run["audits"]}
         wanted = there if not run_missing and there & wanted else there | wanted
         known = [(run, spec, part) for (run, spec), part in zip(planned, chosen, strict=True) if spec.dataset in wanted]
-        subjects = Subjects()
+        subjects = Subjects(folder)
         audits = [(spec, subjects.of(spec)) for _, spec, _ in known]
         if folder is not None:
             check_folder(folder, store, audits)
@@ -165,6 +166,8 @@ def reproduce(
             parts = [(part, subjects.of(part)) for _, _, part in known if part is not None]
             plan = make_plan(parts, store)
             store.add_run(provenance(audits))
+            if folder is not None:
+                keep_networks(folder, parts)
             run_audits(parts, store, listener, plan)
             for run, _, part in known:
                 if part is not None and run.recipe is not None:
