@@ -12,6 +12,7 @@ import torch
 from seepage import datasets
 from seepage.assessment import Figures, Measurement, auc, lift, measure_columns
 from seepage.attacks.split import Posterior, direction_scores, norm_scores
+from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.audit.code import own_code
 from seepage.audit.grid import plain
 from seepage.audit.parts import registry
@@ -105,12 +106,12 @@ def run_split(
     data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
     private = spec.private or default_private(data)
     first = deepfm(data.schema, private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
-    size = first.classes
-    for i in first.private:
-        column = data.schema.columns[i]
-        size *= column.width if isinstance(column, Discrete) else 16
-    outcome = SplitOutcome(spec, data, size)
-    parts = [(part, False) for part in spec.baselines] + [(Part(name=PRIOR), False)]
+    space = Space.of(first, CutKnowledge(data.schema, data.statistics))
+    _check(spec, first, space)
+    outcome = SplitOutcome(spec, data, space.configurations)
+    parts = [(part, False) for part in spec.baselines]
+    if space.configurations <= Posterior().most:
+        parts.append((Part(name=PRIOR), False))
     parts += [(part, True) for part in spec.attacks]
     for defense in spec.defenses:
         held: dict[str, list[dict[str, Any]]] = {}
@@ -137,6 +138,23 @@ def default_private(data: Dataset) -> tuple[str, ...]:
             f"{len(data.schema.columns)} columns as sensitive with categories; name those that the client holds."
         )
     return found
+
+
+def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
+    """Refuse, before anything is trained, what would fail after it."""
+    for defense in spec.defenses:
+        flip = defense.made[0]
+        if flip is not None:
+            flip.epsilon(model.classes)
+    for part in spec.attacks:
+        made = registry.cut_attacks.create(part.name, **part.options)
+        if getattr(made, "search", "exhaustive") == "exhaustive" and hasattr(made, "most"):
+            check_enumerable(space, made.most)
+    if spec.stale > spec.epochs:
+        raise BadInputError(
+            f"the server is to know client weights of {spec.stale} epochs ago, but training takes {spec.epochs}; "
+            f"give at most {spec.epochs}."
+        )
 
 
 def _training(
@@ -259,14 +277,7 @@ def _make(spec: SplitSpec, data: Dataset, private: Sequence[str], defense: CutDe
     learning = spec.learning(defense)
     trained = learning.train(model, train, stream(spec.seed, training, "training") % 2**62)
     attacked = test if spec.records is None else test.rows(range(min(spec.records, len(test))))
-    granted: SplitModel | None = None
-    if spec.stale:
-        if spec.stale > len(trained.earlier):
-            raise BadInputError(
-                f"the server is to know client weights of {spec.stale} epochs ago, but training takes {spec.epochs}; "
-                f"give at most {spec.epochs}."
-            )
-        granted = trained.earlier[-spec.stale]
+    granted = trained.earlier[-spec.stale] if spec.stale else None
     seen = learning.observe(trained, attacked, stream(spec.seed, training, "defense") % 2**62, granted)
     some = train.rows(range(min(spec.auxiliary, len(train)))) if spec.auxiliary else None
     known = CutKnowledge(

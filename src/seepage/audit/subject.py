@@ -132,11 +132,16 @@ def prepare(
             "rows were passed; leave the options out, or name the dataset instead."
         )
     own = dataset is not None or spec.data is not None
-    loaded, inferred = (dataset, None) if dataset is not None else _load(spec)
+    loaded, inferred = (dataset, None) if dataset is not None else load_rows(spec)
     return _subject(spec, loaded, inferred, spec.model if model is None else model, own, folder)
 
 
-def _load(spec: AuditSpec) -> tuple[Dataset, Inferred | None]:
+def load_rows(spec: AuditSpec) -> tuple[Dataset, Inferred | None]:
+    """Return the rows that a spec names, and how their schema came about where it was inferred.
+
+    Raises:
+        BadInputError: a name is unknown or a file cannot be used.
+    """
     if spec.data is not None:
         return _own(spec)
     return datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options), None
@@ -229,7 +234,7 @@ class Subjects:
             key += repr((spec.training, spec.seed, spec.threads))
         if key not in self._made:
             if rows not in self._loaded:
-                self._loaded[rows] = _load(spec)
+                self._loaded[rows] = load_rows(spec)
             self._made[key] = _subject(spec, *self._loaded[rows], spec.model, spec.data is not None, self._folder)
         return self._made[key]
 

@@ -1,0 +1,81 @@
+"""``seepage split`` and ``seepage reproduce exact/...`` from the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seepage import cli
+from tests.attacks.split.test_exact import table
+
+
+@pytest.fixture
+def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    table(2, rows=600).train.frame.astype({"a": str, "c": str}).to_csv("rows.csv", index=False)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["seepage", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        captured = capfd.readouterr()
+        code = stopped.value.code
+        return code if isinstance(code, int) else 0, captured.out, captured.err
+
+    return run
+
+
+OWN = ("split", "--data", "rows.csv", "--target", "t", "--trainings", 1, "--epochs", 2)
+
+
+def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path) -> None:
+    code, out, err = seepage(*OWN, "--private", "a", "--private", "c", "--noise", 2, "--out", "run")
+    assert (code, "training 1 of 1 under none" in err) == (0, True)
+    assert "12 configurations" in out
+    assert "epsilon" in out
+    assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "run").iterdir()} == {0o600}
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())
+    read = {(r["defense"], r["column"]): r for r in rows if (r["attack"], r["metric"]) == ("exact", "accuracy")}
+    assert read["none", "a"]["mean"] == 1.0
+    assert read["noise_2", "a"]["mean"] < 0.8
+    again = seepage(*OWN, "--private", "a", "--private", "c", "--noise", 2, "--out", "run")
+    assert again == (0, out, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--private", "aa"), "unknown private column 'aa'"),
+        (("--private", "t"), "labels are private anyway"),
+        (("--private", "a", "--flip", "0.7"), "the opposite; stay below 0.5"),
+        (("--private", "a", "--flip", "1.7"), "defenses: .*less than 1|flip: .*less than 1"),
+        (("--private", "a", "--stale", "9"), "give at most 2"),
+        (("--private", "a", "--noise", "0.1", "--noise", "0.1"), "two defenses would both be called 'noise_0.1'"),
+        ((), "no private columns were named"),
+    ],
+)
+def test_what_cannot_be_audited_is_said_in_a_paragraph(seepage: Any, tmp_path: Path, arguments: Any, said: str) -> None:
+    code, out, err = seepage(*OWN, *arguments)
+    assert code == 2
+    assert out == ""
+    told = [line for line in err.splitlines() if line.startswith("seepage: ")]
+    assert len(told) == 1
+    assert re.search(said, told[0])
+
+
+def test_published_tables_are_listed_and_refuse_what_they_do_not_have(seepage: Any) -> None:
+    code, out, _ = seepage("reproduce", "--list")
+    assert code == 0
+    assert all(f"exact/table{number}" in out for number in (1, 2, 3, 5, 6, 8))
+    assert "tableak/table17" in out
+    code, _, err = seepage("reproduce", "exact/table2", "--batch-size", 8)
+    assert code == 2
+    assert "no choice of batch size" in err
