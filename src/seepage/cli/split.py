@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 
-from seepage.audit import Row, Store, make_private_folder, make_spec, write_results
+from seepage.audit import Row, Store, make_spec, write_results
 from seepage.audit.split_spec import CutDefense, SplitSpec
 from seepage.audit.split_study import SplitOutcome, run_split, split_rows
 from seepage.audit.subject import load_rows
@@ -88,8 +88,6 @@ def split(
         said = str(first["msg"]).removeprefix("Value error, ").removesuffix(".")
         raise BadInputError(f"{'.'.join(map(str, first['loc']))}: {said}, got {first['input']!r}.") from error
     own = data is not None
-    if out is not None and own:
-        make_private_folder(out)
     errors = make_console(stderr=True)
 
     def measure() -> SplitOutcome:
