@@ -345,6 +345,11 @@ class AuditSpec(BaseModel):
         return self
 
     @property
+    def attacked_rounds(self) -> int:
+        """In how many rounds the same victims are attacked."""
+        return 1 if self.training is None else self.training.attacked_rounds
+
+    @property
     def policy(self) -> Policy:
         """How the schema of a table of one's own is inferred."""
         return Policy(**{name: getattr(self, name) for name in ("missing", *_STEERING)})

@@ -67,7 +67,16 @@ def by_batch_size(name: str, records: Sequence[Record], title: str) -> Figure:
         records: of one defense, see ``frames.scores``.
         title: of the figure.
     """
-    sizes = sorted({one["batch_size"] for one in records})
+    return _against(name, records, title, "batch_size", "batch size", "Batch size (records behind one gradient)")
+
+
+def by_rounds(name: str, records: Sequence[Record], title: str) -> Figure:
+    """Return accuracy against the number of attacked rounds, as ``by_batch_size`` does; records have ``rounds`` too."""
+    return _against(name, records, title, "rounds", "rounds:", "Rounds in which the same clients were attacked")
+
+
+def _against(name: str, records: Sequence[Record], title: str, axis: str, said: str, horizontal: str) -> Figure:
+    sizes = sorted({one[axis] for one in records})
     attacks = list(dict.fromkeys(one["attack"] for one in records if one["is_attack"]))
     baselines = list(dict.fromkeys(one["attack"] for one in records if not one["is_attack"]))
     data = []
@@ -84,7 +93,7 @@ def by_batch_size(name: str, records: Sequence[Record], title: str) -> Figure:
                 "type": "scatter",
                 "mode": "lines+markers",
                 "name": label(called) + ("" if attack else " (guess)"),
-                "x": [sizes.index(one["batch_size"]) + shift for one in own],
+                "x": [sizes.index(one[axis]) + shift for one in own],
                 "y": [100 * one["mean"] for one in own],
                 "error_y": _errors(own),
                 "line": {
@@ -98,14 +107,13 @@ def by_batch_size(name: str, records: Sequence[Record], title: str) -> Figure:
                     "symbol": _SYMBOLS[style % SERIES] + ("" if attack else "-open"),
                 },
                 "text": [
-                    f"{label(called)}, batch size {one['batch_size']}: {percent(one['mean'])} "
-                    f"{_between(one)}, n = {one['n']}"
+                    f"{label(called)}, {said} {one[axis]}: {percent(one['mean'])} {_between(one)}, n = {one['n']}"
                     for one in own
                 ],
                 "hovertemplate": "%{text}<extra></extra>",
             }
         )
-    layout = _layout("Cells read (%)", "Batch size (records behind one gradient)")
+    layout = _layout("Cells read (%)", horizontal)
     layout["yaxis"] |= {"range": [0, 103]}
     layout["xaxis"] |= _ticks(range(len(sizes)), [str(size) for size in sizes]) | {
         "range": [-0.5, len(sizes) - 0.5],
@@ -113,11 +121,11 @@ def by_batch_size(name: str, records: Sequence[Record], title: str) -> Figure:
     }
     best = max((one for one in records if one["is_attack"]), key=lambda one: one["mean"], default=None)
     seen = (
-        ""
-        if best is None
-        else (f" The most that an attack reads is {percent(best['mean'])}, at batch size {best['batch_size']}.")
+        "" if best is None else (f" The most that an attack reads is {percent(best['mean'])}, at {said} {best[axis]}.")
     )
-    return Figure(name, title, f"Share of cells read by batch size, attacks beside guesses.{seen}", data, layout)
+    return Figure(
+        name, title, f"Share of cells read by {said.rstrip(':')}, attacks beside guesses.{seen}", data, layout
+    )
 
 
 def by_column(name: str, records: Sequence[Record], title: str) -> Figure:

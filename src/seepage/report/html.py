@@ -21,6 +21,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from seepage.audit import write_whole
 from seepage.errors import BadInputError
+from seepage.report.accumulated import accumulated
 from seepage.report.figures import Figure
 from seepage.report.frames import worst
 from seepage.report.grids import GridCell
@@ -67,6 +68,8 @@ def render(reports: Sequence[Audited], provenance: Mapping[str, Any]) -> str:
         Part(f"audit-{i}", name, sections(report, f"a{i}-" if several else ""))
         for i, (name, report) in enumerate(zip(names, reports, strict=True), start=1)
     ]
+    over_rounds = accumulated(reports)
+    every = [*(section for part in parts for section in part.sections), *([over_rounds] if over_rounds else [])]
     heads = [headline(report) for report in reports]
     known = [head["record"] for head in heads if head["record"] is not None]
     gravest = worst(known)
@@ -75,9 +78,10 @@ def render(reports: Sequence[Audited], provenance: Mapping[str, Any]) -> str:
     return page(
         "report.html",
         title,
-        [figure for part in parts for section in part.sections for figure, _ in section.figures],
+        [figure for section in every for figure, _ in section.figures],
         parts=parts,
         several=several,
+        over_rounds=over_rounds,
         overall={"name": names[overall], **heads[overall]} if heads else None,
         heads=list(zip(parts, heads, strict=True)),
         provenance=flattened(provenance),

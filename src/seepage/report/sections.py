@@ -137,7 +137,9 @@ def headline(report: Audited) -> dict[str, Any]:
     one = frames.worst(frames.overview(report.rows, report.alarms or ()))
     if one is None or one["mean"] is None:
         return {"record": None, "tier": "inconclusive", "words": "No attack has a result, so nothing can be concluded."}
-    behind = f"one gradient of {one['batch_size']} record{'s' if one['batch_size'] != 1 else ''}"
+    rounds = report.spec.attacked_rounds
+    messages = "one gradient" if rounds == 1 else f"{rounds} rounds of the same clients, each with a gradient"
+    behind = f"{messages} of {one['batch_size']} record{'s' if one['batch_size'] != 1 else ''}"
     defended = "" if one["defense"] == UNDEFENDED else f" under {clean(one['defense'], 60)}"
     words = f"From {behind}{defended}, the server reads {percent(one['mean'], 0)} of all cells"
     if one["baseline"] is not None:
@@ -244,11 +246,12 @@ def _threat_model(found: _Found) -> Section:
     report = found.report
     spec, dataset = report.spec, report.subject.dataset
     facts = [_sentence(fact) for fact in assumptions(spec, report.subject, report.rows)]
+    of = "batch" if spec.attacked_rounds == 1 else f"client with its records in {spec.attacked_rounds} rounds"
     facts += [
         f"Protocol {clean(spec.protocol)}, model {clean(report.subject.model.name)}, "
         f"{dataset.extent}, {len(dataset.schema.columns)} columns, "
         f"target {clean(dataset.schema.target.name)}.",
-        f"One victim is one batch, drawn at random from the client's rows {_drawn(spec)}; "
+        f"One victim is one {of}, drawn at random from the client's rows {_drawn(spec)}; "
         f"{spec.victims} victims a setting, seed {spec.seed}.",
     ]
     marked = [clean(column.name) for column in dataset.schema.columns if column.sensitive]

@@ -1,0 +1,86 @@
+"""What the same clients give away as they take part in more rounds: one line over the audits of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seepage.audit import AuditSpec
+from seepage.report import figures, frames, grids
+from seepage.report.frames import Record
+from seepage.report.sections import Audited, Section
+from seepage.report.text import clean
+from seepage.report.verdict import UNDEFENDED, pick
+
+NAME = "rounds"
+
+
+def accumulated(reports: Sequence[Audited]) -> Section | None:
+    """Return leakage against the number of attacked rounds, guesses beside it; None where no audits differ in it.
+
+    Audits belong together that are of the same rows and settings in all else. Each batch size and defense has a figure.
+
+    Args:
+        reports: of the audits of a run.
+    """
+    groups: dict[str, list[Audited]] = {}
+    for report in reports:
+        groups.setdefault(_else(report.spec), []).append(report)
+    swept = [group for group in groups.values() if len({one.spec.attacked_rounds for one in group}) > 1]
+    if not swept:
+        return None
+    shown = []
+    for group in swept:
+        records = [record for report in group for record in _records(report)]
+        attacked = [one for one in records if one["is_attack"]]
+        for size, defense in dict.fromkeys((one["batch_size"], one["defense"]) for one in attacked):
+            # A guess is the same under every defense, and stands with the first.
+            own = [
+                one
+                for one in records
+                if one["batch_size"] == size and (one["defense"] == defense or not one["is_attack"])
+            ]
+            own = list({(one["rounds"], one["attack"]): one for one in reversed(own)}.values())[::-1]
+            own.sort(key=lambda one: one["rounds"])
+            subject = group[0].subject
+            title = f"{clean(subject.dataset.name)}, model {clean(subject.model.name)}, batch size {size}"
+            title += "" if defense == UNDEFENDED else f", {clean(defense, 40)}"
+            shown.append((figures.by_rounds(f"{NAME}-{len(shown)}", own, title), _grid(own, title)))
+    words = [
+        "The same clients in more and more rounds. A cell counts as read when it is right in what the attacker says of "
+        "all records of a client, put together from all rounds without a look at the truth; guesses answer for the "
+        "same cells."
+    ]
+    return Section(NAME, "Leakage over rounds", words, figures=shown)
+
+
+def _else(spec: AuditSpec) -> str:
+    """Return what is left of a spec without its rounds and its name."""
+    plain = spec.plain()
+    plain["training"] = {**(plain["training"] or {}), "attacked_rounds": None}
+    return repr(sorted((name, value) for name, value in plain.items() if name not in ("variant", "victims")))
+
+
+def _records(report: Audited) -> list[Record]:
+    """Return the scores of an audit, each with the number of rounds and the share of whole records."""
+    made = []
+    for one in frames.scores(report.rows, report.alarms or ()):
+        own = {name: one[name] for name in ("batch_size", "defense", "attack")}
+        [whole] = pick(report.rows, metric="exact_match", column=None, **own) or [{"mean": None}]
+        made.append({**one, "rounds": report.spec.attacked_rounds, "exact": whole["mean"]})
+    return made
+
+
+def _grid(records: Sequence[Record], title: str) -> grids.Grid:
+    columns = [
+        grids.count("Rounds", "rounds"),
+        grids.text("Attack or guess", "attack"),
+        grids.share("Cells read", "mean"),
+        grids.interval("95% interval"),
+        grids.share("Whole records", "exact"),
+        grids.gain("Lift (points)", "lift"),
+        grids.interval("Interval of lift", "lift_low", "lift_high"),
+        grids.text("over", "baseline_name"),
+        grids.tier("Leakage"),
+        grids.count("Victims", "n"),
+    ]
+    return grids.filled(title, columns, sorted(records, key=lambda one: (one["rounds"], not one["is_attack"])))

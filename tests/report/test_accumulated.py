@@ -1,0 +1,69 @@
+"""Leakage against the number of attacked rounds, as a page shows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from seepage.report import Report, audit_document
+from seepage.report.accumulated import accumulated
+from seepage.report.html import render
+
+DOCUMENT = {
+    "dataset": "german",
+    "model": "nn1",
+    "training": {"attacked_rounds": [3, 1], "clients": 4},
+    "protocol": {"batch_size": [2, 3]},
+    "attacks": {"name": "tableak", "restarts": 2},
+    "defenses": ["none", {"name": "sign"}],
+    "baselines": ["mode", "random"],
+    "metrics": ["accuracy", "exact_match"],
+    "iterations": 5,
+    "victims": 2,
+    "control": False,
+}
+
+
+@pytest.fixture(scope="module")
+def reports() -> list[Report]:
+    return audit_document(DOCUMENT)
+
+
+def test_every_figure_of_every_audit_is_in_its_line(reports: list[Report]) -> None:
+    section = accumulated(reports)
+    assert section is not None
+    titles = [figure.title for figure, _ in section.figures]
+    assert [title.partition("batch size ")[2] for title in titles] == ["2", "2, sign", "3", "3, sign"]
+    for figure, grid in section.figures:
+        size = int(figure.title.partition("batch size ")[2][0])
+        defense = "sign" if "sign" in figure.title else "none"
+        lines = {line["name"]: line for line in figure.data}
+        assert list(lines) == ["tableak", "mode (guess)", "random (guess)"]
+        for name, line in lines.items():
+            expected = {}
+            for report in reports:
+                frame = report.frame()
+                rows = frame[frame["column"].isna() & (frame["metric"] == "accuracy") & (frame["batch_size"] == size)]
+                rows = rows[rows["attack"] == name.partition(" ")[0]]
+                [mean] = rows[rows["defense"] == defense]["mean"] if name == "tableak" else rows["mean"].unique()
+                expected[report.spec.attacked_rounds] = 100 * mean
+            assert line["y"] == pytest.approx([expected[1], expected[3]])
+        assert figure.layout["xaxis"]["ticktext"] == ["1", "3"]
+        assert len(grid.rows) == 6
+
+
+def test_audits_that_differ_in_more_are_not_put_together(reports: list[Report]) -> None:
+    assert accumulated(reports[:1]) is None
+    other = reports[1]
+    changed = Report(other.spec.model_copy(update={"labels": "true"}), other.subject, other.rows, other.runs)
+    assert accumulated([reports[0], changed]) is None
+    assert accumulated([]) is None
+
+
+def test_the_page_shows_it_once(reports: list[Report]) -> None:
+    page = render(reports, {})
+    assert page.count('<section id="rounds"') == 1
+    assert "3 rounds of the same clients, each with a gradient" in page
+    assert "One victim is one client with its records in 3 rounds" in page
+    alone = render(reports[1:], {})
+    assert '<section id="rounds"' not in alone
+    assert "From one gradient of" in alone
