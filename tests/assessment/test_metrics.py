@@ -262,7 +262,7 @@ def test_kendall_correlates_accuracy_and_entropy_of_victims():
 
 
 def test_every_registered_metric_is_measured_by_default():
-    assert metrics.names() == ["accuracy", "entropy", "exact_match", "kendall", "quarters", "rmse"]
+    assert metrics.names() == ["accuracy", "certified", "entropy", "exact_match", "kendall", "quarters", "rmse"]
     true = draw(3, 4, seed=0)
     guess = RecordsGuess(true, uncertainty=torch.zeros_like(true))
     measured = measure(SCHEMA, statistics_of(SCHEMA), secret_of(true), guess)
@@ -283,3 +283,20 @@ def test_another_number_of_victims_is_refused():
 def test_too_few_guessed_records_are_refused():
     with pytest.raises(BadInputError, match="got 2 for 3"):
         measure(SCHEMA, statistics_of(SCHEMA), secret_of(draw(1, 3, 0)), RecordsGuess(draw(1, 2, 0)))
+
+
+def test_what_is_certified_is_counted_and_what_is_wrong_of_it():
+    """Two records; the first is certain and right but for one cell, of the second nothing is certain."""
+    true = draw(2, 2, seed=0)
+    cells = true.clone()
+    cells[:, 0, 0] += 50
+    certain = torch.zeros_like(true, dtype=torch.bool)
+    certain[0, 0] = True
+    guess = RecordsGuess(cells, certified=certain)
+    found = {m.metric: m for m in measure(SCHEMA, statistics_of(SCHEMA), secret_of(true), guess)}
+    columns = true.shape[-1]
+    assert found["certified"].values.tolist() == [0.5, 0.0]  # pyright: ignore[reportAttributeAccessIssue]
+    assert found["certified_cells"].values.tolist() == [0.5, 0.0]  # pyright: ignore[reportAttributeAccessIssue]
+    wrong = found["certified_wrong"].values  # pyright: ignore[reportAttributeAccessIssue]
+    assert wrong[0] == pytest.approx(1 / columns)
+    assert wrong[1].isnan()

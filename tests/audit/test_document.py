@@ -129,7 +129,8 @@ def test_presets_are_documents() -> None:
     assert one(read_preset("quick")) == make_spec(batch_sizes=8, victims=4, restarts=5, iterations=500)
     random = {"name": "random", "options": {"one_draw_per_column": True}, "label": "random_one_draw"}
     baselines = ["likeliest", "mode", "random", random]
-    faithful = make_spec(profile="faithful", labels="true", replacement=True, baselines=baselines)
+    attacks = ["tableak", "inverting_gradients"]
+    faithful = make_spec(profile="faithful", labels="true", replacement=True, baselines=baselines, attacks=attacks)
     assert one(read_preset("faithful")) == faithful
 
 

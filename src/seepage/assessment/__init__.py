@@ -7,6 +7,7 @@ from seepage.assessment.accuracy import Accuracy
 from seepage.assessment.auc import auc
 from seepage.assessment.calibration import calibration_error
 from seepage.assessment.certainty import certainties, spreads
+from seepage.assessment.certified import Certified
 from seepage.assessment.columns import Figures, measure_columns
 from seepage.assessment.entropy import Entropy
 from seepage.assessment.exact_match import ExactMatch
@@ -24,6 +25,7 @@ __all__ = [
     "RMSE",
     "Accuracy",
     "Association",
+    "Certified",
     "Entropy",
     "Estimate",
     "ExactMatch",

@@ -31,6 +31,7 @@ class Matched:
         guess: guessed cells, reordered.
         uncertainty: of the guessed cells, reordered; None where the guess has none.
         scale: standard deviation of each continuous column, NaN for discrete ones.
+        certified: which guessed cells the attack calls certain, reordered; None where it proves nothing.
     """
 
     schema: Schema
@@ -38,6 +39,7 @@ class Matched:
     guess: Float[Tensor, "victim record column"]
     uncertainty: Float[Tensor, "victim record column"] | None
     scale: Float[Tensor, " column"]
+    certified: Bool[Tensor, "victim record column"] | None = None
 
     @cached_property
     def right(self) -> Bool[Tensor, "victim record column"]:
@@ -104,4 +106,5 @@ def match_records(schema: Schema, statistics: Statistics, secret: RecordsSecret,
         guess=reorder(guessed, index),
         uncertainty=None if uncertainty is None else reorder(uncertainty, index),
         scale=scale,
+        certified=None if guess.certified is None else reorder(guess.certified.detach().cpu().double(), index) > 0,
     )

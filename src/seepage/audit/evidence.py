@@ -38,8 +38,11 @@ class Evidence:
             each category, summed over victims.
         loss: float64 (victim,), the attack's own; None where it has none.
         course: float64 (victim, 3), how it fell, see ``RecordsGuess``; None where it does not descend.
+        certified: bool (victim, record, column), which guessed cells the attack calls certain; None where it proves
+            nothing.
         true, guess: float64 (victim, record, column), cells as in ``RecordsSecret``, matched; None on own
             data, unless the records were asked to be kept.
+        regime: of each victim, which way the attack took, see ``RecordsGuess``; None where it has one only.
     """
 
     column_names: tuple[str, ...]
@@ -51,6 +54,8 @@ class Evidence:
     course: np.ndarray | None
     true: np.ndarray | None
     guess: np.ndarray | None
+    certified: np.ndarray | None = None
+    regime: tuple[str, ...] | None = None
 
     @property
     def victims(self) -> int:
@@ -90,8 +95,10 @@ def evidence_of(
                 groups=_groups(schema, matched.true[v], labels[v], right[v]),
                 loss=None if guess.loss is None else guess.loss[one].double().numpy(),
                 course=None if guess.course is None else guess.course[one].double().numpy(),
+                certified=None if matched.certified is None else matched.certified[one].numpy(),
                 true=matched.true[one].numpy() if keep_records else None,
                 guess=matched.guess[one].numpy() if keep_records else None,
+                regime=None if guess.regime is None else (guess.regime[v],),
             )
         )
     return made
@@ -136,10 +143,12 @@ def together(parts: Sequence[Evidence]) -> Evidence:
                 before = merged.get(category, (0, 0))
                 merged[category] = (before[0] + cells, before[1] + right)
     arrays: dict[str, Any] = {}
-    for name in ("right", "uncertainty", "rarity", "loss", "course", "true", "guess"):
+    for name in ("right", "uncertainty", "rarity", "loss", "course", "certified", "true", "guess"):
         held = [getattr(part, name) for part in parts]
         arrays[name] = None if any(array is None for array in held) else np.concatenate(held)
-    return replace(parts[0], groups=groups, **arrays)
+    regimes = [part.regime for part in parts]
+    regime = None if any(r is None for r in regimes) else tuple(way for r in regimes for way in r or ())
+    return replace(parts[0], groups=groups, regime=regime, **arrays)
 
 
-ARRAYS = tuple(f.name for f in fields(Evidence) if f.name not in ("column_names", "groups"))
+ARRAYS = tuple(f.name for f in fields(Evidence) if f.name not in ("column_names", "groups", "regime"))

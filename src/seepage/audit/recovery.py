@@ -121,7 +121,7 @@ def recover(
     schema: Schema,
     statistics: Statistics,
     origin: Origin,
-    attack: str = "tableak",
+    attack: str = "unmix",
     *,
     batch_size: int | None = None,
     options: dict[str, Any] | None = None,

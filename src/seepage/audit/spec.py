@@ -199,7 +199,7 @@ class AuditSpec(BaseModel):
     model_seed: int | None = Field(default=None, ge=0, lt=2**63)
     training: Training | None = None
     batch_sizes: BatchSizes = (8, 32)
-    attacks: Parts = (Part(name="tableak"), Part(name="inverting_gradients"))
+    attacks: Parts = (Part(name="unmix"), Part(name="inverting_gradients"))
     defenses: Parts = (Part(name="none"),)
     labels: Labels = "restored"
     batch_statistics: BatchStatistics = "hidden"

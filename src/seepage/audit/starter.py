@@ -33,7 +33,7 @@ protocol:
   replacement: false
 
 # Who tries to read it; 'seepage attacks' lists them. Options of an attack can be swept, too.
-attacks: [tableak, inverting_gradients]
+attacks: [unmix, inverting_gradients]
 # attacks:
 #   - tableak
 #   - {{name: tableak, restarts: [10, 30]}}

@@ -395,6 +395,7 @@ def _packed(evidence: Evidence) -> tuple[str, bytes]:
         np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes() for array in arrays.values()
     )
     about = {"columns": evidence.column_names, "groups": evidence.groups, "layout": layout}
+    about |= {} if evidence.regime is None else {"regime": evidence.regime}
     return json.dumps(about, ensure_ascii=False), zlib.compress(content, 6)
 
 
@@ -407,7 +408,13 @@ def _unpacked(about: str, arrays: bytes) -> Evidence:
         found[name] = np.frombuffer(content, dtype, count, begin).reshape(shape)
         begin += count * dtype.itemsize
     groups = {name: {c: (int(n), int(r)) for c, (n, r) in counts.items()} for name, counts in told["groups"].items()}
-    return Evidence(column_names=tuple(told["columns"]), groups=groups, **found)  # pyright: ignore[reportArgumentType]
+    regime = tuple(told["regime"]) if "regime" in told else None
+    return Evidence(
+        column_names=tuple(told["columns"]),
+        groups=groups,
+        regime=regime,
+        **found,  # pyright: ignore[reportArgumentType]
+    )
 
 
 def _plain(value: float) -> float | None:

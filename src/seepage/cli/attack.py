@@ -45,7 +45,7 @@ def attack(
         typer.Option(help="Public rows of the same kind (.csv, .parquet): what the attacker knows of the columns."),
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Records behind the update, where it does not say it.")] = None,
-    attack: Annotated[str, typer.Option(help="Attack; [bold]seepage attacks[/bold] lists them.")] = "tableak",
+    attack: Annotated[str, typer.Option(help="Attack; [bold]seepage attacks[/bold] lists them.")] = "unmix",
     truth: Annotated[
         Path | None, typer.Option(help="The true rows of the batch, in any order: scores what was read.")
     ] = None,

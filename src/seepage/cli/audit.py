@@ -164,7 +164,7 @@ def audit(
         typer.Option(
             metavar="NAME",
             rich_help_panel=_ATTACK,
-            help="Attack; [bold]seepage attacks[/bold] lists them. Repeatable. Default: tableak, inverting_gradients.",
+            help="Attack; [bold]seepage attacks[/bold] lists them. Repeatable. Default: unmix, inverting_gradients.",
         ),
     ] = None,
     defense: Annotated[

@@ -146,7 +146,7 @@ def _results_of(
             scores = {row["metric"]: row for row in pick(here, attack=attack)}
             score = scores[_SCORE]
             attacks = is_attack(score)
-            found = verdict(score, scores.get("exact_match"), alarms)
+            found = verdict(score, scores.get("exact_match"), alarms, scores.get("certified"))
             guess = ""
             if score["baseline"] is not None:
                 guess = f"{_mean(score, 'baseline')}{between}{clean(score['baseline_name'])}"

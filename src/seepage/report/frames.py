@@ -99,7 +99,7 @@ def _scored(score: Row | None, own: Sequence[Row], alarms: Sequence[Alarm]) -> R
         empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds")
         return {**dict.fromkeys(empty), "tier": "inconclusive"}
     exact = _one(own, "exact_match")
-    found = verdict(score, exact, alarms)
+    found = verdict(score, exact, alarms, _one(own, "certified"))
     parts = {name: _one(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
     return {
         **{name: score[name] for name in _OF_A_ROW},

@@ -29,7 +29,8 @@ def _of_setting(subject: Subject, rows: Sequence[Row], size: int, defense: str, 
     own = pick(rows, batch_size=size, defense=defense, attack=attack)
     [score] = pick(own, metric="accuracy", column=None)
     exact = pick(own, metric="exact_match", column=None)
-    found = verdict(score, exact[0] if exact else None, alarms)
+    proved = pick(own, metric="certified", column=None)
+    found = verdict(score, exact[0] if exact else None, alarms, proved[0] if proved else None)
     of = f"{score['n']} victim{'s' if score['n'] != 1 else ''}"
     if score["low"] is None:
         between = ""
@@ -47,6 +48,8 @@ def _of_setting(subject: Subject, rows: Sequence[Row], size: int, defense: str, 
         text += f", {abs(100 * gain):.1f} points {more} than {against}"
     if exact and exact[0]["mean"] is not None:
         text += f"; {percent(exact[0]['mean'])} of the records come back whole"
+    if proved and proved[0]["mean"]:
+        text += f", and {percent(proved[0]['mean'])} are proved to be in the message and no estimates"
     text += f". Leakage: {found.tier}."
     if found.tier == "inconclusive":
         text += f" {_why_inconclusive(score, found.because)}"
@@ -114,6 +117,6 @@ def _reading(spec: AuditSpec) -> str:
     return (
         "Leakage is the share of the gap between guessing and certainty that the attack may close, by the upper end of "
         "the 95% interval: none below 5%, low below 20%, moderate below 50%, high below 90%, else total (also where "
-        f"half of all records come back whole). The attacker {granted}. These are the attacks that were run; a better "
-        "one may exist."
+        f"half of all records come back whole or any is proved). The attacker {granted}. These are the attacks that "
+        "were run; a better one may exist."
     )

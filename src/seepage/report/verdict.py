@@ -30,12 +30,12 @@ class Verdict:
     because: Alarm | None = None
 
 
-def verdict(row: Row, exact: Row | None = None, alarms: Sequence[Alarm] = ()) -> Verdict:
+def verdict(row: Row, exact: Row | None = None, alarms: Sequence[Alarm] = (), certified: Row | None = None) -> Verdict:
     """Return the tier of an accuracy.
 
     ``none`` below 0.05 of the gap closed, ``low`` below 0.2, ``moderate`` below 0.5, ``high`` below
-    0.9, else ``total``; ``total`` also where half of all records come back whole. The upper end of
-    the interval decides, so that few victims never make an audit look better. Without an interval
+    0.9, else ``total``; ``total`` also where half of all records come back whole or any record is certified. The
+    upper end of the interval decides, so that few victims never make an audit look better. Without an interval
     (one victim, or victims so alike that theirs is a point, which claims too much), where guessing
     is always right, or where an alarm says that the figure cannot be relied on, there is no tier:
     ``inconclusive``. Only ``total`` stands all the same; against an alarm, if the whole interval is
@@ -45,12 +45,14 @@ def verdict(row: Row, exact: Row | None = None, alarms: Sequence[Alarm] = ()) ->
         row: of an attack's accuracy.
         exact: the row of the same attack's exact matches, where the tier is of all columns.
         alarms: of the audit; those of severity ``error`` that concern the row count.
+        certified: the row of the same attack's share of certified records, if it proves any.
 
     Example:
         >>> verdict({"lift": 0.4, "lift_low": 0.36, "lift_high": 0.44, "baseline": 0.5}).tier
         'high'
     """
     whole = exact is not None and exact["mean"] is not None and exact["mean"] >= _HALF
+    whole |= certified is not None and (certified["mean"] or 0) > 0
     closed, upper = closed_gap(row), closed_gap(row, "lift_high")
     tier = "total" if whole else tier_of(upper)
     because = blocking(alarms, row)

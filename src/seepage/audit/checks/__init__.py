@@ -5,6 +5,7 @@ from seepage.audit.checks import certainty as certainty
 from seepage.audit.checks import descent as descent
 from seepage.audit.checks import jobs as jobs
 from seepage.audit.checks import model as model
+from seepage.audit.checks import proofs as proofs
 from seepage.audit.checks import strength as strength
 from seepage.audit.checks import table as table
 from seepage.audit.checks.alarm import SEVERITIES, Alarm, Severity, Where

@@ -42,7 +42,7 @@ def stopped_early(facts: Facts) -> Iterator[Found]:
     """The last tenth of the steps still contributes much of all the progress."""
     left = _left(facts)
     found: list[tuple[Where, float]] = []
-    for where, course in facts.courses.items():
+    for where, course in _descents(facts).items():
         fell = course[:, 0] - course[:, 2]
         late = (course[:, 1] - course[:, 2])[fell > 0] / fell[fell > 0]
         if len(late) and left.get(where, 0.0) < _most(where) and float(np.median(late)) > _LATE:
@@ -59,13 +59,19 @@ def stopped_early(facts: Facts) -> Iterator[Found]:
 def _left(facts: Facts) -> dict[Where, float]:
     """Return what is left of the loss at the start, the median over victims."""
     left = {}
-    for where, course in facts.courses.items():
+    for where, course in _descents(facts).items():
         held = course[:, 0] > 0
         if held.any():
             ratio = course[held, 2] / course[held, 0]
             # A loss that is no number any more has not converged.
             left[where] = float(np.median(np.nan_to_num(ratio, nan=np.inf, posinf=np.inf)))
     return left
+
+
+def _descents(facts: Facts) -> dict[Where, np.ndarray]:
+    """Return the courses of victims that needed a descent: what is proved needs none."""
+    held = {where: course[~np.isnan(course).all(1)] for where, course in facts.courses.items()}
+    return {where: course for where, course in held.items() if len(course)}
 
 
 def _most(where: Where) -> float:
