@@ -17,13 +17,14 @@ from seepage.tabular.statistics import Statistics
 class KnownDefense:
     """What an adaptive attacker knows of the defense in front of it: its mechanism, not its random numbers.
 
-    The last four say what the messages went through, so that an attack need know no defense by name.
+    The last five say what the messages went through, so that an attack need know no defense by name.
 
     Attributes:
         name: registered name, ``none`` for updates sent as they are.
         arguments: of the defense.
         noise: standard deviation of independent normal noise on every entry.
         norm: bound that longer updates were scaled down to; None without one.
+        record_norm: bound that the longer ones of single records' gradients were scaled down to; None without one.
         kept: share of the entries that were sent, the largest ones; the others are zero.
         signs: whether entries lost their magnitude.
 
@@ -36,6 +37,7 @@ class KnownDefense:
     arguments: Mapping[str, float | bool | str] = field(default_factory=dict)
     noise: float = 0.0
     norm: float | None = None
+    record_norm: float | None = None
     kept: float = 1.0
     signs: bool = False
 

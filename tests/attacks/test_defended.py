@@ -10,13 +10,21 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from seepage.assessment import measure
-from seepage.attacks.gradient.parts.defended import counts_by_sign, undo_clipping, weigh_counts
+from seepage.attacks.gradient.parts.defended import (
+    counts_by_effects,
+    counts_by_sign,
+    lost_to_clipping,
+    undo_clipping,
+    weigh_counts,
+)
 from seepage.attacks.gradient.parts.labels import restore_labels
+from seepage.datasets import load
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.planted import distinct
 from seepage.defenses import Defense
 from seepage.defenses.clipping import Clipping
 from seepage.defenses.defense import norms
+from seepage.defenses.dp_sgd import DPSGD
 from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.defenses.none import Undefended
 from seepage.defenses.sign import Sign
@@ -24,12 +32,13 @@ from seepage.defenses.top_k import TopK
 from seepage.errors import BadInputError
 from seepage.knowledge import Knowledge, KnownDefense
 from seepage.models.mlp import mlp, nn1
-from seepage.models.model import Model
+from seepage.models.model import Head, Model
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.transcript import Transcript
 from seepage.views import GradientView
+from tests.oracles.gradients import gradient_of
 
 DATA = distinct(rows=24)
 ENCODER = Encoder(DATA.schema, DATA.statistics, dtype=torch.float32)
@@ -186,3 +195,56 @@ def test_noise_hides_what_clipping_and_its_absence_do_not() -> None:
     assert noisy[0] > noisy[1] > noisy[2]
     # Four columns of eight categories or as many numbers: a guess is seldom right.
     assert noisy[2] < 0.45
+
+
+@pytest.mark.parametrize("head", ["softmax", "sigmoid"])
+def test_labels_are_counted_through_clipping_of_each_record(head: Head) -> None:
+    data = load("german")
+    encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+    # Sure of one class, so that the other's records have by far the longer gradients.
+    model = nn1(data.schema, seed=1, head=head)
+    with torch.no_grad():
+        list(model.module.parameters())[-1][-1] += 2.0
+    seeds = range(40)
+
+    def wrong(bound: float, known: bool) -> float:
+        protocol = FedSGD(16, defense=DPSGD(bound, 1e-9))
+        ran = protocol.run(model, data.train, encoder, seeds, seeds)
+        told = protocol.known()
+        assert told.record_norm == bound
+        told = told if known else replace(told, record_norm=None)
+        restored = restore_labels(ran.view, Knowledge(data.schema, data.statistics, 16, defense=told), encoder)
+        return float((restored.sum(1) - ran.secret.labels.sum(1)).abs().mean())
+
+    assert wrong(0.3, known=False) > 3
+    assert wrong(0.3, known=True) < 1
+    # A bound that no gradient reaches changes nothing.
+    assert wrong(1e6, known=True) == wrong(1e6, known=False)
+
+
+def test_what_clipping_takes_is_the_difference_record_by_record() -> None:
+    rows = ENCODER.encode(DATA.train.cells)
+    bias = list(MODEL.parameters)[-1]
+    lost = lost_to_clipping(MODEL, bias, rows, 0.2, MODEL.parameters)
+    for label in (0, 1):
+        expected = torch.zeros(2)
+        for row in rows:
+            whole = gradient_of(MODEL, row[None], torch.tensor([float(label)]))
+            length = float(torch.cat([g.detach().flatten() for g in whole]).norm())
+            expected += whole[-1].detach() * (1 - min(1.0, 0.2 / length)) / len(rows)
+        torch.testing.assert_close(lost[label].float(), expected, rtol=1e-4, atol=1e-6)
+
+
+@given(st.lists(st.integers(0, 9), min_size=3, max_size=3).filter(any), st.integers(0, 999))
+def test_counts_that_made_a_gradient_are_found_in_it(counts: list[int], seed: int) -> None:
+    effects = torch.randn(1, 3, 4, generator=torch.Generator().manual_seed(seed)).double()
+    held = torch.tensor(counts).double()
+    found, growth = counts_by_effects((held / held.sum() @ effects[0])[None], effects, int(held.sum()))
+    torch.testing.assert_close(found[0], held, rtol=1e-6, atol=1e-6)
+    # What noise does to a count is what its derivative says.
+    moved = torch.zeros(1, 4).double()
+    slopes = [
+        (counts_by_effects(moved + step, effects, 1)[0] - counts_by_effects(moved, effects, 1)[0])[0]
+        for step in torch.eye(4).double()
+    ]
+    torch.testing.assert_close(growth[0], torch.stack(slopes).norm(dim=0))

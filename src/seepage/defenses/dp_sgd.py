@@ -147,7 +147,7 @@ class DPSGD:
     def describe(self) -> KnownDefense:
         """Return the mechanism and its arguments."""
         arguments = {"clip_norm": self.clip_norm, "noise_multiplier": self.noise_multiplier}
-        return KnownDefense("dp_sgd", arguments)
+        return KnownDefense("dp_sgd", arguments, record_norm=self.clip_norm)
 
 
 def _chain(module: nn.Module) -> list[tuple[str, nn.Module]] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -13,6 +15,7 @@ from seepage.tabular.encoder import Encoder
 from seepage.views import GradientView
 
 _DUMMY_BATCHES = 16
+_RECORDS_AT_ONCE = 64
 # A norm this near the bound has been scaled down to it; rounding moves it by far less.
 _AT_THE_BOUND = 1 - 1e-4
 
@@ -58,19 +61,82 @@ def _norms(gradients: dict[str, Tensor]) -> Float[Tensor, " batch"]:
     return torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients.values()]).norm(dim=0)
 
 
+def lost_to_clipping(
+    model: Model, bias: str, rows: Float[Tensor, "record encoded"], bound: float, parameters: Mapping[str, Tensor]
+) -> Float[Tensor, "class output"]:
+    """Return what a record of each class on average loses of its part in the output bias's gradient when it is clipped.
+
+    Unclipped, that part is the mean probability of each output less 1 for the record's class. A record that the model
+    gets wrong has the longer gradient and loses more of it, so that the parts no longer follow from the mean
+    probabilities alone.
+
+    Args:
+        model: a classifier.
+        bias: name of the output layer's bias.
+        rows: dummies, which have each class in turn.
+        bound: on the norm of a record's gradient.
+        parameters: where gradients are taken.
+    """
+    classes = 2 if model.head == "sigmoid" else parameters[bias].numel()
+    lost = []
+    for label in range(classes):
+        total = torch.zeros(parameters[bias].numel(), dtype=torch.float64, device=rows.device)
+        for some in rows.split(_RECORDS_AT_ONCE):
+            places = {name: p.expand(len(some), *p.shape) for name, p in parameters.items()}
+            each = gradient(model, some[:, None], torch.full_like(some[:, :1], label), places)
+            kept = (bound / _norms(each)).clamp(max=1)
+            total += ((1 - kept)[:, None] * each[bias].flatten(1)).sum(0).double()
+        lost.append(total / len(rows))
+    return torch.stack(lost)
+
+
+def counts_by_effects(
+    moved: Float[Tensor, "victim output"], effects: Float[Tensor, "... class output"], records: int
+) -> tuple[Float[Tensor, "victim class"], Float[Tensor, "... class"]]:
+    """Return the class counts whose effects come nearest to a bias's gradient, and how much its noise grows in them.
+
+    Least squares over counts that add up to the number of records.
+
+    Args:
+        moved: gradient of the output bias, mean over the records.
+        effects: what a record of each class has as its part in that gradient; another for each victim, or one for all.
+        records: behind each gradient.
+
+    Returns:
+        Counts, and the norm of each count's derivative in the gradient's entries times the number of records.
+
+    Example:
+        >>> effects = torch.tensor([[[-0.25, 0.25], [0.5, -0.5]]]).double()
+        >>> counts, growth = counts_by_effects(torch.tensor([[0.125, -0.125]]).double(), effects, 4)
+        >>> [round(float(count), 6) for count in counts[0]], round(float(growth[0, 0]), 3)
+        ([2.0, 2.0], 0.943)
+    """
+    classes = effects.shape[-2]
+    # Counts that add up: equal ones, moved along what is orthogonal to adding up.
+    along = torch.linalg.svd(effects.new_ones(1, classes)).Vh[1:].mT
+    inverse = along @ torch.linalg.pinv(effects.mT @ along)
+    even = effects.mean(-2)
+    counts = records / classes + records * (inverse @ (moved - even)[..., None])[..., 0]
+    return counts, inverse.norm(dim=-1)
+
+
 def weigh_counts(
-    counts: Float[Tensor, "victim class"], knowledge: Knowledge, share: Float[Tensor, " class"]
+    counts: Float[Tensor, "victim class"],
+    knowledge: Knowledge,
+    share: Float[Tensor, " class"],
+    growth: Float[Tensor, "... class"] | float = 1.0,
 ) -> Float[Tensor, "victim class"]:
     """Weigh class counts that were read off a noisy gradient against those that the public marginal expects.
 
     The count of class c has mean B p and variance B p (1 - p) before the gradient is seen, B the batch
-    size and p the class's public share; noise of standard deviation s on the bias adds an error of B s
-    to what is read. The two are combined in proportion to their precision.
+    size and p the class's public share; noise of standard deviation s on the bias adds an error of B s, times
+    ``growth``, to what is read. The two are combined in proportion to their precision.
 
     Args:
         counts: read off the gradient.
         knowledge: gives the batch size and the noise; without noise the counts are returned as they are.
         share: of each class in public.
+        growth: see ``counts_by_effects``.
 
     Example:
         >>> from seepage.datasets.planted import telling
@@ -84,7 +150,7 @@ def weigh_counts(
     if noise == 0:
         return counts
     expected, variance = records * share, records * share * (1 - share)
-    return expected + variance / (variance + (records * noise) ** 2) * (counts - expected)
+    return expected + variance / (variance + (records * noise * growth) ** 2) * (counts - expected)
 
 
 def counts_by_sign(

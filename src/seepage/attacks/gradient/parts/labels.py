@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seepage.attacks.gradient.parts.defended import counts_by_sign, weigh_counts
+from seepage.attacks.gradient.parts.defended import counts_by_effects, counts_by_sign, lost_to_clipping, weigh_counts
 from seepage.attacks.gradient.parts.published_labels import by_embedding, by_impact, by_minimum, by_sign
 from seepage.errors import BadInputError, check_choice
 from seepage.knowledge import Knowledge
@@ -22,6 +22,8 @@ Method = Literal["bias", "bias_gaussian", "geng", "idlg", "yin", "llg", "ilrg"]
 
 _BIAS_DUMMIES = 8192
 _GENG_DUMMIES = 1000
+# Each has a gradient of its own computed, for each class.
+_CLIPPED_DUMMIES = 512
 
 
 def restore_labels(
@@ -41,8 +43,9 @@ def restore_labels(
     Four more follow their papers and hold inside their assumptions alone, see ``published_labels``: ``idlg`` for one
     record, ``yin`` for classes with one record at most, ``llg`` and ``ilrg`` for any batch.
 
-    Of what a known defense did to the gradient, the first two account for noise (``weigh_counts``) and for
-    lost magnitudes (``counts_by_sign``); a clipped gradient's length is to be restored before
+    Of what a known defense did to the gradient, the first two account for noise (``weigh_counts``), for
+    lost magnitudes (``counts_by_sign``) and for a bound on each record's own gradient (``lost_to_clipping``), which the
+    others leave aside; a clipped gradient's length is to be restored before
     (``undo_clipping``). An entry that was not sent is within the least one that was of 0, and taken as 0.
 
     Args:
@@ -106,12 +109,21 @@ def restore_labels(
             )
         moved = view.gradient[_joined(name, "bias")].double()
     counts = knowledge.batch_size * (mean - moved)
+    growth: Tensor | float = 1.0
+    if method != "geng" and known.record_norm is not None:
+        some, bias = dummies[:_CLIPPED_DUMMIES], _joined(name, "bias")
+        lost = torch.stack([lost_to_clipping(model, bias, some, known.record_norm, place) for place in places])
+        outputs = mean.shape[-1]
+        of_class = torch.eye(max(2, outputs), dtype=mean.dtype, device=mean.device)[:, -outputs:]
+        counts, growth = counts_by_effects(moved, mean[: len(lost), None] - of_class - lost, knowledge.batch_size)
+        if model.head == "sigmoid":
+            counts, growth = counts[:, 1:], growth[:, 1:]
     if method != "geng" and (known.signs or known.noise > 0):
         share = knowledge.statistics.target.probabilities.to(mean.device)[-mean.shape[-1] :]
         if known.signs:
             by_victim = zip(moved.sign().split(1), mean, strict=True)
             counts = torch.cat([counts_by_sign(signs, m, knowledge.batch_size, share) for signs, m in by_victim])
-        counts = weigh_counts(counts, knowledge, share)
+        counts = weigh_counts(counts, knowledge, share, growth)
     if model.head == "sigmoid":
         counts = torch.cat([knowledge.batch_size - counts, counts], dim=-1)
     return _spell_out(counts, knowledge.batch_size)
