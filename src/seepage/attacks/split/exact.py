@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seepage.attacks.split.parts.descent import descend
 from seepage.attacks.split.parts.messages import message_of
-from seepage.attacks.split.parts.nearest import Nearest, nearest
+from seepage.attacks.split.parts.nearest import Nearest, nearest, rounding
 from seepage.attacks.split.parts.refine import refined
 from seepage.attacks.split.parts.responses import responder
 from seepage.attacks.split.parts.space import Space, check_enumerable
@@ -23,9 +23,6 @@ from seepage.registry import cut_attacks
 from seepage.views import CutView
 
 Search = Literal["exhaustive", "descent"]
-
-# Distances below this many roundings of the received gradient's norm are none.
-_ROUNDINGS = 256
 
 
 @cut_attacks.register("exact")
@@ -102,6 +99,11 @@ class Exact:
             check_enumerable(space, self.most)
             found = nearest(view.model, respond, view.cut, gradient, space, keep, sent, self.prune)
         else:
+            if space.configurations > 2**62:
+                raise BadInputError(
+                    f"the private columns {space.told} make more configurations than can be numbered (2^62); name "
+                    "fewer private columns, or use fewer bins."
+                )
             generator = torch.Generator().manual_seed(seeds[0])
             found = descend(
                 view.model, respond, view.cut, gradient, space, keep, generator, self.starts, self.sweeps, sent
@@ -126,18 +128,17 @@ class Exact:
         distances: Tensor,
         gradient: Tensor,
     ) -> CutGuess:
-        rounding = _ROUNDINGS * torch.finfo(gradient.dtype).eps * torch.linalg.vector_norm(gradient, dim=1)
-        rounding = rounding.double().cpu()[:, None]
+        same = rounding(gradient).double().cpu()[:, None]
         alone = torch.full((len(labels),), torch.nan, dtype=torch.float64)
         proven = torch.full((len(labels),), self.search == "exhaustive")
         # Nothing fits better than exactly.
-        proven = proven | (distances[:, 0] <= rounding[:, 0])
+        proven = proven | (distances[:, 0] <= same[:, 0])
         return CutGuess(
             cells=view.model.unscaled(cells, view.model.private),
             labels=labels.cpu().double(),
             residual=distances[:, 0],
             runner_up=distances[:, 1] if distances.shape[1] > 1 else alone,
-            ties=(distances <= distances[:, :1] + rounding).sum(1),
+            ties=(distances <= distances[:, :1] + same).sum(1),
             proven=proven if self.votes == 1 else None,
         )
 

@@ -8,13 +8,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.attacks.split.parts.nearest import Nearest, Sent, candidate_gradients
+from seepage.attacks.split.parts.nearest import Nearest, Sent, candidate_gradients, rounding
 from seepage.attacks.split.parts.responses import Responder
 from seepage.attacks.split.parts.space import Space
 from seepage.models.split import SplitModel
 
 # Share of columns that a start which is stuck keeps.
 _KEPT = 0.5
+# Slopes nearer to 0 or 1 are taken for this far from it.
+_LEAST = 1e-6
+# Weight of a difference of logits beside the relative difference of their derivatives.
+_LOGIT = 1.0
 # Gradients that are held at once.
 _AT_ONCE = 2**14
 
@@ -45,7 +49,7 @@ def descend(
         sweeps: over all pairs, at most.
     """
     records, columns = len(cut), len(space.widths)
-    scale = torch.finfo(gradient.dtype).eps * 256 * torch.linalg.vector_norm(gradient, dim=1)
+    exact = rounding(gradient)
     codes = torch.stack([torch.randint(w, (records, starts), generator=generator) for w in space.widths], dim=-1)
     blocks = list(itertools.combinations(range(columns), 2)) or [(0,)]
     top = _Top(records, keep, space.labels, gradient)
@@ -61,13 +65,12 @@ def descend(
             for some in active.split(each):
                 trial = codes[some][:, :, None].repeat(1, 1, len(options), 1)
                 trial[..., list(block)] = options
-                distances = _distances(model, respond, cut[some], gradient[some], space, trial, sent)
+                distances, misfit = _fits(model, respond, cut[some], gradient[some], space, trial, sent)
                 compared += distances.numel()
-                flat = distances.flatten(2)
-                place = flat.argmin(2).cpu() // space.labels
+                place = misfit.flatten(2).argmin(2).cpu() // space.labels
                 codes[some] = trial.gather(2, place[..., None, None].expand(-1, -1, 1, columns))[:, :, 0]
                 top.add(some, space.places(trial), distances)
-            active = active[(top.distances[active, 0] > scale[active]).cpu()]
+            active = active[(top.distances[active, 0] > exact[active]).cpu()]
             if not len(active):
                 break
         if not len(active):
@@ -103,9 +106,15 @@ class _Top:
         self.distances[some], self.codes[some] = held, names.gather(1, where).clamp(min=0)
 
 
-def _distances(
+def _fits(
     model: SplitModel, respond: Responder, cut: Tensor, gradient: Tensor, space: Space, trial: Tensor, sent: Sent | None
-) -> Float[Tensor, "record start option label"]:
+) -> tuple[Float[Tensor, "record start option label"], Float[Tensor, "record start option label"]]:
+    """Return distances of gradients, and what the descent goes by.
+
+    Where a single logit has an additive coordinate, the received gradient there gives label and logit, and divided by
+    it the gradient gives the logit's derivatives. By them a configuration that is nearly right shows, whatever it makes
+    of the logit; by the gradient itself all do that have the logit wrong look alike.
+    """
     shape = trial.shape[:-1]
     at = torch.arange(len(cut), device=cut.device)[:, None, None].expand(shape).flatten()
     cells = space.of_codes(trial.flatten(0, -2)).to(cut.device, cut.dtype)
@@ -113,4 +122,14 @@ def _distances(
     found = candidate_gradients(model, logits, jacobian)
     if sent is not None:
         found = sent(found)
-    return torch.linalg.vector_norm(found - gradient[at][:, None], dim=-1).view(*shape, space.labels)
+    distances = torch.linalg.vector_norm(found - gradient[at][:, None], dim=-1).view(*shape, space.labels)
+    if respond.additive is None or model.head != "sigmoid" or sent is not None:
+        return distances, distances
+    slope = gradient[:, respond.additive].clamp(-1 + _LEAST, 1 - _LEAST)
+    slope = torch.where(slope.abs() < _LEAST, torch.full_like(slope, _LEAST), slope)
+    logit = torch.logit(torch.where(slope < 0, 1 + slope, slope))
+    derivatives = gradient / slope[:, None]
+    size = torch.linalg.vector_norm(derivatives[:, : respond.additive], dim=1)
+    apart = torch.linalg.vector_norm(jacobian[:, 0] - derivatives[at], dim=-1) / size[at]
+    misfit = torch.hypot(apart, _LOGIT * (logits[:, 0] - logit[at])).view(*shape, 1)
+    return distances, misfit.expand_as(distances)

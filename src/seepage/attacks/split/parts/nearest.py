@@ -16,6 +16,10 @@ from seepage.models.split import SplitModel, slopes
 # What a record's gradient becomes before it is sent, as far as it is no noise: (..., cut) to (..., cut).
 Sent = Callable[[Tensor], Tensor]
 
+# Roundings of a gradient's norm by which two computations of it differ at most, as a rule: records whose
+# logit is far from zero may be beyond it. More would take configurations for exact fits that are none: where many
+# millions meet a cut of a few numbers, wrong ones come as near as ten times that.
+ROUNDINGS = 16
 # Units of hidden layers that are held at once: what a core's cache takes.
 _AT_ONCE = 2**20
 # Configurations of a record that are compared first where the logit may rule out the others.
@@ -115,6 +119,11 @@ def nearest(
             every = torch.cat([codes[some], place.expand(len(merged), -1)], dim=1)
             best[some], codes[some] = held, every.gather(1, where)
     return Nearest(codes // space.labels, codes % space.labels, best, compared)
+
+
+def rounding(gradient: Float[Tensor, "record cut"]) -> Float[Tensor, " record"]:
+    """Return the distance below which a configuration's gradient is the received one, up to rounding."""
+    return ROUNDINGS * torch.finfo(gradient.dtype).eps * torch.linalg.vector_norm(gradient, dim=1)
 
 
 def candidate_gradients(
