@@ -238,13 +238,13 @@ def _doubt(encoder: Encoder, harvest: Harvest) -> tuple[Float[Tensor, "record co
         error = harvest.spread[:, i].clamp(max=scale)
         doubt[:, i] = 0.5 + 0.5 * (2 * math.pi * (error / scale).square()).log()
         certain[:, i] = _SURE * harvest.spread[:, i] <= allowed[i]
-    return doubt, certain
+    return doubt, certain & harvest.sure[:, None]
 
 
 def _regime(harvest: Harvest, records: int) -> str:
-    taken, ranks = len(harvest.cells), " and ".join(map(str, harvest.dimensions))
+    sure, ranks = int(harvest.sure.sum()), " and ".join(map(str, harvest.dimensions))
     if harvest.complete:
         return f"all {records} records proved"
-    if taken:
-        return f"{taken} of {records} records proved, the others estimated"
+    if len(harvest.cells):
+        return f"{sure or 'none'} of {records} records proved, the others estimated"
     return f"estimated: nothing found in layers' gradients of rank {ranks}"

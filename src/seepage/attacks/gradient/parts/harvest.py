@@ -15,6 +15,7 @@ from seepage.attacks.gradient.parts.first_layer import quotients
 from seepage.attacks.gradient.parts.networks import Network, extended
 from seepage.attacks.gradient.parts.spans import Span, row_scale
 from seepage.models.model import Head
+from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.statistics import Statistics
 
@@ -27,6 +28,8 @@ _OUTSIDE = 1e-4
 _UNCOUNTED = 3e-4
 # Fewer dimensions outside a span prove nothing.
 _LEAST_OUTSIDE = 2
+# Dimensions outside the spans without which a record is not certified while others are missing.
+_SURPLUS = 8
 # Changes of one start; half a dozen are usual.
 _CHANGES = 40
 # Rounds without a find after which nothing more is expected.
@@ -48,7 +51,8 @@ class Harvest:
         labels: of them.
         spread: standard error of each number in its column's unit, NaN for discrete columns.
         left: of the gradient of each layer (weights and bias side by side).
-        complete: whether nothing but rounding is left.
+        complete: whether nothing but rounding is left, which proves all of them.
+        sure: which records are proved, see ``Harvester``.
         dimensions: rank of each hidden layer's gradient, in the order of the layers.
     """
 
@@ -57,6 +61,7 @@ class Harvest:
     spread: Float[Tensor, "record column"]
     left: list[Tensor]
     complete: bool
+    sure: Bool[Tensor, " record"]
     dimensions: tuple[int, ...]
 
 
@@ -90,10 +95,11 @@ class Gradient:
 
     def spans(self) -> list[Span]:
         """Return what is left of each layer's gradient spans; the last layer's says nothing of single records."""
-        return [
-            Span.of(layer, scale, largest, self.rounding)
-            for layer, scale, largest in zip(self.left[:-1], self._scale, self._largest, strict=False)
-        ]
+        return [self.span(at, layer) for at, layer in enumerate(self.left[:-1])]
+
+    def span(self, at: int, layer: Tensor) -> Span:
+        """Return what a layer's gradient spans, or a part of it, measured as the whole is."""
+        return Span.of(layer, self._scale[at], self._largest[at], self.rounding)
 
     def contributions(self, rows: Tensor, counts: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Return each record's errors and extended inputs, layer by layer; their products add up to the gradient."""
@@ -163,6 +169,10 @@ class Gradient:
 class Harvester:
     """Takes records out of gradients, one victim at a time.
 
+    Where nothing but rounding is left in the end, the records replay the gradient and all are proved. While some are
+    missing, those are that came once, have nothing like them among the others, and pass the proof
+    again with all others taken away, against at least eight dimensions outside each span.
+
     Args:
         encoder: of the client, in its precision.
         statistics: public marginals, from which searches start.
@@ -212,12 +222,15 @@ class Harvester:
             if progress is not None:
                 progress(len(new) / gradient.records)
         repeats = counts.sum(1).long()
+        complete = int(repeats.sum()) == gradient.records and _rounding_left(gradient)
+        sure = torch.ones_like(repeats, dtype=torch.bool) if complete else self._sure(gradient, cells, counts)
         return Harvest(
             cells=cells.repeat_interleave(repeats, 0),
             labels=_spell_out(counts),
             spread=self._spread(gradient, cells, counts).repeat_interleave(repeats, 0),
             left=gradient.left,
-            complete=int(repeats.sum()) == gradient.records and _rounding_left(gradient),
+            complete=complete,
+            sure=sure.repeat_interleave(repeats),
             dimensions=dimensions,
         )
 
@@ -285,9 +298,33 @@ class Harvester:
             passed |= proof.passed
         if counts is None:
             return cells[:0], cells.new_empty(0, 2 if gradient.head == "sigmoid" else len(gradient.network.biases[-1]))
+        # Several copies may be the mean of records that no layer tells apart; what comes alone goes first.
+        alone = passed & (counts.sum(1) == 1)
+        passed = alone if alone.any() else passed
         # More than there are cannot all be there.
         fits = counts[passed].sum(1).cumsum(0) <= left
         return cells[passed][fits], counts[passed][fits]
+
+    def _sure(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
+        """Return which records are proved though others are missing: single ones that pass again beside the rest."""
+        sure = torch.zeros(len(cells), dtype=torch.bool, device=cells.device)
+        at = len(gradient.received) - 2
+        # All taken and yet not the gradient: something among them is wrong. One hidden layer does not tell which
+        # records are mixtures of others that activate the same units.
+        if not len(cells) or at < 1 or int(counts.sum()) >= gradient.records:
+            return sure
+        at = min(at, 1)
+        rows = self._client.encode(cells).double()
+        errors, inputs = gradient.contributions(rows, counts)
+        unlike = (cells[:, None] - cells[None]).abs() > tolerances(self._encoder.schema).to(cells)
+        single = (counts.sum(1) == 1) & (unlike.any(-1) | torch.eye(len(cells), dtype=torch.bool)).all(1)
+        for i in single.nonzero()[:, 0].tolist():
+            span = gradient.span(at, gradient.left[at] + errors[at][i, :, None] * inputs[at][i])
+            proof = gradient.prove(at, span, rows[i : i + 1], 1)
+            sure[i] = min(len(span.off_rows), len(span.off_columns)) >= _SURPLUS and bool(
+                proof.passed & (proof.counts == counts[i]).all()
+            )
+        return sure
 
     def _refine(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
         """Return the cells with numbers that explain the gradient best, and take the records away."""
