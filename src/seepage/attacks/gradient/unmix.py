@@ -54,8 +54,9 @@ class Unmix:
     standard error is far below what counts as right.
 
     Works up to about 0.9 times as many records as the narrowest hidden layer but the last has units, on gradients
-    that were sent as they are. One hidden layer: up to where the first layer's span and its errors suffice, at about a
-    sixth of its width. No linear models, no smooth activations, no batch normalisation, no convolutions, no noise.
+    that were sent as they are. With one hidden layer records are sought by the zeros of their errors, see
+    ``search_one_layer``: up to about a third of its width, in batches whose rows are affinely independent.
+    No linear models, no smooth activations, no batch normalisation, no convolutions, no noise.
 
     Source: own. SPEAR (Dimitrov et al., NeurIPS 2024) reads batches out of the first layer's gradient by its sparse
     columns; here the next layer's rows are used, and the discreteness of tables.

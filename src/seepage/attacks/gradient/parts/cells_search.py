@@ -9,12 +9,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from seepage.attacks.gradient.parts.networks import Network
+from seepage.attacks.gradient.parts.networks import Network, errors_back
 from seepage.attacks.gradient.parts.spans import Span
 from seepage.tabular.encoder import Encoder
 
 # Numbers of the largest temporary, so that it stays in the processor's cache.
 _NUMBERS_AT_ONCE = 2**21
+# Of the largest squared slope, what is taken for rounding: there numbers stay where they were drawn.
+_DETERMINED = 1e-8
 # An improvement by less than this share ends a search.
 _GAIN = 1e-6
 
@@ -48,6 +50,9 @@ class CellsSearch:
         network: that the records went through.
         spans: of its first layer and, if there are hidden layers behind, of the second.
         allowed: which encoded columns can be other than 0 in a raw row, see ``occurring``.
+        errors: weight of the share of a record's error that lies outside the span of the first layer's columns. For
+            networks with one hidden layer and one output, or the difference of two: there the units that a record
+            activates are all there is to its error.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class CellsSearch:
         network: Network,
         spans: Sequence[Span],
         allowed: Bool[Tensor, " encoded"],
+        errors: float = 0.0,
     ) -> None:
         schema = encoder.schema
         starts = [block.start for block in schema.blocks]
@@ -83,11 +89,25 @@ class CellsSearch:
         self._slope = weight[:, self._place]
         self._away_slope = off[:, :-1][:, self._place]
         self._deep = spans[1] if len(spans) > 1 else None
+        self._errors = errors
+        back = errors_back(network)
+        if errors and len(back) == 1:
+            own = back[0] / spans[0].scale
+            self._size, self._beyond = own.square(), spans[0].off_columns * own
+        else:
+            self._errors = 0.0
 
     @property
     def discrete(self) -> int:
         """Number of discrete columns."""
         return len(self._first)
+
+    @property
+    def determined(self) -> bool:
+        """Whether distances from the first layer's span leave no combination of numbers open."""
+        values = torch.linalg.svdvals(self._away_slope)
+        enough = len(self._away_slope) >= self._away_slope.shape[1]
+        return not len(values) or (enough and bool(values[-1] ** 2 > _DETERMINED * values[0] ** 2))
 
     def run(
         self, codes: Int[Tensor, "start discrete"], numbers: Float[Tensor, "start continuous"], rounds: int
@@ -109,6 +129,10 @@ class CellsSearch:
             torch.cat([part.numbers for part in parts]),
             torch.cat([part.misfit for part in parts]),
         )
+
+    def made(self, found: Found) -> Float[Tensor, "start unit"]:
+        """Return what the first layer makes of where searches ended, before its ReLU."""
+        return self._made_base + self._made[self._first + found.codes].sum(1) + found.numbers @ self._slope.T
 
     def _run(self, codes: Tensor, numbers: Tensor, rounds: int) -> Found:
         index = self._first + codes
@@ -150,6 +174,10 @@ class CellsSearch:
     def _misfit(self, made: Tensor, away: Tensor, numbers: Tensor) -> Tensor:
         found = (away + numbers @ self._away_slope.T).square().sum(-1)
         deep = self._deep
+        if self._errors:
+            active = ((made + numbers @ self._slope.T) > 0).to(made.dtype)
+            outside = (active @ self._beyond.T).square().sum(-1) / (active @ self._size).clamp_min(1e-300)
+            return found + self._errors * outside
         if deep is None:
             return found
         hidden = (made + numbers @ self._slope.T).relu_()
@@ -163,7 +191,7 @@ class CellsSearch:
         flat = self._away_slope
         gram = (flat.T @ flat).expand(len(made), -1, -1)
         if self._deep is None:
-            inverse = torch.linalg.pinv(gram[:1], hermitian=True)[0] if flat.numel() else gram[0]
+            inverse = torch.linalg.pinv(gram[:1], hermitian=True, rtol=_DETERMINED)[0] if flat.numel() else gram[0]
             return lambda m, a, n: (a + n @ flat.T) @ flat @ inverse
         active = ((made + numbers @ self._slope.T) > 0).to(made.dtype)
         slopes = active[..., None] * self._slope

@@ -19,8 +19,10 @@ _NEARLY_ZERO = 1e-4
 _ZERO = 1e-5
 # Of what the units leave that determine a direction, in root mean squares.
 _LEFT = 6.0
+# Units more than determine a direction: with few, more of them are silent; with many, rounding tells less.
+_SPARE = (2, 8, 16)
 # Of the largest singular value, the least of a second null direction that is still told from none.
-_SECOND = 1e-3
+_SECOND = 1e-4
 
 
 class Directions(NamedTuple):
@@ -88,6 +90,31 @@ def refined(shares: Float[Tensor, "unit rank"], vectors: Float[Tensor, "directio
     silent = _silent(shares, vectors, _ZERO, left[alone])
     enough = silent.sum(1) >= least
     return merged(Directions(vectors[enough], silent[enough]), len(vectors))
+
+
+def guided(shares: Float[Tensor, "unit rank"], activity: Float[Tensor, "record unit"], least: int) -> Directions:
+    """Return distinct directions of records that are known roughly, the sparsest first.
+
+    Of each record the units that it activates least are taken to be silent, some more than determine a direction.
+
+    Args:
+        shares: of all units, 0 where they did not react.
+        activity: what the records make of the units before their ReLU.
+        least: as ``refined``.
+
+    Example:
+        >>> shares = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+        >>> guided(shares, torch.tensor([[-2.0, -1.0, -0.5, 3.0]], dtype=torch.float64), 2).silent.tolist()
+        [[True, True, True, False]]
+    """
+    rank = shares.shape[1]
+    reacting = (shares != 0).any(1)
+    order = activity.masked_fill(~reacting, torch.inf).argsort(1)[:, : int(reacting.sum())]
+    vectors = []
+    for spare in _SPARE:
+        chosen = shares[order[:, : rank + spare]]
+        vectors.append(torch.linalg.eigh(chosen.mT @ chosen).eigenvectors[..., 0])
+    return refined(shares, torch.cat(vectors), least)
 
 
 def merged(directions: Directions, most: int) -> Directions:

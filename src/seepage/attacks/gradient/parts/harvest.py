@@ -10,9 +10,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seepage.attacks.gradient.parts.cells_search import CellsSearch, occurring
+from seepage.attacks.gradient.parts.cells_search import CellsSearch, Found, occurring
 from seepage.attacks.gradient.parts.first_layer import quotients
 from seepage.attacks.gradient.parts.networks import Network, extended
+from seepage.attacks.gradient.parts.one_layer import search_one_layer
 from seepage.attacks.gradient.parts.spans import Span, row_scale
 from seepage.models.model import Head
 from seepage.tabular.align import tolerances
@@ -238,14 +239,26 @@ class Harvester:
         """Return cells of rows that may be records."""
         single = self._alone(gradient)
         allowed = occurring(self._encoder, spans[0], gradient.rounding)
-        search = CellsSearch(self._encoder, gradient.network, spans[:2], allowed)
-        found = search.run(*self._draw(allowed, generator), _CHANGES)
+        if len(spans) > 1:
+            search = CellsSearch(self._encoder, gradient.network, spans[:2], allowed)
+            return self._distinct(
+                torch.cat([single, self._arrived(search.run(*self._draw(allowed, generator), _CHANGES))])
+            )
+        found, rows = search_one_layer(
+            *(self._encoder, gradient.network, gradient.left[0], spans[0], allowed),
+            lambda: self._draw(allowed, generator),
+            _CHANGES,
+        )
+        return self._distinct(torch.cat([single, self._encoder.decode(rows), *map(self._arrived, found)]))
+
+    def _arrived(self, found: Found) -> Tensor:
+        """Return cells of searches that ended at a possible record, the best first."""
         best = found.misfit.argsort(stable=True)
         best = best[found.misfit[best] < _ARRIVED]
-        cells = single.new_empty(len(best), single.shape[1])
+        cells = self._encoder.mean.new_empty(len(best), len(self._encoder.schema.columns))
         cells[:, self._discrete] = found.codes[best].double()
         cells[:, self._continuous] = self._values(found.numbers[best])
-        return self._distinct(torch.cat([single, cells]))
+        return cells
 
     def _distinct(self, cells: Tensor) -> Tensor:
         """Return cells without those that differ from earlier ones by no more than searches of one record do.

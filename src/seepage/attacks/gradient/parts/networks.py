@@ -67,3 +67,17 @@ def extended(rows: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch exten
         [[0.0, 0.0, 1.0]]
     """
     return torch.cat([rows, rows.new_ones(*rows.shape[:-1], 1)], dim=-1)
+
+
+def errors_back(network: Network) -> Float[Tensor, "difference unit"]:
+    """Return what the errors at the outputs can be at the last hidden layer's units, were all of them active.
+
+    Of several outputs, which are classes, errors add up to 0, so that their differences from the first count.
+
+    Example:
+        >>> network = Network((torch.eye(2), torch.tensor([[1.0, 2.0], [3.0, 5.0]])), (torch.zeros(2), torch.zeros(2)))
+        >>> errors_back(network).tolist()
+        [[2.0, 3.0]]
+    """
+    last = network.weights[-1]
+    return last if len(last) == 1 else last[1:] - last[:1]
