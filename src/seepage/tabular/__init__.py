@@ -2,6 +2,7 @@
 
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.infer import Inferred, Policy, infer, infer_schema
+from seepage.tabular.rank import batch_rank, rank_ceiling
 from seepage.tabular.reading import open_table, read_frame
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.statistics import Marginal, Statistics
@@ -17,9 +18,11 @@ __all__ = [
     "Schema",
     "Statistics",
     "Table",
+    "batch_rank",
     "frame_of",
     "infer",
     "infer_schema",
     "open_table",
+    "rank_ceiling",
     "read_frame",
 ]
