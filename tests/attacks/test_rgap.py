@@ -188,6 +188,8 @@ def test_a_gradient_that_no_record_makes_leaves_a_guess() -> None:
 def test_other_networks_are_refused(middle: list[nn.Module]) -> None:
     width = DATA.schema.width
     module = nn.Sequential(nn.Linear(width, 5, bias=False), *middle, nn.Linear(5, 2, bias=False))
+    for i, parameter in enumerate(module.parameters()):
+        nn.init.normal_(parameter, generator=torch.Generator().manual_seed(i))
     model = Model(module, "softmax", "mine")
     ran = FedSGD(1).run(model, DATA.train, Encoder(DATA.schema, DATA.statistics, dtype=torch.float32), [0])
     with pytest.raises(BadInputError, match=r"rgap goes down a chain of nn.Linear"):

@@ -18,6 +18,7 @@ from seepage.attacks.gradient.parts.spans import Span, row_scale
 from seepage.attacks.gradient.tableak import tableak
 from seepage.attacks.gradient.unmix import unmix
 from seepage.datasets import Dataset, load
+from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge, KnownDefense
@@ -264,3 +265,11 @@ def test_taking_every_record_leaves_nothing() -> None:
     assert all(float(left.norm()) < 1e-12 for left in held.left)
     assert [a.shape[1] for a, _ in pairwise(held.received)] == [GERMAN.schema.width + 1, 51, 41]
     assert Harvester(encoder, GERMAN.statistics, 4, 1).run(held, 0).dimensions == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("continuous", "discrete"), [(0, 5), (5, 0)])
+def test_tables_of_one_kind_of_column(continuous: int, discrete: int) -> None:
+    data = distinct(rows=40, continuous=continuous, discrete=discrete)
+    cells, labels = data.train.cells[None, :10], data.train.labels[None, :10]
+    view, knowledge = received(nn3(data.schema, seed=0), data, cells, labels)
+    assert_read(unmix(restarts=2, iterations=2)(view, knowledge, [0]), cells, labels)

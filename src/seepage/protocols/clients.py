@@ -160,12 +160,14 @@ class Clients(ABC, Generic[M]):
         for model, guards in zip(models, every_guard, strict=True):
             batches = [self._batch(generators[i // self.clients]) for i in range(len(clients_x))]
             sent = model.sent(self.clients)
-            # One client at a time: the bits of a message must not depend on how many clients are simulated at once.
+            whole = self.holds == self.batch_size
+            # One client at a time: the bits of a message must not depend on how many clients are simulated at once. Nor
+            # on a copy, which may lie elsewhere in memory.
             messages = [
                 self.answer(
                     sent[i % self.clients],
-                    clients_x[i, batch],
-                    clients_y[i, batch],
+                    clients_x[i] if whole else clients_x[i, batch],
+                    clients_y[i] if whole else clients_y[i, batch],
                     generators[i // self.clients],
                     guarded(self.defense, guards[i : i + 1]),
                 )

@@ -190,7 +190,9 @@ class Harvester:
         device = encoder.mean.device
         self._place = torch.tensor([schema.blocks[i].start for i in self._continuous], dtype=torch.long, device=device)
         self._whole = torch.tensor(
-            [bool(getattr(schema.columns[i], "integer", False)) for i in self._continuous], device=device
+            [bool(getattr(schema.columns[i], "integer", False)) for i in self._continuous],
+            dtype=torch.bool,
+            device=device,
         )
 
     def run(self, gradient: Gradient, seed: int, progress: Callable[[float], None] | None = None) -> Harvest:
@@ -330,7 +332,9 @@ class Harvester:
         rows = self._client.encode(cells).double()
         errors, inputs = gradient.contributions(rows, counts)
         unlike = (cells[:, None] - cells[None]).abs() > tolerances(self._encoder.schema).to(cells)
-        single = (counts.sum(1) == 1) & (unlike.any(-1) | torch.eye(len(cells), dtype=torch.bool)).all(1)
+        single = (counts.sum(1) == 1) & (
+            unlike.any(-1) | torch.eye(len(cells), dtype=torch.bool, device=cells.device)
+        ).all(1)
         for i in single.nonzero()[:, 0].tolist():
             span = gradient.span(at, gradient.left[at] + errors[at][i, :, None] * inputs[at][i])
             proof = gradient.prove(at, span, rows[i : i + 1], 1)
