@@ -138,17 +138,7 @@ def compare(
         place = table.place(
             planned, spec, called, row["metric"], batch_size=row["batch_size"], defense=str(row["defense"])
         )
-        estimate = Estimate(row["mean"], row["low"], row["high"], row["n"], row["std"])
-        cell = beside(table, planned.name, place, row["metric"], estimate, rows)
-        cells.append(
-            replace(
-                cell,
-                guess=row["baseline"],
-                guess_name=row["baseline_name"],
-                lift=row["lift"],
-                seconds_per_victim=row["seconds_per_victim"],
-            )
-        )
+        cells.append(of_row(table, planned.name, place, row, rows))
     return cells
 
 
@@ -207,6 +197,24 @@ def beside(table: Printed, run: str, place: Place, metric: str, ours: Estimate, 
         lift=None,
         seconds_per_victim=None,
         rows=rows,
+    )
+
+
+def of_row(table: Printed, run: str, place: Place, row: Row, rows: int) -> Compared:
+    """Return a row of results beside what the table prints in that place.
+
+    Args:
+        table, run, place: where it belongs.
+        row: of an audit or a study.
+        rows: of its data set.
+    """
+    estimate = Estimate(row["mean"], row["low"], row["high"], row["n"], row["std"])
+    return replace(
+        beside(table, run, place, str(row["metric"]), estimate, rows),
+        guess=row["baseline"],
+        guess_name=row["baseline_name"],
+        lift=row["lift"],
+        seconds_per_victim=row["seconds_per_victim"],
     )
 
 

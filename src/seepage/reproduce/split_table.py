@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from seepage.assessment import Estimate
 from seepage.audit import Row, Store, write_results, write_whole
 from seepage.audit.split_spec import SplitSpec
 from seepage.audit.split_study import run_split, split_rows
 from seepage.errors import BadInputError, unknown_name
-from seepage.reproduce.compare import Compared, as_csv, beside
+from seepage.reproduce.compare import Compared, as_csv, of_row
 from seepage.reproduce.reproduce import FILE, Comparison, Selection, short_commit
 from seepage.reproduce.table import Place, Printed
 
@@ -213,17 +211,7 @@ def _cells(
         place = table.place(planned, named)
         if any(axis in place and str(place[axis]) not in wanted for axis, wanted in selection.only.items()):
             continue
-        estimate = Estimate(row["mean"], row["low"], row["high"], row["n"], row["std"])
-        cell = beside(table, run, place, str(row["metric"]), estimate, rows)
-        cells.append(
-            replace(
-                cell,
-                guess=row["baseline"],
-                guess_name=row["baseline_name"],
-                lift=row["lift"],
-                seconds_per_victim=row["seconds_per_victim"],
-            )
-        )
+        cells.append(of_row(table, run, place, row, rows))
     return cells
 
 

@@ -94,6 +94,11 @@ class Gradient:
             for layer, scale in zip(self.left, self._scale, strict=True)
         ]
 
+    @property
+    def classes(self) -> int:
+        """Number of labels; one output under a sigmoid tells two apart."""
+        return 2 if self.head == "sigmoid" else len(self.network.biases[-1])
+
     def spans(self) -> list[Span]:
         """Return what is left of each layer's gradient spans; the last layer's says nothing of single records."""
         return [self.span(at, layer) for at, layer in enumerate(self.left[:-1])]
@@ -206,8 +211,7 @@ class Harvester:
         generator = torch.Generator().manual_seed(seed)
         device = self._encoder.mean.device
         cells = torch.empty(0, len(self._encoder.schema.columns), dtype=torch.float64, device=device)
-        outputs = 2 if gradient.head == "sigmoid" else len(gradient.network.biases[-1])
-        counts = torch.empty(0, outputs, dtype=torch.float64, device=device)
+        counts = torch.empty(0, gradient.classes, dtype=torch.float64, device=device)
         spans = gradient.spans()
         dimensions = tuple(span.rank for span in spans)
         barren = 0
@@ -312,7 +316,7 @@ class Harvester:
             counts = proof.counts if counts is None else torch.where(passed[:, None], counts, proof.counts)
             passed |= proof.passed
         if counts is None:
-            return cells[:0], cells.new_empty(0, 2 if gradient.head == "sigmoid" else len(gradient.network.biases[-1]))
+            return cells[:0], cells.new_empty(0, gradient.classes)
         # Several copies may be the mean of records that no layer tells apart; what comes alone goes first.
         alone = passed & (counts.sum(1) == 1)
         passed = alone if alone.any() else passed
