@@ -37,8 +37,9 @@ OWN = ("split", "--data", "rows.csv", "--target", "t", "--trainings", 1, "--epoc
 
 def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path) -> None:
     code, out, err = seepage(*OWN, "--private", "a", "--private", "c", "--noise", 2, "--out", "run")
-    assert (code, "training 1 of 1 under none" in err) == (0, True)
+    assert code == 0
     assert "12 configurations" in out
+    assert "Private" not in err
     assert "epsilon" in out
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "run").iterdir()} == {0o600}

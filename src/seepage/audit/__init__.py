@@ -18,7 +18,15 @@ from seepage.audit.forecast import Forecast, forecast
 from seepage.audit.mistakes import DocumentError
 from seepage.audit.network import make_model
 from seepage.audit.preset import presets, read_preset
-from seepage.audit.provenance import asked_before, check_folder, commit, provenance, write_provenance
+from seepage.audit.provenance import (
+    asked_before,
+    check_folder,
+    check_study_folder,
+    commit,
+    provenance,
+    study_provenance,
+    write_provenance,
+)
 from seepage.audit.recovery import Recovered, check_new, known_statistics, recover, write_recovered
 from seepage.audit.results import Row, as_csv, rows, write_results
 from seepage.audit.runner import Listener, Outcome, Plan, Run, held_runs, make_plan, run_audits
@@ -26,6 +34,9 @@ from seepage.audit.seeds import stream
 from seepage.audit.spec import AuditSpec, Gate, Part, make_spec
 from seepage.audit.starter import starter
 from seepage.audit.store import Store
+from seepage.audit.studies import STUDIES, StudyKind, make_study, study_kind
+from seepage.audit.study import Answer, Scale, Study, StudyOutcome, StudyPart, StudyRun, run_study, study_rows
+from seepage.audit.study_spec import StudySpec
 from seepage.audit.subject import Subject, Subjects, keep_networks, prepare
 from seepage.audit.tasks import learnt_rows, task_rows
 from seepage.audit.tree import read_text
@@ -33,6 +44,8 @@ from seepage.audit.tuning import Tuned, swept, tuned
 from seepage.audit.utility import Recipe
 
 __all__ = [
+    "STUDIES",
+    "Answer",
     "AuditSpec",
     "Capture",
     "Cell",
@@ -51,7 +64,14 @@ __all__ = [
     "Recovered",
     "Row",
     "Run",
+    "Scale",
     "Store",
+    "Study",
+    "StudyKind",
+    "StudyOutcome",
+    "StudyPart",
+    "StudyRun",
+    "StudySpec",
     "Subject",
     "Subjects",
     "Tuned",
@@ -60,6 +80,7 @@ __all__ = [
     "capture",
     "check_folder",
     "check_new",
+    "check_study_folder",
     "commit",
     "encoding_of",
     "examples",
@@ -74,6 +95,7 @@ __all__ = [
     "make_plan",
     "make_spec",
     "make_specs",
+    "make_study",
     "prepare",
     "presets",
     "provenance",
@@ -85,9 +107,13 @@ __all__ = [
     "recover",
     "rows",
     "run_audits",
+    "run_study",
     "save_capture",
     "starter",
     "stream",
+    "study_kind",
+    "study_provenance",
+    "study_rows",
     "swept",
     "task_rows",
     "tuned",

@@ -18,7 +18,7 @@ _DETERMINING = (
     *("learning.py", "knowledge.py", "views.py", "guesses.py", "transcript.py"),
     *("audit/grid.py", "audit/job.py", "audit/evidence.py", "audit/seeds.py", "audit/utility.py", "audit/network.py"),
     "audit/training.py",
-    *("audit/split_study.py", "audit/split_spec.py"),
+    *("audit/split_study.py", "audit/split_spec.py", "audit/study.py"),
 )
 
 

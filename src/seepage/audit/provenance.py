@@ -14,8 +14,11 @@ import torch
 
 from seepage.audit.code import own_code
 from seepage.audit.files import write_whole
+from seepage.audit.grid import plain
 from seepage.audit.spec import AuditSpec
-from seepage.audit.store import Store
+from seepage.audit.store import Store, digest_of
+from seepage.audit.study import Study
+from seepage.audit.study_spec import StudySpec
 from seepage.audit.subject import Subject
 from seepage.audit.versions import installed
 from seepage.errors import BadInputError
@@ -26,10 +29,27 @@ _PACKAGES = ("seepage", "torch", "numpy", "scipy", "pandas", "pydantic")
 
 def provenance(audits: Sequence[tuple[AuditSpec, Subject]]) -> dict[str, Any]:
     """Return what is needed to tell where figures come from; nothing of the rows but a digest."""
-    device = audits[0][0].where
+    return _provenance([_identity(spec, subject) for spec, subject in audits], audits[0][0].where)
+
+
+def study_provenance(studies: Sequence[tuple[StudySpec, Study]]) -> dict[str, Any]:
+    """Return what is needed to tell where figures of studies come from, see ``provenance``."""
+    told = [
+        {
+            "study": study.kind,
+            "spec": spec.model_dump(mode="json"),
+            "dataset": {"name": study.dataset, "rows": study.rows, "notes": list(study.notes)},
+            "made_from": digest_of(plain(dict(study.identity))),
+        }
+        for spec, study in studies
+    ]
+    return _provenance(told, torch.device("cpu"))
+
+
+def _provenance(audits: list[dict[str, Any]], device: torch.device) -> dict[str, Any]:
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "audits": [_identity(spec, subject) for spec, subject in audits],
+        "audits": audits,
         "commit": commit(),
         "code": own_code()["digest"],
         "packages": {name: installed(name) for name in _PACKAGES},
@@ -107,6 +127,27 @@ def check_folder(folder: Path, store: Store, audits: Sequence[tuple[AuditSpec, S
         )
 
 
+def check_study_folder(folder: Path, store: Store, studies: Sequence[tuple[StudySpec, Study]]) -> None:
+    """Refuse a folder whose results these studies would replace by other ones.
+
+    The same rows and settings continue what is there, with more or fewer units, defenses, attacks or guesses.
+
+    Raises:
+        BadInputError: the folder holds something else.
+    """
+    earlier = store.runs()
+    if not earlier and (folder / "results.json").exists():
+        raise BadInputError(
+            f"{str(folder)!r} holds a results.json of something else; choose another --out or move it away."
+        )
+    now = {one["made_from"] for one in study_provenance(studies)["audits"]}
+    if earlier and not {one.get("made_from") for one in earlier[-1]["audits"]} <= now:
+        raise BadInputError(
+            f"{str(folder)!r} holds an audit of other rows or with other settings. Choose another --out for this one, "
+            "or give the same options to continue that one (defenses, attacks and repetitions may be added)."
+        )
+
+
 def asked_before(store: Store, audits: Sequence[tuple[AuditSpec, Subject]]) -> list[int]:
     """Return of each audit how many victims earlier commands that a store knows asked for; 0 if none did."""
     earlier = [then for run in store.runs() for then in run["audits"]]
@@ -118,6 +159,8 @@ def asked_before(store: Store, audits: Sequence[tuple[AuditSpec, Subject]]) -> l
 
 def _differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Return what makes two audits different ones."""
+    if "study" in then:
+        return [f"the setting {then['study']!r}"]
     pairs = [(f"{part} digest", then[part]["digest"], now[part]["digest"]) for part in ("dataset", "model")]
     pairs += [(name, value, now["spec"].get(name)) for name, value in then["spec"].items() if name not in _FREE]
     return [

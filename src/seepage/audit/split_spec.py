@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from seepage.audit.parts import registry
 from seepage.audit.spec import Part, Parts
+from seepage.audit.study_spec import Labelled, Names, StudySpec, known, told_apart
 from seepage.defenses.cut_noise import CutNoise, Rule
 from seepage.defenses.label_flip import LabelFlip
-from seepage.errors import BadInputError
 from seepage.protocols.split import SplitLearning
 
 SplitProtocol = Literal["split", "federated_split"]
 
 
-class CutDefense(BaseModel):
+class CutDefense(Labelled):
     """What clients do to labels and gradients.
 
     Attributes:
@@ -27,9 +27,6 @@ class CutDefense(BaseModel):
         rule, quantile: of the bound, see ``CutNoise``.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    label: str = "none"
     flip: float | None = Field(default=None, gt=0, lt=1)
     noise_multiplier: float | None = Field(default=None, ge=0)
     rule: Rule = "quantile"
@@ -49,10 +46,6 @@ def _one(value: Any) -> Any:
     return (value,) if isinstance(value, Mapping | CutDefense) else value
 
 
-def _names(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
 # Beside every figure: what was believed beforehand, and what the paper compares with.
 _BASELINES = (
     Part(name="marginals"),
@@ -61,7 +54,7 @@ _BASELINES = (
 )
 
 
-class SplitSpec(BaseModel):
+class SplitSpec(StudySpec):
     """An audit of split learning in plain values.
 
     Attributes:
@@ -78,21 +71,18 @@ class SplitSpec(BaseModel):
         auxiliary: training rows that the posterior's attacker holds whole; 0 for marginals alone. Neighbours of the
             KNN baselines are all training rows, as in the paper.
         stale: epochs by which the client weights that the server knows are old.
-        trainings: each from seeds of its own: initialisation, split, batches, defense. Intervals are over them.
+        units: trainings, each from seeds of its own: initialisation, split, batches, defense.
         seed: every random number follows from it.
         threads: CPU threads.
 
     Example:
-        >>> SplitSpec(dataset="adult", private="sex", trainings=1).private
+        >>> SplitSpec(dataset="adult", private="sex", units=1).private
         ('sex',)
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    unit: ClassVar[str] = "training"
 
-    dataset: str = "adult"
-    dataset_options: dict[str, Any] = Field(default_factory=dict)
-    data_folder: str | None = None
-    private: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    private: Names = ()
     protocol: SplitProtocol = "split"
     hidden: tuple[int, ...] = (256, 128)
     tower: tuple[int, ...] = ()
@@ -109,31 +99,21 @@ class SplitSpec(BaseModel):
     records: int | None = Field(default=None, ge=1)
     auxiliary: int = Field(default=2_000, ge=0)
     stale: int = Field(default=0, ge=0)
-    trainings: int = Field(default=3, ge=1)
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    threads: int = Field(default=1, ge=1, le=1024)
 
     @field_validator("attacks")
     @classmethod
     def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        for part in parts:
-            registry.cut_attacks.create(part.name, **part.options)
-        return _distinct("attack", parts)
+        return known("attack", registry.cut_attacks, parts)
 
     @field_validator("baselines")
     @classmethod
     def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        for part in parts:
-            registry.cut_baselines.create(part.name, **part.options)
-        return _distinct("baseline", parts)
+        return known("baseline", registry.cut_baselines, parts)
 
     @field_validator("defenses")
     @classmethod
     def _told_apart(cls, defenses: tuple[CutDefense, ...]) -> tuple[CutDefense, ...]:
-        labels = [defense.label for defense in defenses]
-        for label in labels:
-            if labels.count(label) > 1:
-                raise BadInputError(f"two defenses would both be called {label!r} in results; give one another label.")
+        told_apart("defense", [defense.label for defense in defenses])
         return defenses
 
     def learning(self, defense: CutDefense) -> SplitLearning:
@@ -148,11 +128,3 @@ class SplitSpec(BaseModel):
             flip=flip,
             noise=noise,
         )
-
-
-def _distinct(kind: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    names = [part.called for part in parts]
-    for name in names:
-        if names.count(name) > 1:
-            raise BadInputError(f"two {kind}s would both be called {name!r} in results; give one a label.")
-    return parts

@@ -44,8 +44,8 @@ def closed_gap(row: dict[str, Any], field: str = "lift") -> float | None:
     return row[field] / (1 - row["baseline"])
 
 
-def settings(rows: Iterable[dict[str, Any]]) -> list[tuple[int, str]]:
-    """Return the batch sizes and defenses that attacks were run at, in order of appearance."""
+def settings(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, str]]:
+    """Return the batch sizes (None where there is no such number) and defenses of attacks, in order of appearance."""
     return list(dict.fromkeys((row["batch_size"], row["defense"]) for row in rows if is_attack(row)))
 
 
@@ -55,7 +55,7 @@ def is_attack(row: dict[str, Any]) -> bool:
 
 
 def strongest_row(
-    rows: Sequence[dict[str, Any]], batch_size: int, defense: str, column: str | None = None
+    rows: Sequence[dict[str, Any]], batch_size: int | None, defense: str, column: str | None = None
 ) -> dict[str, Any] | None:
     """Return the row of the attack with the highest accuracy in a setting, None where none was scored.
 

@@ -10,6 +10,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from seepage import reproduce as published
+from seepage.audit import study_kind
 from seepage.cli.app import app, interruptible
 from seepage.errors import BadInputError
 from seepage.report import Bar, make_console
@@ -22,11 +23,12 @@ def reproduce(
     victims: Annotated[
         int | None,
         typer.Option(
-            help="Batches attacked in each cell, or trainings of a table on split learning. Default: 20, or 3."
+            help="Batches attacked in each cell, or repetitions (trainings) of a table that a study measures. "
+            "Default: 20, or 3."
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A quick look: 3 batches in each cell, or 1 training and 200 records.")
+        bool, typer.Option("--quick", help="A quick look: 3 batches in each cell, or 1 repetition with few records.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Run folder; what is there is not run again. Default: runs/TABLE.")
@@ -74,27 +76,24 @@ def reproduce(
         grid.add_column("name", no_wrap=True)
         grid.add_column("what")
         grid.add_column("printed in")
-        for known in (*published.split_tables().values(), *published.tables().values()):
+        for known in (*published.study_tables().values(), *published.tables().values()):
             grid.add_row(known.name, Text(known.title), Text(known.source))
         make_console().print(grid)
         return
     folder = out or Path("runs") / table.replace("/", "-")
     if quick and victims is not None:
         raise BadInputError("--quick is a number of batches, and so is --victims; give one of the two.")
-    if table in published.split_tables():
-        _split(
-            table,
+    if table in published.study_tables():
+        study_table = published.load_study_table(table)
+        quickly = dict(study_kind(study_table.study).quick) if quick else {}
+        given = {"units": victims, "data_folder": None if data_folder is None else str(data_folder), "threads": threads}
+        _study(
+            study_table,
             folder,
-            3 if victims is None else victims,
             published.Selection(attacks=attack or (), runs=part or (), only=_axes(only or [])),
             {"batch_size": batch_size, "labels": labels},
             compare_only,
-            {
-                **({"records": published.QUICK_RECORDS} if quick else {}),
-                **({} if data_folder is None else {"data_folder": str(data_folder)}),
-                "threads": threads,
-            },
-            1 if quick else None,
+            {**quickly, **{name: value for name, value in given.items() if value is not None}},
         )
         return
     chosen = published.load_table(table)
@@ -123,36 +122,28 @@ def reproduce(
     console.print(Text(f"Comparison: {folder / 'comparison.csv'}"))
 
 
-def _split(
-    table: str,
+def _study(
+    table: published.StudyTable,
     folder: Path,
-    trainings: int,
     selection: published.Selection,
     not_here: dict[str, object],
     compare_only: bool,
     settings: dict[str, Any],
-    quick: int | None,
 ) -> None:
-    """Run a table on split learning, whose units are trainings."""
+    """Run a table that a study measures."""
     for name, given in not_here.items():
         if given:
             raise BadInputError(
-                f"{table!r} is on split learning and has no choice of {name.replace('_', ' ')}; "
+                f"{table.name!r} is of a study ({table.study}) and has no choice of {name.replace('_', ' ')}; "
                 "choose with --part, --attack and --only."
             )
-    errors = make_console(stderr=True)
-    comparison = interruptible(
-        lambda: published.reproduce_split(
-            published.load_split_table(table),
+    with Bar(make_console(stderr=True)) as bar:
+        comparison = interruptible(
+            lambda: published.reproduce_study(
+                table, folder, selection=selection, listener=bar, run_missing=not compare_only, **settings
+            ),
             folder,
-            quick or trainings,
-            selection,
-            run_missing=not compare_only,
-            say=lambda what: errors.print(f"{what} ...", style="dim"),
-            **settings,
-        ),
-        folder,
-    )
+        )
     console = make_console()
     published.show_comparison(console, comparison)
     console.print(Text(f"Comparison: {folder / 'comparison.csv'}"))

@@ -4,12 +4,14 @@ from seepage.report.console import make_console, make_table, show_report
 from seepage.report.gate import Decision, check_gate, combined, gate
 from seepage.report.progress import Bar
 from seepage.report.report import Report, audit, audit_all, audit_document
+from seepage.report.study import StudyReport, run_studies
 from seepage.report.summary import summary
 
 __all__ = [
     "Bar",
     "Decision",
     "Report",
+    "StudyReport",
     "audit",
     "audit_all",
     "audit_document",
@@ -18,6 +20,7 @@ __all__ = [
     "gate",
     "make_console",
     "make_table",
+    "run_studies",
     "show_report",
     "summary",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from seepage.audit.tiers import BOUNDS
@@ -75,8 +75,21 @@ def by_rounds(name: str, records: Sequence[Record], title: str) -> Figure:
     return _against(name, records, title, "rounds", "rounds:", "Rounds in which the same clients were attacked")
 
 
-def _against(name: str, records: Sequence[Record], title: str, axis: str, said: str, horizontal: str) -> Figure:
-    sizes = sorted({one[axis] for one in records})
+def by_defense(name: str, records: Sequence[Record], title: str) -> Figure:
+    """Return accuracy under each defense, in their order, as ``by_batch_size`` does but without lines."""
+    return _against(name, records, title, "defense", "under", "Defense", ordered=False)
+
+
+def renamed(figure: Figure, name: str) -> Figure:
+    """Return a figure by another name."""
+    return replace(figure, name=name)
+
+
+def _against(
+    name: str, records: Sequence[Record], title: str, axis: str, said: str, horizontal: str, ordered: bool = True
+) -> Figure:
+    places = list(dict.fromkeys(one[axis] for one in records))
+    sizes = sorted(places) if ordered else places
     attacks = list(dict.fromkeys(one["attack"] for one in records if one["is_attack"]))
     baselines = list(dict.fromkeys(one["attack"] for one in records if not one["is_attack"]))
     data = []
@@ -87,11 +100,11 @@ def _against(name: str, records: Sequence[Record], title: str, axis: str, said: 
         color = _color(i) if attack else _BASELINE
         style = i if attack else i - len(attacks)
         # Side by side, so that intervals do not cover each other.
-        shift = (i - (many - 1) / 2) * min(0.03, 0.12 / many)
+        shift = (i - (many - 1) / 2) * (min(0.03, 0.12 / many) if ordered else 0.6 / many)
         data.append(
             {
                 "type": "scatter",
-                "mode": "lines+markers",
+                "mode": "lines+markers" if ordered else "markers",
                 "name": label(called) + ("" if attack else " (guess)"),
                 "x": [sizes.index(one[axis]) + shift for one in own],
                 "y": [100 * one["mean"] for one in own],
@@ -107,7 +120,8 @@ def _against(name: str, records: Sequence[Record], title: str, axis: str, said: 
                     "symbol": _SYMBOLS[style % SERIES] + ("" if attack else "-open"),
                 },
                 "text": [
-                    f"{label(called)}, {said} {one[axis]}: {percent(one['mean'])} {_between(one)}, n = {one['n']}"
+                    f"{label(called)}, {said} {label(one[axis])}: {percent(one['mean'])} {_between(one)}, "
+                    f"n = {one['n']}"
                     for one in own
                 ],
                 "hovertemplate": "%{text}<extra></extra>",
@@ -115,13 +129,18 @@ def _against(name: str, records: Sequence[Record], title: str, axis: str, said: 
         )
     layout = _layout("Cells read (%)", horizontal)
     layout["yaxis"] |= {"range": [0, 103]}
-    layout["xaxis"] |= _ticks(range(len(sizes)), [str(size) for size in sizes]) | {
+    layout["xaxis"] |= _ticks(range(len(sizes)), [label(size) for size in sizes]) | {
         "range": [-0.5, len(sizes) - 0.5],
         "zeroline": False,
     }
     best = max((one for one in records if one["is_attack"]), key=lambda one: one["mean"], default=None)
     seen = (
-        "" if best is None else (f" The most that an attack reads is {percent(best['mean'])}, at {said} {best[axis]}.")
+        ""
+        if best is None
+        else (
+            f" The most that an attack reads is {percent(best['mean'])}, "
+            f"{'at ' if ordered else ''}{said} {clean(best[axis])}."
+        )
     )
     return Figure(
         name, title, f"Share of cells read by {said.rstrip(':')}, attacks beside guesses.{seen}", data, layout
@@ -436,6 +455,34 @@ def frontier(name: str, records: Sequence[Record], title: str) -> Figure:
         f"{clean(one['defense'], 40)} at batch size {one['batch_size']}: closed gap {percent(one['closed'])}"
         for one in records[:8]
     )
+    return Figure(name, title, f"Leakage beside how well the task is learnt: {seen}.", data, layout, height=440)
+
+
+def leakage_against(name: str, records: Sequence[Record], title: str, horizontal: str) -> Figure:
+    """Return the gap closed under each defense against how well the task is learnt there, a mark each."""
+    known = [one for one in records if one["closed"] is not None]
+    data = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": label(one["defense"], 48),
+            "x": [100 * one["task"]],
+            "y": [100 * one["closed"]],
+            "error_x": _errors([one], "task", "task_low", "task_high"),
+            "error_y": _errors([one], "closed", "closed_low", "upper"),
+            "marker": {"color": _color(i), "symbol": _SYMBOLS[i % SERIES], "size": 11},
+            "hovertext": [
+                f"{label(one['defense'], 60)}: closed gap {percent(one['closed'])}, task {percent(one['task'])}"
+            ],
+            "hovertemplate": "%{hovertext}<extra></extra>",
+            "cliponaxis": False,
+        }
+        for i, one in enumerate(known)
+    ]
+    layout = _layout("Gap to certainty closed (%)", horizontal)
+    layout["yaxis"] |= {"range": [min(-3.0, 100 * min((one["closed"] for one in known), default=0.0) - 3), 106]}
+    layout["shapes"] = _thresholds()
+    seen = "; ".join(f"{clean(one['defense'], 40)}: closed gap {percent(one['closed'])}" for one in known[:8])
     return Figure(name, title, f"Leakage beside how well the task is learnt: {seen}.", data, layout, height=440)
 
 

@@ -24,7 +24,7 @@ from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import frame_of
 
 Record = dict[str, Any]
-Setting = tuple[int, str]
+Setting = tuple[Any, str]
 BINS = 10
 SURE = 0.95
 TASK_ACCURACY = "task_accuracy"

@@ -70,9 +70,9 @@ def combined(decisions: Sequence[Decision]) -> Decision:
 
 
 def _decide(
-    rows: Sequence[Row], size: int, defense: str, above: float, column: str | None, alarms: Sequence[Alarm]
+    rows: Sequence[Row], size: int | None, defense: str, above: float, column: str | None, alarms: Sequence[Alarm]
 ) -> Decision:
-    setting = clean(place(Where(size, defense)), 80)
+    setting = clean(place(Where(size, defense)), 80) or "no defense"
     what = "all cells" if column is None else f"column {clean(column)}"
     row = strongest_row(rows, size, defense, column)
     if row is None:

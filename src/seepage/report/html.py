@@ -79,6 +79,8 @@ def render(reports: Sequence[Audited], provenance: Mapping[str, Any]) -> str:
         "report.html",
         title,
         [figure for section in every for figure, _ in section.figures],
+        lead="What an honest-but-curious participant learns about the records behind an update.",
+        unit="victim",
         parts=parts,
         several=several,
         over_rounds=over_rounds,

@@ -419,7 +419,7 @@ def _columns(found: _Found) -> Section:
                 grids.tier("Leakage"),
             ],
             each[:MOST_ROWS],
-            _left_out(len(each)),
+            left_out(len(each)),
         )
         shown.append((figures.heat(found.name("columns-all"), names, lines, caption), table))
     marked = [one for one in records if one["sensitive"]]
@@ -753,13 +753,14 @@ def _all(found: _Found) -> Section:
             grids.text("Status", "status"),
         ],
         rows[:MOST_ROWS],
-        _left_out(len(rows)),
+        left_out(len(rows)),
     )
     words = ["Rates are shares of 1. results.json and results.csv beside this file hold the same with all settings."]
     return Section(found.name("all"), "All figures", words, grids=[table], kind="folded")
 
 
-def _left_out(count: int) -> str | None:
+def left_out(count: int) -> str | None:
+    """Return what to say of a table that does not show all rows, None where it does."""
     if count <= MOST_ROWS:
         return None
     return f"The first {MOST_ROWS:,} of {count:,}; results.csv beside this file has all of them."

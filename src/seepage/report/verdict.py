@@ -81,7 +81,7 @@ def pick(rows: Iterable[Row], **wanted: object) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
 
 
-def strongest(rows: Sequence[Row], batch_size: int, defense: str = UNDEFENDED) -> str | None:
+def strongest(rows: Sequence[Row], batch_size: int | None, defense: str = UNDEFENDED) -> str | None:
     """Return the attack with the highest accuracy over all cells in a setting; None without attacks."""
     found = strongest_row(rows, batch_size, defense)
     return None if found is None else found["attack"]

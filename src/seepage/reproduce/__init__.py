@@ -3,12 +3,11 @@
 from seepage.reproduce.compare import Compared, Difference, Gain, compare, welch
 from seepage.reproduce.console import show_comparison
 from seepage.reproduce.reproduce import QUICK, Comparison, Selection, reproduce
-from seepage.reproduce.split_table import QUICK_RECORDS, SplitTable, load_split_table, reproduce_split, split_tables
+from seepage.reproduce.study_table import StudyTable, load_study_table, reproduce_study, study_tables
 from seepage.reproduce.table import Figure, PlannedRun, Printed, PublishedTable, Reading, load_table, tables
 
 __all__ = [
     "QUICK",
-    "QUICK_RECORDS",
     "Compared",
     "Comparison",
     "Difference",
@@ -19,14 +18,14 @@ __all__ = [
     "PublishedTable",
     "Reading",
     "Selection",
-    "SplitTable",
+    "StudyTable",
     "compare",
-    "load_split_table",
+    "load_study_table",
     "load_table",
     "reproduce",
-    "reproduce_split",
+    "reproduce_study",
     "show_comparison",
-    "split_tables",
+    "study_tables",
     "tables",
     "welch",
 ]

@@ -42,7 +42,7 @@ class Alarm:
     message: str
     where: tuple[Where, ...] = ()
 
-    def concerns(self, batch_size: int, defense: str, attack: str) -> bool:
+    def concerns(self, batch_size: int | None, defense: str, attack: str) -> bool:
         """Return whether the figures of an attack in a setting are among what the alarm concerns.
 
         Example:

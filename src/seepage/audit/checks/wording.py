@@ -24,12 +24,12 @@ def place(where: Where) -> str:
     """Return a setting in words.
 
     Example:
-        >>> place(Where(8, "none", "tableak")), place(Where(8, "noise"))
-        ('tableak at batch size 8', 'batch size 8 under noise')
+        >>> place(Where(8, "none", "tableak")), place(Where(8, "noise")), place(Where(None, "noise"))
+        ('tableak at batch size 8', 'batch size 8 under noise', 'under noise')
     """
     under = "" if where.defense in (None, "none") else f" under {where.defense}"
-    size = "" if where.batch_size is None else f"batch size {where.batch_size}{under}"
-    return " at ".join(part for part in (where.attack or "", size) if part)
+    size = "" if where.batch_size is None else f"batch size {where.batch_size}"
+    return (" at ".join(part for part in (where.attack or "", size) if part) + under).strip()
 
 
 def share(rate: float) -> str:

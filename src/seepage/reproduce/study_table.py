@@ -1,32 +1,40 @@
-"""A published table on split learning as data, and running it."""
+"""A published table that a study measures, as data, and running it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from seepage.audit import Row, Store, write_results, write_whole
-from seepage.audit.split_spec import SplitSpec
-from seepage.audit.split_study import run_split, split_rows
+from seepage.audit import (
+    Listener,
+    Row,
+    Store,
+    Study,
+    StudySpec,
+    run_study,
+    study_kind,
+    study_provenance,
+    study_rows,
+    write_provenance,
+    write_results,
+    write_whole,
+)
 from seepage.errors import BadInputError, unknown_name
 from seepage.reproduce.compare import Compared, as_csv, of_row
 from seepage.reproduce.reproduce import FILE, Comparison, Selection, short_commit
 from seepage.reproduce.table import Place, Printed
 
-# Records attacked in a quick look.
-QUICK_RECORDS = 200
 
-
-class SplitAudit(BaseModel):
+class StudyAudit(BaseModel):
     """One audit of a table.
 
     Attributes:
-        audit: fields of ``SplitSpec`` besides those of the whole table.
+        audit: fields of the study's spec besides those of the whole table.
         place: values on axes of the table that no figure of the audit tells.
     """
 
@@ -36,13 +44,14 @@ class SplitAudit(BaseModel):
     place: Place = Field(default_factory=dict)
 
 
-class SplitTable(Printed):
-    """A table of a paper on split learning; units are trainings.
+class StudyTable(Printed):
+    """A table of a paper that a study measures; units are those of the study.
 
     Attributes:
-        axes: ``dataset``, ``column`` (``label`` for the target), ``defense``, ``method`` (an attack or baseline), or
-            any that audits or ``compared`` give values on.
-        audit: fields of ``SplitSpec`` that all audits share.
+        study: name of the setting, see ``audit.studies``.
+        axes: ``dataset``, ``model``, ``batch_size``, ``column`` (``label`` for the target), ``defense``, ``method`` (an
+            attack or baseline), or any that audits, metrics or ``compared`` give values on.
+        audit: fields of the study's spec that all audits share.
         audits: what to run.
         parts: names of runs with the attacks and baselines, by their names in results, that each shows; the first is
             held against the print.
@@ -50,13 +59,14 @@ class SplitTable(Printed):
         once: attacks and baselines that the print has once for all defenses: shown under the first alone.
 
     Example:
-        >>> table = load_split_table("exact/table8")
+        >>> table = load_study_table("exact/table8")
         >>> table.figure({"column": "sex", "defense": "sl", "votes": 5})
         Figure(mean=0.8231, std=None)
     """
 
-    audit: dict[str, Any]
-    audits: tuple[SplitAudit, ...] = (SplitAudit(),)
+    study: str
+    audit: dict[str, Any] = Field(default_factory=dict)
+    audits: tuple[StudyAudit, ...] = (StudyAudit(),)
     parts: dict[str, tuple[str, ...]]
     compared: dict[str, Place] = Field(default_factory=dict)
     once: tuple[str, ...] = ()
@@ -66,27 +76,24 @@ class SplitTable(Printed):
         """Name of the run that is as the paper's."""
         return next(iter(self.parts))
 
-    def specs(self, **settings: Any) -> Iterator[tuple[SplitAudit, SplitSpec]]:
+    def specs(self, **settings: Any) -> Iterator[tuple[StudyAudit, StudySpec]]:
         """Return the audits with their specs.
 
         Args:
-            settings: fields of ``SplitSpec`` that replace the table's, such as ``trainings``.
+            settings: fields of the study's spec that replace the table's, such as ``units``.
 
         Raises:
             BadInputError: a setting cannot be used.
         """
         for planned in self.audits:
-            try:
-                yield planned, SplitSpec.model_validate({**self.audit, **planned.audit, **settings})
-            except ValidationError as error:
-                first = error.errors()[0]
-                said = str(first["msg"]).removeprefix("Value error, ")
-                raise BadInputError(f"{'.'.join(map(str, first['loc']))}: {said}.") from error
+            yield planned, study_kind(self.study).spec.of(**{**self.audit, **planned.audit, **settings})
 
-    def place(self, planned: SplitAudit, row: Row) -> Place:
+    def place(self, planned: StudyAudit, row: Row) -> Place:
         """Return where a result stands in the table, on the axes on which it has a value."""
         known = {
             "dataset": row["dataset"],
+            "model": row["model"],
+            "batch_size": row["batch_size"],
             "column": row["column"],
             "defense": row["defense"],
             "method": row["attack"],
@@ -101,33 +108,33 @@ class SplitTable(Printed):
         return next((name for name, shown in self.parts.items() if called in shown), None)
 
 
-def split_tables() -> dict[str, SplitTable]:
-    """Return all tables on split learning by name."""
-    folder = resources.files("seepage.reproduce") / "split"
+def study_tables() -> dict[str, StudyTable]:
+    """Return all tables that studies measure, by name."""
+    folder = resources.files("seepage.reproduce") / "studies"
     texts = [file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".yaml")]
-    made = [SplitTable.model_validate(yaml.safe_load(text)) for text in texts]
+    made = [StudyTable.model_validate(yaml.safe_load(text)) for text in texts]
     return {table.name: table for table in sorted(made, key=lambda table: table.name)}
 
 
-def load_split_table(name: str) -> SplitTable:
+def load_study_table(name: str) -> StudyTable:
     """Return the table ``name``.
 
     Raises:
         BadInputError: there is none; the message names the nearest.
     """
-    known = split_tables()
+    known = study_tables()
     if name not in known:
         raise unknown_name("table", name, known)
     return known[name]
 
 
-def reproduce_split(
-    table: SplitTable,
+def reproduce_study(
+    table: StudyTable,
     folder: Path | None,
-    trainings: int = 3,
+    units: int | None = None,
     selection: Selection | None = None,
+    listener: Listener | None = None,
     run_missing: bool = True,
-    say: Callable[[str], None] = lambda _: None,
     **settings: Any,
 ) -> Comparison:
     """Run what of a table is missing in a folder and compare all that is there, see ``reproduce``.
@@ -135,11 +142,11 @@ def reproduce_split(
     Args:
         table: which.
         folder: the run folder, made if need be; None to keep nothing.
-        trainings: of each audit.
+        units: of each audit; as the table has it if None.
         selection: ``runs``, ``attacks`` and ``only`` of it.
+        listener: told about the progress.
         run_missing: whether to run anything, or only to compare what is there.
-        say: called with what is trained next.
-        settings: fields of ``SplitSpec`` that replace the table's, such as records or threads.
+        settings: fields of the study's spec that replace the table's, such as records or threads.
 
     Raises:
         BadInputError: the selection holds nothing of the table, or a file cannot be used.
@@ -147,26 +154,33 @@ def reproduce_split(
     selection = selection or Selection()
     _check(table, selection)
     comparison = Comparison(table)
+    studies: list[tuple[StudySpec, Study]] = []
     with Store(folder) as store:
-        for planned, spec in table.specs(trainings=trainings, **settings):
+        more = {**settings, **({} if units is None else {"units": units})}
+        for planned, spec in table.specs(**more):
             chosen = _chosen(table, planned, spec, selection)
             if chosen is None:
                 continue
-            outcome = run_split(chosen, store, say=say, run_missing=run_missing)
-            made = split_rows(outcome)
+            study = study_kind(table.study).study(chosen)
+            studies.append((chosen, study))
+            made = study_rows(run_study(study, store, listener, run_missing))
             comparison.rows.extend({**row, "variant": _told(planned.place)} for row in made)
-            comparison.cells.extend(_cells(table, planned, chosen, made, selection, len(outcome.dataset.all)))
-            note = f"{outcome.configurations:,} configurations of private cells and label"
-            comparison.notes.extend(n for n in (*outcome.dataset.notes, note) if n not in comparison.notes)
-    if not comparison.cells and run_missing:
-        raise BadInputError(f"no cell of {table.name!r} fits all of the chosen runs, attacks and axes.")
+            first = chosen.swept[0].label if chosen.swept else None
+            comparison.cells.extend(_cells(table, planned, study, first, made, selection))
+            comparison.notes.extend(n for n in study.notes if n not in comparison.notes)
+        if not comparison.cells and run_missing:
+            raise BadInputError(f"no cell of {table.name!r} fits all of the chosen runs, attacks and axes.")
+        if run_missing:
+            store.add_run(study_provenance(studies))
+            if folder is not None:
+                write_provenance(folder, store)
     if folder is not None and run_missing:
         write_whole(folder / FILE, as_csv(table, comparison.cells, short_commit()))
         write_results(folder, comparison.rows)
     return comparison
 
 
-def _chosen(table: SplitTable, planned: SplitAudit, spec: SplitSpec, selection: Selection) -> SplitSpec | None:
+def _chosen(table: StudyTable, planned: StudyAudit, spec: StudySpec, selection: Selection) -> StudySpec | None:
     """Return an audit with the attacks, baselines and defenses that were chosen; None with nothing left."""
 
     def kept(**known: str) -> bool:
@@ -179,53 +193,47 @@ def _chosen(table: SplitTable, planned: SplitAudit, spec: SplitSpec, selection: 
 
     if not kept():
         return None
-    defenses = tuple(defense for defense in spec.defenses if kept(defense=defense.label))
+    defenses = tuple(defense for defense in spec.swept if kept(defense=defense.label))
     attacks = tuple(p for p in spec.attacks if shown(p.called))
     if selection.attacks:
         attacks = tuple(p for p in attacks if p.called in selection.attacks)
-    if not defenses:
+    if spec.swept and not defenses:
         return None
-    return spec.model_copy(update={"defenses": defenses, "attacks": attacks})
+    return spec.model_copy(update={"attacks": attacks, **({"defenses": defenses} if spec.swept else {})})
 
 
 def _cells(
-    table: SplitTable,
-    planned: SplitAudit,
-    spec: SplitSpec,
+    table: StudyTable,
+    planned: StudyAudit,
+    study: Study,
+    first: str | None,
     made: Sequence[Row],
     selection: Selection,
-    rows: int,
 ) -> list[Compared]:
-    target = _label_name(made)
     cells = []
     for row in made:
         called = str(row["attack"])
         run = table.part(called)
         if run is None or row["metric"] not in table.metrics or (selection.runs and run not in selection.runs):
             continue
-        if called in table.once and row["defense"] != spec.defenses[0].label:
+        if called in table.once and row["defense"] != first:
             continue
-        if "column" in table.axes and row["column"] is None:
+        # Figures of all columns together and of single ones never stand in the same table.
+        if ("column" in table.axes) == (row["column"] is None):
             continue
-        named = {**row, "column": "label" if row["column"] == target else row["column"]}
+        named = {**row, "column": "label" if row["column"] == study.target else row["column"]}
         place = table.place(planned, named)
         if any(axis in place and str(place[axis]) not in wanted for axis, wanted in selection.only.items()):
             continue
-        cells.append(of_row(table, run, place, row, rows))
+        cells.append(of_row(table, run, place, row, study.rows))
     return cells
-
-
-def _label_name(made: Sequence[Row]) -> str | None:
-    """Return the target's name: what only figures of labels carry last."""
-    named = [str(row["column"]) for row in made if row["column"] is not None and row["metric"] == "accuracy"]
-    return named[-1] if named else None
 
 
 def _told(place: Mapping[str, Any]) -> str | None:
     return ", ".join(f"{axis} {value}" for axis, value in place.items()) or None
 
 
-def _check(table: SplitTable, selection: Selection) -> None:
+def _check(table: StudyTable, selection: Selection) -> None:
     for run in selection.runs:
         if run not in table.parts:
             raise unknown_name(f"run of {table.name}:", run, table.parts)

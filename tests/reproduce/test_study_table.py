@@ -8,14 +8,15 @@ import pytest
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.registry import Entry, datasets
-from seepage.reproduce import Selection, SplitTable, load_split_table, reproduce_split, split_tables
+from seepage.reproduce import Selection, StudyTable, load_study_table, reproduce_study, study_tables
 
-TABLE = SplitTable.model_validate(
+TABLE = StudyTable.model_validate(
     {
         "name": "made/table1",
         "title": "made up",
         "source": "nowhere",
         "published_victims": 3,
+        "study": "split",
         "metrics": {"f1": {}},
         "axes": ["column", "defense"],
         "audit": {"dataset": "telling_here", "private": ["cause", "noise_0"], "hidden": [8], "records": 30},
@@ -35,19 +36,20 @@ def _planted() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("table", split_tables().values(), ids=lambda table: table.name)
-def test_every_published_figure_has_a_place_that_the_table_measures(table: SplitTable) -> None:
+@pytest.mark.parametrize("table", study_tables().values(), ids=lambda table: table.name)
+def test_every_published_figure_has_a_place_that_the_table_measures(table: StudyTable) -> None:
     places = set()
-    for planned, spec in table.specs(trainings=2):
+    for planned, spec in table.specs(units=2):
         called = [*(p.called for p in spec.attacks), *(p.called for p in spec.baselines), "prior", "training"]
         for name in called:
             if table.part(name) is None:
                 continue
-            for defense in spec.defenses[: 1 if name in table.once else None]:
-                for column in (*spec.private, "label"):
+            for defense in spec.swept[: 1 if name in table.once else None]:
+                for column in (*getattr(spec, "private", ()), "label"):
                     for metric in table.metrics:
-                        row = {"dataset": spec.dataset, "column": column, "defense": defense.label}
-                        place = table.place(planned, {**row, "attack": name, "metric": metric})
+                        row = {"dataset": spec.dataset, "column": column, "defense": defense.label, "attack": name}
+                        row |= {"model": None, "batch_size": None, "metric": metric}
+                        place = table.place(planned, row)
                         places.add(tuple(place.get(axis) for axis in table.axes))
 
     def printed(values: object, at: tuple = ()) -> set[tuple]:
@@ -60,7 +62,7 @@ def test_every_published_figure_has_a_place_that_the_table_measures(table: Split
 
 
 def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
-    found = reproduce_split(TABLE, tmp_path, trainings=2)
+    found = reproduce_study(TABLE, tmp_path, units=2)
     cells = {(c.run, c.place["column"], c.place["defense"]): c for c in found.cells}
     assert cells["faithful", "cause", "sl"].ours == 1.0
     assert cells["faithful", "cause", "sl"].agrees == "yes"
@@ -68,14 +70,20 @@ def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
     assert cells["faithful", "cause", "knn"].published == 0.99
     assert cells["faithful", "cause", "flipped"].published is None
     assert ("prior", "cause", "sl") in cells
-    assert {p.name for p in tmp_path.iterdir()} == {"audit.sqlite", "comparison.csv", "results.csv", "results.json"}
-    again = reproduce_split(TABLE, tmp_path, trainings=2, run_missing=False)
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "audit.sqlite",
+        "comparison.csv",
+        "provenance.json",
+        "results.csv",
+        "results.json",
+    }
+    again = reproduce_study(TABLE, tmp_path, units=2, run_missing=False)
     assert [c.ours for c in again.cells] == [c.ours for c in found.cells]
 
 
 def test_a_part_is_run_alone() -> None:
     chosen = Selection(runs=("faithful",), only={"defense": ["sl"]})
-    found = reproduce_split(TABLE, None, 1, chosen)
+    found = reproduce_study(TABLE, None, 1, chosen)
     assert {(c.run, c.place["defense"]) for c in found.cells} == {("faithful", "sl")}
     for wrong, said in (
         (Selection(runs=("faithfull",)), "did you mean 'faithful'"),
@@ -83,6 +91,6 @@ def test_a_part_is_run_alone() -> None:
         (Selection(only={"colum": ["x"]}), "did you mean 'column'"),
     ):
         with pytest.raises(BadInputError, match=said):
-            reproduce_split(TABLE, None, 1, wrong)
+            reproduce_study(TABLE, None, 1, wrong)
     with pytest.raises(BadInputError, match="did you mean 'exact/table"):
-        load_split_table("exact/tabel2")
+        load_study_table("exact/tabel2")

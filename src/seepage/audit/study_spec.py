@@ -1,0 +1,108 @@
+"""What the specs of all studies have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from seepage.audit.spec import Part, Parts
+from seepage.errors import BadInputError
+from seepage.registry import Registry
+
+S = TypeVar("S", bound="StudySpec")
+
+
+class Labelled(BaseModel):
+    """A defense of a study; subclasses add its settings.
+
+    Attributes:
+        label: what results call it; ``none`` for no defense.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    label: str = "none"
+
+
+class StudySpec(BaseModel):
+    """A study in plain values; subclasses add what their setting takes, ``defenses`` among it.
+
+    Attributes:
+        dataset, dataset_options, data_folder: as in ``AuditSpec``.
+        attacks, baselines: by registered name.
+        units: independent repetitions, from seeds of their own; intervals are over them.
+        seed: every random number follows from it.
+        threads: CPU threads.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    # What a unit is called.
+    unit: ClassVar[str] = "unit"
+
+    dataset: str = "adult"
+    dataset_options: dict[str, Any] = Field(default_factory=dict)
+    data_folder: str | None = None
+    attacks: Parts = ()
+    baselines: Parts = ()
+    units: int = Field(default=3, ge=1)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    threads: int = Field(default=1, ge=1, le=1024)
+
+    @property
+    def swept(self) -> Sequence[Labelled]:
+        """The defenses."""
+        return getattr(self, "defenses", ())
+
+    @classmethod
+    def of(cls: type[S], **values: Any) -> S:
+        """Return a spec of plain values.
+
+        Raises:
+            BadInputError: names the field and what it got.
+
+        Example:
+            >>> StudySpec.of(units=0)
+            Traceback (most recent call last):
+            ...
+            seepage.errors.BadInputError: units: Input should be greater than or equal to 1, got 0.
+        """
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            said = str(first["msg"]).removeprefix("Value error, ").removesuffix(".")
+            raise BadInputError(f"{'.'.join(map(str, first['loc']))}: {said}, got {first['input']!r}.") from error
+
+
+def several(value: Any) -> Any:
+    """Return one text as a list of one."""
+    return (value,) if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(several)]
+
+
+def known(kind: str, registered: Registry[Any], parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return parts whose names and options are known and whose names in results differ.
+
+    Raises:
+        BadInputError: names the first that is not so.
+    """
+    for part in parts:
+        registered.create(part.name, **part.options)
+    told_apart(kind, [part.called for part in parts])
+    return parts
+
+
+def told_apart(kind: str, called: Sequence[str]) -> None:
+    """Refuse two things that results would call the same.
+
+    Raises:
+        BadInputError: names the first.
+    """
+    for name in called:
+        if list(called).count(name) > 1:
+            raise BadInputError(f"two {kind}s would both be called {name!r} in results; give one another label.")

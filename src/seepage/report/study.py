@@ -1,0 +1,180 @@
+"""Studies from end to end: run, keep, report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from seepage.audit import (
+    Listener,
+    Row,
+    Store,
+    Study,
+    StudySpec,
+    check_study_folder,
+    run_study,
+    study_provenance,
+    study_rows,
+    write_provenance,
+    write_results,
+    write_whole,
+)
+from seepage.audit.checks import Alarm, Where
+from seepage.audit.tiers import is_attack
+from seepage.errors import BadInputError
+from seepage.report import frames
+from seepage.report.frames import Record
+from seepage.report.html import FILE as PAGE
+from seepage.report.html import Part, page
+from seepage.report.study_sections import headline, sections
+from seepage.report.text import clean, flattened, listed, points
+from seepage.report.verdict import UNDEFENDED, pick
+
+# An attack works if it closes so much of the gap where nothing protects the records.
+_WORKS = 0.5
+
+
+@dataclass(frozen=True)
+class StudyReport:
+    """What a study found.
+
+    Attributes:
+        study: what was done.
+        rows: one result each, see ``seepage.audit.study_rows``.
+        alarms: what the study doubts about itself.
+
+    Example:
+        >>> from seepage.audit import study_kind
+        >>> split = study_kind("split")
+        >>> spec = split.spec.of(dataset="german", private=["housing"], units=1, epochs=1, attacks=["exact"])
+        >>> [report] = run_studies([(spec, split.study(spec))])
+        >>> report.frame().query("metric == 'accuracy' and column == 'housing' and is_attack")["mean"].tolist()
+        [1.0]
+    """
+
+    study: Study
+    rows: list[Row]
+    alarms: Sequence[Alarm] = field(default_factory=tuple)
+
+    @property
+    def worst(self) -> Record | None:
+        """The defense under which most leaks, see ``frames.overview``; None without attacks."""
+        return frames.worst(frames.overview(self.rows, self.alarms))
+
+    def frame(self) -> pd.DataFrame:
+        """Return the results as a DataFrame, one row each."""
+        return pd.DataFrame(self.rows)
+
+
+def run_studies(
+    studies: Sequence[tuple[StudySpec, Study]], folder: Path | None = None, listener: Listener | None = None
+) -> list[StudyReport]:
+    """Run studies and keep their results in a folder.
+
+    The folder gets ``audit.sqlite`` as they go on (a stopped run continues), and ``report.html``, ``results.json``,
+    ``results.csv`` and ``provenance.json`` when they have ended. Files of one's own data are private (mode 0600).
+
+    Args:
+        studies: specs with the studies that were made of them.
+        folder: the run folder, made if need be; None to keep nothing.
+        listener: told about the progress.
+
+    Raises:
+        BadInputError: the folder holds something else, or whatever a part of a study raises.
+    """
+    private = any(study.own for _, study in studies)
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
+    with Store(folder, private) as store:
+        if folder is not None:
+            check_study_folder(folder, store, studies)
+        reports = []
+        for _, study in studies:
+            rows = study_rows(run_study(study, store, listener))
+            reports.append(StudyReport(study, rows, study_alarms(study, rows)))
+        store.add_run(study_provenance(studies))
+        origin = store.runs()[-1]
+        if folder is not None:
+            write_provenance(folder, store, private)
+    if folder is not None:
+        write_whole(folder / PAGE, render_studies(reports, origin), private)
+        write_results(folder, [row for report in reports for row in report.rows], private)
+    return reports
+
+
+def study_alarms(study: Study, rows: Sequence[Row]) -> list[Alarm]:
+    """Return what a study doubts about itself: attacks that lose to guesses, and too few repetitions.
+
+    An attack that loses to a guess does not use what crossed the wire well. Under a defense that is what success looks
+    like; there it is a warning if the same attack closes half of the gap without one.
+    """
+    alarms = []
+    scores = [row for row in pick(rows, metric="accuracy", column=None) if is_attack(row) and row["mean"] is not None]
+    working = {
+        row["attack"]
+        for row in scores
+        if row["defense"] == UNDEFENDED and row["lift"] is not None and row["lift"] >= _WORKS * (1 - row["baseline"])
+    }
+    for row in scores:
+        if row["lift_high"] is None or row["lift_high"] >= 0:
+            continue
+        excused = row["defense"] != UNDEFENDED and row["attack"] in working
+        said = (
+            f"{row['attack']} under {row['defense']}: {points(row['lift'])} points of accuracy against "
+            f"{row['baseline_name']} (95% interval {points(row['lift_low'])} to {points(row['lift_high'])}). An "
+            "attacker could still guess instead, so read it as no less than guessing."
+        )
+        where = (Where(row["batch_size"], row["defense"], row["attack"]),)
+        severity = "warning" if excused else "error"
+        alarms.append(Alarm("SEEP001", severity, "An attack does worse than guessing", said, where))
+    if study.units < 2:
+        said = (
+            f"There is one {study.unit}, so no figure has an interval, and no verdict can be given but on what is "
+            "wholly read. Ask for three or more."
+        )
+        alarms.append(Alarm("SEEP007", "warning", "A single repetition", said))
+    without = [row for row in scores if row["baseline"] is None]
+    if without:
+        said = (
+            f"No guess was run beside {listed(sorted({clean(row['attack']) for row in without}))}, so nothing shows "
+            "what could have been known without what crossed the wire. Leave the default guesses on."
+        )
+        alarms.append(Alarm("SEEP016", "error", "Nothing to compare with", said))
+    return sorted(alarms, key=lambda alarm: (("error", "warning", "note").index(alarm.severity), alarm.code))
+
+
+def render_studies(reports: Sequence[StudyReport], provenance: Mapping[str, Any]) -> str:
+    """Return the page of a run's studies."""
+    several = len(reports) > 1
+    names = [_name(report.study) for report in reports]
+    parts = [
+        Part(f"audit-{i}", name, sections(report.study, report.rows, report.alarms, f"a{i}-" if several else ""))
+        for i, (name, report) in enumerate(zip(names, reports, strict=True), start=1)
+    ]
+    heads = [headline(report.study, report.worst) for report in reports]
+    gravest = frames.worst([head["record"] for head in heads if head["record"] is not None])
+    overall = next((i for i, head in enumerate(heads) if head["record"] is gravest and gravest is not None), 0)
+    study = reports[0].study
+    return page(
+        "report.html",
+        f"Audit of {clean(study.dataset)}",
+        [figure for part in parts for section in part.sections for figure, _ in section.figures],
+        lead=study.lead,
+        unit=study.unit,
+        parts=parts,
+        several=several,
+        over_rounds=None,
+        overall={"name": names[overall], **heads[overall]} if heads else None,
+        heads=list(zip(parts, heads, strict=True)),
+        provenance=flattened(provenance),
+        own=any(report.study.own for report in reports),
+    )
+
+
+def _name(study: Study) -> str:
+    told = f"{clean(study.dataset)}, {clean(study.protocol).replace('_', ' ')}"
+    return told if study.variant is None else f"{told}, {clean(study.variant, 80)}"

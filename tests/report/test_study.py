@@ -1,0 +1,84 @@
+"""The report of a study, its doubts and its gate, on planted figures."""
+
+from __future__ import annotations
+
+import re
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seepage.audit import Part, StudyPart, StudySpec, make_study, study_kind
+from seepage.errors import BadInputError
+from seepage.report import gate, run_studies
+from tests.audit.test_study import planted
+from tests.report.test_html import read
+
+SPEC = StudySpec(dataset="coins")
+
+
+def test_the_page_shows_threat_model_verdict_attacks_columns_and_cost(tmp_path: Path) -> None:
+    study = replace(planted([]), facts=("The <b>attacker</b> peeks.",), sensitive=("a",), dataset="</script>coins")
+    [report] = run_studies([(SPEC, study)], tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {
+        *("audit.sqlite", "report.html", "results.csv", "results.json", "provenance.json")
+    }
+    text = (tmp_path / "report.html").read_text()
+    parts = read(text)
+    # All units gain the same, so that the lift's interval is a point and shows nothing.
+    assert report.worst is not None
+    assert report.worst["tier"] == "inconclusive"
+    assert "reads 91% of all private cells, with no defense" in parts["verdict"]
+    assert "would have guessed 51%" in parts["verdict"]
+    assert "The <b>attacker</b> peeks." in parts["threat-model"]
+    assert "Columns marked as sensitive (★): a." in parts["threat-model"]
+    assert re.search(r"gloves peek 56\.0%", parts["attacks"])
+    assert re.search(r"a \(sensitive\).* 91\.0%", parts["columns"])
+    assert "AUC" in parts["defenses"]
+    assert "</script>coins" not in text.replace("\\u003c", "<").split("<body>")[1].split("provenance")[0]
+    assert "victim" not in parts["verdict"]
+
+
+def test_several_studies_share_a_page_and_the_gravest_leads(tmp_path: Path) -> None:
+    low = replace(planted([]), defenses={"gloves": {"thick": True}}, variant="gloves on")
+    run_studies([(SPEC, low), (SPEC, replace(planted([]), variant="bare", identity={"coins": 2}))], tmp_path)
+    parts = read((tmp_path / "report.html").read_text())
+    assert "The gravest of 2 audits: coins, toss, bare" in parts["overall"]
+    assert "reads 56% of all private cells, under gloves" in parts["a1-verdict"]
+    assert "reads 91% of all private cells, with no defense" in parts["a2-verdict"]
+
+
+def test_a_gate_reads_the_rows_of_a_study() -> None:
+    attack = StudyPart(Part(name="peek"), "attack")
+    [report] = run_studies([(SPEC, replace(planted([]), parts=(*planted([]).parts[:2], attack)))])
+    assert gate(report.rows, above=0.1, alarms=report.alarms).failed
+    passed = gate(report.rows, above=0.9)
+    assert "shows nothing: all 3 victims are alike" in passed.line
+    assert "(coins, none, no defense)" in passed.line
+    with pytest.raises(BadInputError, match="unknown column of the gate"):
+        gate(report.rows, above=0.1, column="b")
+
+
+def test_a_study_doubts_a_single_repetition_and_what_has_no_guess() -> None:
+    [report] = run_studies([(SPEC, replace(planted([], units=1), parts=planted([]).parts[2:]))])
+    assert [alarm.code for alarm in report.alarms] == ["SEEP016", "SEEP007"]
+    assert report.worst is not None
+    assert report.worst["tier"] == "inconclusive"
+
+
+def test_a_folder_of_another_study_is_left_alone(tmp_path: Path) -> None:
+    study = replace(planted([]), own=True)
+    run_studies([(SPEC, study)], tmp_path / "run")
+    assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "run").iterdir()} == {0o600}
+    run_studies([(SPEC, replace(study, units=2))], tmp_path / "run")
+    with pytest.raises(BadInputError, match="holds an audit of other rows or with other settings"):
+        run_studies([(SPEC, replace(study, identity={"coins": 2}))], tmp_path / "run")
+
+
+def test_settings_are_named_and_checked() -> None:
+    with pytest.raises(BadInputError, match="did you mean 'split'"):
+        study_kind("spilt")
+    with pytest.raises(BadInputError, match="units: Input should be greater than or equal to 1, got 0"):
+        make_study("split", units=0)
