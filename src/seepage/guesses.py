@@ -62,4 +62,27 @@ class CutGuess:
     proven: Bool[Tensor, " record"] | None = None
 
 
+@dataclass(frozen=True)
+class FeatureGuess:
+    """Guessed cells of a passive party's records, in each of several trainings of vertical learning.
+
+    Attributes:
+        cells: guessed cells of the target's columns, float64: codes of discrete ones, values of continuous ones; NaN
+            of a training whose network diverged.
+        chances: for each column, of each of its categories (training, record, value), None for a continuous column;
+            None where the attack gives none.
+        spreads: standard deviation that the attack expects of its error, in the cells' own units, NaN for discrete
+            columns; None where it gives none.
+        failed: trainings in which the attack itself failed, such as by numbers that are not finite; what it would
+            have found is unknown.
+        queries: rows that were asked of the target, in each training.
+    """
+
+    cells: Float[Tensor, "training record column"]
+    chances: tuple[Float[Tensor, "training record _value"] | None, ...] | None = None
+    spreads: Float[Tensor, "training record column"] | None = None
+    failed: Bool[Tensor, " training"] | None = None
+    queries: int = 0
+
+
 Guess = RecordsGuess

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from typing import Literal, get_args
 
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
+from seepage.errors import BadInputError
 from seepage.models.batch_norm import Moments
 from seepage.tabular.schema import Schema
-from seepage.tabular.statistics import Statistics
+from seepage.tabular.statistics import Marginal, Statistics
 
 
 @dataclass(frozen=True)
@@ -155,4 +157,205 @@ class CutKnowledge:
             "statistics": "marginals of every column and of the label",
             "defense": self.defense.describe(),
             "auxiliary": 0 if self.auxiliary is None else len(self.auxiliary),
+        }
+
+
+class Queries:
+    """A channel on which a passive party answers with its features of rows of the asker's making.
+
+    It counts rows, refuses more than its limit and keeps what was asked and answered.
+
+    Args:
+        answer: from inputs of the party's bottom model (training, row, encoded) to features (training, row, feature).
+        limit: rows that may be asked of each training.
+
+    Attributes:
+        asked, answered: of each call, in order.
+
+    Raises:
+        BadInputError: the limit is negative.
+
+    Example:
+        >>> import torch
+        >>> channel = Queries(lambda rows: 2 * rows, limit=3)
+        >>> channel.ask(torch.ones(1, 2, 1)).tolist(), channel.left
+        ([[[2.0], [2.0]]], 1)
+    """
+
+    def __init__(self, answer: Callable[[Tensor], Tensor], limit: int) -> None:
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+            raise BadInputError(f"the budget of queries is a whole number from 0 up, got queries={limit!r}.")
+        self._answer = answer
+        self.limit = limit
+        self.asked: list[Tensor] = []
+        self.answered: list[Tensor] = []
+
+    @property
+    def used(self) -> int:
+        """Rows asked so far, of each training."""
+        return sum(rows.shape[1] for rows in self.asked)
+
+    @property
+    def left(self) -> int:
+        """Rows that may still be asked."""
+        return self.limit - self.used
+
+    def ask(self, rows: Float[Tensor, "training row encoded"]) -> Float[Tensor, "training row feature"]:
+        """Return the party's features of rows.
+
+        Raises:
+            BadInputError: that are more than are left.
+        """
+        if rows.shape[1] > self.left:
+            raise BadInputError(
+                f"an attack asks for the features of {rows.shape[1]:,} rows, but {self.left:,} of its "
+                f"{self.limit:,} queries are left; grant it more, or let it ask less."
+            )
+        answered = self._answer(rows)
+        self.asked.append(rows)
+        self.answered.append(answered)
+        return answered
+
+
+@dataclass(frozen=True)
+class FeatureAuxiliary:
+    """Rows of the same kind that the attacker of vertical learning holds whole, for each training.
+
+    Attributes:
+        cells: of the target's columns.
+        own: of the attacker's own columns.
+        labels: class codes.
+        features: what every party but the target sends for them, in the parties' order; the target's place is empty.
+    """
+
+    cells: Float[Tensor, "training row column"]
+    own: Float[Tensor, "training row own"]
+    labels: Float[Tensor, "training row"]
+    features: tuple[Float[Tensor, "training row _feature"] | None, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.cells.shape[1]
+
+
+@dataclass(frozen=True)
+class Leaked:
+    """Records of the target that the attacker holds, with the features that the target sent for them.
+
+    Attributes:
+        cells: of the target's columns.
+        features: as received.
+        own: of the attacker's own columns.
+    """
+
+    cells: Float[Tensor, "training leaked column"]
+    features: Float[Tensor, "training leaked feature"]
+    own: Float[Tensor, "training leaked own"]
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return self.cells.shape[1]
+
+
+@dataclass(frozen=True)
+class KnownFeatures:
+    """What an adaptive attacker of vertical learning knows of the defenses.
+
+    Attributes:
+        names: of the defenses in force, with their arguments.
+        noise: standard deviation of the normal noise on features, in units of their own.
+    """
+
+    names: Mapping[str, Mapping[str, float | int | str | bool]] = field(default_factory=dict)
+    noise: float = 0.0
+
+    def describe(self) -> dict[str, object]:
+        """Return it as plain values."""
+        return {name: dict(arguments) for name, arguments in self.names.items()}
+
+
+Grant = Literal["auxiliary", "queries", "leaked", "bottom"]
+
+
+@dataclass(frozen=True)
+class FeatureKnowledge:
+    """Side information of the active party in vertical learning.
+
+    Attributes:
+        schema: the target's columns, categories, bounds.
+        marginals: of each of them.
+        defense: what the target does to features, and what is done to gradients.
+        auxiliary: rows that it holds whole; None where it has none.
+        queries: on which the target answers; None where it does not.
+        leaked: records of the target; None where there are none.
+        bottom: the target's bottom model; None where it is unknown.
+    """
+
+    schema: Schema
+    marginals: tuple[Marginal, ...]
+    defense: KnownFeatures = field(default_factory=KnownFeatures)
+    auxiliary: FeatureAuxiliary | None = None
+    queries: Queries | None = None
+    leaked: Leaked | None = None
+    bottom: nn.Module | None = None
+
+    def only(self, grants: Collection[Grant]) -> FeatureKnowledge:
+        """Return it with these grants alone: schema, marginals and defense are always known."""
+        return replace(self, **{name: None for name in get_args(Grant) if name not in grants})
+
+    def granted_auxiliary(self, what: str) -> FeatureAuxiliary:
+        """Return the auxiliary rows.
+
+        Raises:
+            BadInputError: there are none.
+        """
+        if self.auxiliary is None or not self.auxiliary.rows:
+            raise BadInputError(f"{what} needs auxiliary rows, but the attacker holds none; grant it some (auxiliary).")
+        return self.auxiliary
+
+    def granted_queries(self, what: str) -> Queries:
+        """Return the channel.
+
+        Raises:
+            BadInputError: there is none, or it allows nothing more.
+        """
+        if self.queries is None or self.queries.left < 1:
+            raise BadInputError(
+                f"{what} needs answers of the target, but the attacker has a budget of 0 queries; grant it some "
+                "(queries), or choose an attack that asks nothing."
+            )
+        return self.queries
+
+    def granted_leaked(self, what: str) -> Leaked:
+        """Return the leaked records.
+
+        Raises:
+            BadInputError: there are none.
+        """
+        if self.leaked is None or not self.leaked.records:
+            raise BadInputError(f"{what} needs leaked records, but the attacker holds none; grant it some (leaked).")
+        return self.leaked
+
+    def granted_bottom(self, what: str) -> nn.Module:
+        """Return the target's bottom model.
+
+        Raises:
+            BadInputError: it is unknown.
+        """
+        if self.bottom is None:
+            raise BadInputError(f"{what} needs the target's bottom model, which the attacker does not know; grant it.")
+        return self.bottom
+
+    def describe(self) -> dict[str, object]:
+        """Return what is granted, as plain values for a result or report."""
+        return {
+            "schema": "columns, categories and bounds",
+            "marginals": "of every column",
+            "defense": self.defense.describe(),
+            "auxiliary": 0 if self.auxiliary is None else self.auxiliary.rows,
+            "queries": 0 if self.queries is None else self.queries.limit,
+            "leaked": 0 if self.leaked is None else self.leaked.records,
+            "bottom": "known" if self.bottom is not None else "unknown",
         }

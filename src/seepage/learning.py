@@ -6,7 +6,7 @@ Replaying ``gradient`` on the true records must reproduce an undefended view bit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +20,7 @@ from seepage.models.batch_norm import Moments, normalisations, run_watched
 from seepage.models.calling import call
 from seepage.models.model import Head, Model
 from seepage.models.split import SplitModel, record_losses
+from seepage.models.vertical import ActiveModel, losses_of
 
 
 def mean_loss(
@@ -242,3 +243,51 @@ def cut_step(
     total = (losses / behind.to(losses)).sum()
     sent, *found = torch.autograd.grad(total, [received, *trained.values()], allow_unused=True, materialize_grads=True)
     return CutStep(sent, dict(zip(trained, found, strict=True)), float(losses.detach().mean()))
+
+
+@dataclass(frozen=True)
+class VerticalStep:
+    """What the active party of vertical learning computes from a batch of features.
+
+    Attributes:
+        returned: gradient by each party's features, of each training's mean loss over the batch.
+        parameters: gradient by the top model's parameters, by name, of the same losses summed over trainings.
+        losses: of each training, mean over the batch, in nats.
+    """
+
+    returned: tuple[Float[Tensor, "training record _feature"], ...]
+    parameters: dict[str, Tensor]
+    losses: Float[Tensor, " training"]
+
+
+def vertical_step(
+    active: ActiveModel,
+    features: Sequence[Float[Tensor, "training record _feature"]],
+    labels: Float[Tensor, "training record"],
+) -> VerticalStep:
+    """Return what the active party computes from all parties' features and its labels.
+
+    Args:
+        active: gives top model and head.
+        features: as received, in the parties' order.
+        labels: class codes.
+
+    Example:
+        >>> import torch
+        >>> from seepage.datasets.planted import telling
+        >>> from seepage.models.vertical import vertical_mlp
+        >>> from seepage.tabular.partition import by_shares
+        >>> rows = telling(rows=4).train
+        >>> model = vertical_mlp(by_shares(rows.schema, [0.5, 0.5]), seeds=[0])
+        >>> sent = model.features(model.encoded(rows.cells[None]))
+        >>> step = vertical_step(model.active, sent, rows.labels[None])
+        >>> step.returned[1].shape, [round(float(loss), 1) for loss in step.losses]
+        (torch.Size([1, 4, 100]), [0.7])
+    """
+    received = [one.detach().requires_grad_(True) for one in features]
+    trained = {name: p for name, p in active.top.named_parameters() if p.requires_grad}
+    losses = losses_of(active.head, active.top(torch.cat(received, dim=-1)), labels.long()).mean(1)
+    found = torch.autograd.grad(losses.sum(), [*received, *trained.values()], allow_unused=True, materialize_grads=True)
+    return VerticalStep(
+        tuple(found[: len(received)]), dict(zip(trained, found[len(received) :], strict=True)), losses.detach()
+    )

@@ -126,3 +126,6 @@ metrics: Registry[Any] = Registry("metric")
 # Of split learning, whose views and guesses are others.
 cut_attacks: Registry[Any] = Registry("cut_attack")
 cut_baselines: Registry[Any] = Registry("cut_baseline")
+# Of vertical learning.
+feature_attacks: Registry[Any] = Registry("feature_attack")
+feature_baselines: Registry[Any] = Registry("feature_baseline")

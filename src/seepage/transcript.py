@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.views import AnyView, CutView
+from seepage.views import AnyView, CutView, FeatureView
 
 V = TypeVar("V", bound=AnyView, covariant=True)
 
@@ -52,3 +52,18 @@ class CutTranscript:
     view: CutView
     cells: Float[Tensor, "record private"]
     labels: Float[Tensor, " record"]
+
+
+@dataclass(frozen=True)
+class FeatureTranscript:
+    """What the active party of vertical learning saw, and what the target held of the same records.
+
+    Attributes:
+        view: of the active party.
+        cells: of the target's columns, float64: codes of discrete ones, values of continuous ones.
+        labels: true class codes.
+    """
+
+    view: FeatureView
+    cells: Float[Tensor, "training record column"]
+    labels: Float[Tensor, "training record"]

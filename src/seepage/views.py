@@ -14,6 +14,7 @@ from torch import Tensor
 from seepage.learning import LocalTraining
 from seepage.models.model import Model
 from seepage.models.split import SplitModel
+from seepage.models.vertical import ActiveModel
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,42 @@ class RoundsView:
     def of(self, chosen: slice) -> RoundsView:
         """Return the view of some of the victims."""
         return RoundsView(tuple(one.of(chosen) for one in self.rounds), self.batch_size)
+
+
+@dataclass(frozen=True)
+class FeatureView:
+    """What the active party of vertical learning holds and receives of some records, in each of several trainings.
+
+    Attributes:
+        model: its own parts.
+        target: the passive party that it is after.
+        own: its own cells.
+        features: of every party, as received, in the parties' order; its own are what it computed itself.
+        labels: class codes, where it knows them: of records that were trained on; None of those it predicts for.
+        earlier: the same of the records of training, each as received in the last epoch; None where it kept none.
+    """
+
+    model: ActiveModel
+    target: int
+    own: Float[Tensor, "training record own"]
+    features: tuple[Float[Tensor, "training record _feature"], ...]
+    labels: Float[Tensor, "training record"] | None = None
+    earlier: FeatureView | None = None
+
+    @property
+    def received(self) -> Float[Tensor, "training record feature"]:
+        """What the target sent."""
+        return self.features[self.target]
+
+    @property
+    def trainings(self) -> int:
+        """Number of trainings."""
+        return len(self.own)
+
+    @property
+    def records(self) -> int:
+        """Number of records in each training."""
+        return self.own.shape[1]
 
 
 AnyView = View | RoundsView

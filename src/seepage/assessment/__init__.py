@@ -12,6 +12,7 @@ from seepage.assessment.columns import Figures, measure_columns
 from seepage.assessment.entropy import Entropy
 from seepage.assessment.exact_match import ExactMatch
 from seepage.assessment.f1 import f1
+from seepage.assessment.features import measure_features
 from seepage.assessment.intervals import Estimate, interval, paired, tau_b
 from seepage.assessment.kendall import Kendall
 from seepage.assessment.lifts import Lift, best_baseline, lift
@@ -47,6 +48,7 @@ __all__ = [
     "match_records",
     "measure",
     "measure_columns",
+    "measure_features",
     "measure_matched",
     "paired",
     "scales",

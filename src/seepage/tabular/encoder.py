@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -9,6 +11,35 @@ from torch import Tensor
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What encoded columns are shifted and divided by, where that is not their moments.
+
+    Attributes:
+        mean, std: of each encoded column.
+    """
+
+    mean: Float[Tensor, " encoded"]
+    std: Float[Tensor, " encoded"]
+
+
+def to_bounds(schema: Schema) -> Scale:
+    """Return the scale on which numbers lie from -1 to 1 between their bounds and one-hot columns stay 0 and 1.
+
+    Example:
+        >>> from seepage.datasets.planted import distinct
+        >>> schema = distinct(rows=8, continuous=1, discrete=0).schema
+        >>> Encoder(schema, to_bounds(schema)).encode(torch.tensor([[0.0], [7.0]]).double()).tolist()
+        [[-1.0], [1.0]]
+    """
+    mean, std = torch.zeros(schema.width, dtype=torch.float64), torch.ones(schema.width, dtype=torch.float64)
+    for column, block in zip(schema.columns, schema.blocks, strict=True):
+        if not isinstance(column, Discrete):
+            mean[block] = column.low / 2 + column.high / 2
+            std[block] = (column.high / 2 - column.low / 2) or 1.0
+    return Scale(mean, std)
 
 
 class Encoder:
@@ -24,7 +55,7 @@ class Encoder:
 
     Args:
         schema: the table's schema.
-        statistics: public moments used to standardise.
+        statistics: public moments used to standardise, or another scale, see ``to_bounds``.
         dtype, device: of the encoded tensors; cells are always float64 on the same device.
 
     Attributes:
@@ -55,7 +86,7 @@ class Encoder:
     def __init__(
         self,
         schema: Schema,
-        statistics: Statistics,
+        statistics: Statistics | Scale,
         dtype: torch.dtype = torch.float64,
         device: torch.device | str = "cpu",
     ) -> None:

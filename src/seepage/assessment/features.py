@@ -1,0 +1,123 @@
+"""Scores of guessed cells of a passive party in vertical learning; the attacker knows which record is which."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seepage.assessment.calibration import calibration_error
+from seepage.assessment.measurement import Measurement
+from seepage.errors import BadInputError
+from seepage.guesses import FeatureGuess
+from seepage.tabular.schema import Continuous, Discrete, Schema
+from seepage.transcript import FeatureTranscript
+
+# UIFV counts a number within 0.2 of the truth where bounds are -1 and 1: a tenth of the range.
+OF_RANGE = 0.1
+# The same of the range between these quantiles, which a few large values do not widen.
+_MIDDLE = (0.05, 0.95)
+
+
+def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGuess) -> list[Measurement]:
+    """Return the figures of a guess, one value a training, NaN where the attack itself failed.
+
+    ``accuracy`` (UIFV): the share of cells that are found, a number within a tenth of its column's range; of all
+    cells, of ``accuracy_discrete`` and ``accuracy_continuous`` ones, and by column. ``middle_accuracy``: the same
+    with a tenth of the range between the 5th and the 95th percentile of the attacked records (of a column without
+    such a range: its schema's tolerance), which no constant meets by a long tail alone. ``macro_accuracy``: the mean
+    over columns of that, and of a discrete column's mean over its categories, so that frequent ones count no more
+    than rare ones. ``records``: the share of records with all cells found. ``calibration``: of each column with
+    chances. ``failed``: whether the attack failed.
+
+    Args:
+        schema: of the target's columns.
+        seen: gives the truth.
+        guess: of the same records.
+
+    Raises:
+        BadInputError: the guess is of other records or columns.
+    """
+    if guess.cells.shape != seen.cells.shape:
+        raise BadInputError(
+            f"a guess of shape {tuple(guess.cells.shape)} was held against records of shape "
+            f"{tuple(seen.cells.shape)}; guess the records of the view."
+        )
+    failed = guess.cells.isnan().flatten(1).any(1)
+    if guess.failed is not None:
+        failed = failed | guess.failed
+    figures: dict[tuple[str, str | None], Tensor] = {}
+    near, middle, macro = [], [], []
+    for i, column in enumerate(schema.columns):
+        true, said = seen.cells[..., i], guess.cells[..., i]
+        near.append(within(true, said, 0.0 if isinstance(column, Discrete) else OF_RANGE * (column.high - column.low)))
+        figures["accuracy", column.name] = near[-1].double().mean(1)
+        if isinstance(column, Discrete):
+            middle.append(near[-1])
+            macro.append(_recall(column, true, near[-1]))
+            if guess.chances is not None and (chances := guess.chances[i]) is not None:
+                figures["calibration", column.name] = _calibration(chances, true)
+        else:
+            middle.append(within(true, said, middle_tolerance(column, true)[:, None]))
+            macro.append(middle[-1].double().mean(1))
+            figures["middle_accuracy", column.name] = macro[-1]
+    every, central = torch.stack(near, dim=-1).double(), torch.stack(middle, dim=-1).double()
+    figures["accuracy", None] = every.mean((1, 2))
+    figures["middle_accuracy", None] = central.mean((1, 2))
+    for kind, places in (("discrete", schema.discrete), ("continuous", schema.continuous)):
+        if places:
+            figures[f"accuracy_{kind}", None] = every[..., list(places)].mean((1, 2))
+    if schema.continuous:
+        figures["middle_accuracy_continuous", None] = central[..., list(schema.continuous)].mean((1, 2))
+    figures["macro_accuracy", None] = torch.stack(macro).mean(0)
+    figures["records", None] = every.amin(-1).mean(1)
+    figures = {key: torch.where(failed, torch.nan, values) for key, values in figures.items()}
+    figures["failed", None] = failed.double()
+    return [
+        Measurement(metric, column, values, metric not in NO_LEAK, (0.0, 1.0))
+        for (metric, column), values in figures.items()
+    ]
+
+
+# Figures that say how good an answer is, not how much leaks.
+NO_LEAK = frozenset({"calibration", "failed"})
+
+
+def within(
+    true: Float[Tensor, "training record"],
+    said: Float[Tensor, "training record"],
+    tolerance: float | Float[Tensor, "training 1"],
+) -> Bool[Tensor, "training record"]:
+    """Return which guesses are near enough; a rounding beyond the tolerance counts as near."""
+    slack = 1 + 8 * torch.finfo(torch.float64).eps
+    return (true - said).abs() <= tolerance * slack
+
+
+def middle_tolerance(column: Continuous, true: Float[Tensor, "training record"]) -> Float[Tensor, " training"]:
+    """Return a tenth of the range between the 5th and the 95th percentile; the schema's tolerance where that is 0."""
+    low, high = torch.quantile(true, torch.tensor(_MIDDLE, dtype=true.dtype), dim=1)
+    width = OF_RANGE * (high - low)
+    return torch.where(width > 0, width, torch.full_like(width, column.tolerance))
+
+
+def _recall(
+    column: Discrete, true: Float[Tensor, "training record"], right: Bool[Tensor, "training record"]
+) -> Float[Tensor, " training"]:
+    codes = torch.arange(column.width, dtype=true.dtype)
+    held = (true[:, None, :] == codes[:, None]).double()
+    counts = held.sum(-1)
+    recall = (held * right[:, None, :].double()).sum(-1) / counts.clamp(min=1)
+    there = (counts > 0).double()
+    return (recall * there).sum(1) / there.sum(1)
+
+
+def _calibration(
+    chances: Float[Tensor, "training record value"], true: Float[Tensor, "training record"]
+) -> Float[Tensor, " training"]:
+    errors = []
+    for said, held in zip(chances, true, strict=True):
+        error = calibration_error(said, (said.argmax(-1) == held).double())
+        errors.append(math.nan if error is None else error)
+    return torch.tensor(errors, dtype=torch.float64)

@@ -1,0 +1,51 @@
+"""Rows that an attacker makes up to ask for their features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.schema import Discrete
+
+
+def generated(
+    encoder: Encoder, rows: int, seeds: Sequence[int], stretch: float | int = 1
+) -> Float[Tensor, "training row encoded"]:
+    """Return valid rows whose cells are drawn evenly: categories from all, numbers from their range.
+
+    Args:
+        encoder: of the target's columns, with numbers from -1 to 1.
+        rows: of each training.
+        seeds: one a training.
+        stretch: width of the range, in units of the true one.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> from seepage.models.vertical import encoder_of
+        >>> made = generated(encoder_of(telling(rows=9).schema), rows=5, seeds=[0, 1])
+        >>> made.shape, made.sum(-1).unique().tolist()
+        (torch.Size([2, 5, 11]), [4.0])
+    """
+    return torch.stack([_one(encoder, rows, torch.Generator().manual_seed(seed), stretch) for seed in seeds])
+
+
+def plain_uniform(encoder: Encoder, rows: int, seeds: Sequence[int]) -> Float[Tensor, "training row encoded"]:
+    """Return rows whose encoded columns are all numbers drawn evenly from 0 to 1, which are no valid rows."""
+    drawn = [torch.rand(rows, encoder.width, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+    return torch.stack(drawn)
+
+
+def _one(encoder: Encoder, rows: int, generator: torch.Generator, stretch: float | int) -> Tensor:
+    parts = []
+    for column in encoder.schema.columns:
+        if isinstance(column, Discrete):
+            codes = torch.randint(column.width, (rows,), generator=generator)
+            parts.append(functional.one_hot(codes, column.width).float())
+        else:
+            parts.append(stretch * (2 * torch.rand(rows, 1, generator=generator) - 1))
+    return torch.cat(parts, dim=1)

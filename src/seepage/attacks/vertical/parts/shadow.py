@@ -1,0 +1,53 @@
+"""A stand-in for the target's bottom model, trained through the frozen top model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.knowledge import FeatureAuxiliary
+from seepage.models.vertical import Stack, losses_of
+from seepage.views import FeatureView
+
+_RATE = 1e-3
+
+
+def shadow(
+    view: FeatureView,
+    rows: FeatureAuxiliary,
+    encoded: Float[Tensor, "training row encoded"],
+    hidden: Sequence[int],
+    epochs: int,
+    batch_size: int,
+    seeds: Sequence[int],
+) -> Stack:
+    """Return networks that stand in for the target's bottom model: with them the top model predicts labels.
+
+    Args:
+        view: gives the top model.
+        rows: auxiliary ones, with labels and the other parties' features.
+        encoded: their target columns, as its bottom model takes them.
+        hidden: units of each hidden layer.
+        epochs: passes over the rows.
+        batch_size: rows of a step.
+        seeds: of initialisation and batches, one a training.
+    """
+    made = Stack((encoded.shape[-1], *hidden, view.received.shape[-1]), seeds)
+    optimiser = torch.optim.Adam(made.parameters(), lr=_RATE, fused=True)
+    labels = rows.labels.long()
+    order = [torch.Generator().manual_seed(seed) for seed in seeds]
+    every = torch.arange(len(seeds))[:, None]
+    for _ in range(epochs):
+        shuffled = torch.stack([torch.randperm(rows.rows, generator=one) for one in order])
+        for batch in shuffled.split(batch_size, dim=1):
+            mine = made(encoded[every, batch])
+            features = [mine if one is None else one[every, batch] for one in rows.features]
+            losses = losses_of(view.model.head, view.model.top(torch.cat(features, dim=-1)), labels[every, batch])
+            found = torch.autograd.grad(losses.mean(1).sum(), list(made.parameters()))
+            for parameter, gradient in zip(made.parameters(), found, strict=True):
+                parameter.grad = gradient
+            optimiser.step()
+    return made.requires_grad_(False)

@@ -1,0 +1,247 @@
+"""UIFV: a network learns to give a passive party's cells back from its features, under four levels of access."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seepage.attacks.vertical.parts.generated import generated, plain_uniform
+from seepage.attacks.vertical.parts.shadow import shadow
+from seepage.errors import BadInputError, check_count
+from seepage.guesses import FeatureGuess
+from seepage.knowledge import FeatureKnowledge, Grant
+from seepage.models.inverse import Inverse, InverseLoss, Inverter
+from seepage.models.vertical import encoder_of
+from seepage.registry import feature_attacks
+from seepage.views import FeatureView
+
+# Units of InverNet's hidden layers, by its number of layers (UIFV, table 14).
+DEPTHS: dict[int, tuple[int, ...]] = {1: (), 2: (300,), 3: (100, 300)}
+
+
+@dataclass(frozen=True)
+class _InverNet:
+    """InverNet's settings, which all four attacks share.
+
+    Attributes:
+        loss: see ``Inverter``.
+        layers: of InverNet, 1 to 3.
+        standardise, epochs, steps, batch_size, learning_rate: see ``Inverter``.
+
+    Raises:
+        BadInputError: an argument is out of range.
+    """
+
+    loss: InverseLoss = "mse"
+    layers: int = 3
+    standardise: bool = True
+    epochs: int = 60
+    steps: int = 1000
+    batch_size: int = 64
+    learning_rate: float | int = 2e-3
+
+    def __post_init__(self) -> None:
+        if self.layers not in DEPTHS:
+            raise BadInputError(f"InverNet has 1, 2 or 3 layers, got layers={self.layers!r}.")
+        self.inverter  # noqa: B018  refuses what it cannot be made of
+
+    @property
+    def inverter(self) -> Inverter:
+        """How InverNet is trained."""
+        return Inverter(
+            DEPTHS[self.layers],
+            self.loss,
+            self.standardise,
+            self.epochs,
+            self.steps,
+            self.batch_size,
+            self.learning_rate,
+        )
+
+
+@feature_attacks.register("uifv_qa")
+@dataclass(frozen=True)
+class QueryAttack(_InverNet):
+    """UIFV with auxiliary rows and queries: the target's own answers for rows whose cells are known train InverNet.
+
+    Source: Yang et al., UIFV (arXiv 2406.12588), section 4. Deviations: see ``Inverter``.
+    """
+
+    grants: ClassVar[tuple[Grant, ...]] = ("auxiliary", "queries")
+
+    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
+        """Return the guess.
+
+        Args:
+            view: of the active party.
+            knowledge: with auxiliary rows and queries; of rows beyond the budget the answers remain unknown.
+            seeds: of InverNet, one a training.
+
+        Raises:
+            BadInputError: rows or queries were not granted.
+        """
+        rows = knowledge.granted_auxiliary("the query attack").cells
+        channel = knowledge.granted_queries("the query attack")
+        encoder = encoder_of(knowledge.schema)
+        asked = encoder.encode(rows[:, : channel.left])
+        found = self.inverter.fit(channel.ask(asked), asked, encoder, seeds)
+        return guess_of(found, view.received, queries=asked.shape[1])
+
+
+@dataclass(frozen=True)
+class ShadowInversion:
+    """InverNet of the data-passive attack, with the shadow that it was trained on.
+
+    Attributes:
+        inverse: InverNet.
+        shadow: the attacker's stand-in for the target's bottom model.
+    """
+
+    inverse: Inverse
+    shadow: nn.Module
+
+    def guess(self, view: FeatureView) -> FeatureGuess:
+        """Return what InverNet makes of the features that the target really sent."""
+        return guess_of(self.inverse, view.received)
+
+    def self_inversion(self, cells: Float[Tensor, "training record column"]) -> FeatureGuess:
+        """Return what InverNet makes of the shadow's own features of true cells: a diagnostic, no attack.
+
+        No attacker can compute it, as it takes the cells that are to be found. It says how well InverNet inverts the
+        network that it was trained on, which is what the published figures of this attack look like.
+        """
+        with torch.no_grad():
+            features = self.shadow(self.inverse.encoder.encode(cells))
+        return guess_of(self.inverse, features)
+
+
+@feature_attacks.register("uifv_dpa")
+@dataclass(frozen=True)
+class DataPassiveAttack(_InverNet):
+    """UIFV with auxiliary rows alone: a shadow bottom model, trained through the top model, stands in for the target.
+
+    The shadow is trained by the task's loss through the frozen top model, with the other parties' features of the
+    auxiliary rows; InverNet is trained on the shadow's features and applied to those that the target really sent.
+
+    Source: Yang et al., UIFV (arXiv 2406.12588), section 4. The printed loss lacks logarithms and a sign; cross-entropy
+    here. That the shadow's features are the target's is not to be expected: nothing ties the axes of one to the
+    other's.
+
+    Attributes:
+        hidden: units of the shadow's hidden layers.
+        shadow_epochs: passes of the shadow's training over the auxiliary rows.
+    """
+
+    grants: ClassVar[tuple[Grant, ...]] = ("auxiliary",)
+    hidden: tuple[int, ...] = (300, 100)
+    shadow_epochs: int = 40
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("shadow_epochs", self.shadow_epochs)
+
+    def fit(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> ShadowInversion:
+        """Return shadow and InverNet; arguments as those of a call."""
+        rows = knowledge.granted_auxiliary("the data-passive attack")
+        encoder = encoder_of(knowledge.schema)
+        encoded = encoder.encode(rows.cells)
+        made = shadow(view, rows, encoded, self.hidden, self.shadow_epochs, self.batch_size, seeds)
+        with torch.no_grad():
+            features = made(encoded)
+        return ShadowInversion(self.inverter.fit(features, encoded, encoder, seeds), made)
+
+    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
+        """Return the guess.
+
+        Args:
+            view: of the active party.
+            knowledge: with auxiliary rows.
+            seeds: of shadow and InverNet, one a training.
+
+        Raises:
+            BadInputError: rows were not granted.
+        """
+        return self.fit(view, knowledge, seeds).guess(view)
+
+
+@feature_attacks.register("uifv_iqa")
+@dataclass(frozen=True)
+class IsolatedQueryAttack(_InverNet):
+    """UIFV with queries alone: made-up rows and the target's answers train InverNet.
+
+    Source: Yang et al., UIFV (arXiv 2406.12588), section 4. The generator draws categories evenly and numbers evenly
+    from an estimated range; the estimate is not stated, here the true bounds, or ``stretch`` times as wide.
+
+    Attributes:
+        generator: whether rows are valid ones; else all encoded columns are numbers drawn evenly from 0 to 1, the
+            paper's comparison without data generation.
+        stretch: width of the range that numbers are drawn from, in units of the true one.
+        rows: that are made up, at most the budget; as many as that if None.
+    """
+
+    grants: ClassVar[tuple[Grant, ...]] = ("queries",)
+    generator: bool = True
+    stretch: float | int = 1.0
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.stretch, bool) or not self.stretch > 0:
+            raise BadInputError(f"stretch is a positive number, got stretch={self.stretch!r}.")
+        if self.rows is not None:
+            check_count("rows", self.rows)
+
+    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
+        """Return the guess.
+
+        Args:
+            view: of the active party.
+            knowledge: with queries.
+            seeds: of made-up rows and InverNet, one a training.
+
+        Raises:
+            BadInputError: queries were not granted.
+        """
+        channel = knowledge.granted_queries("the isolated query attack")
+        rows = channel.left if self.rows is None else min(self.rows, channel.left)
+        encoder = encoder_of(knowledge.schema)
+        made = generated(encoder, rows, seeds, self.stretch) if self.generator else plain_uniform(encoder, rows, seeds)
+        found = self.inverter.fit(channel.ask(made), made, encoder, seeds)
+        return guess_of(found, view.received, queries=rows)
+
+
+@feature_attacks.register("uifv_sa")
+@dataclass(frozen=True)
+class StealthAttack(_InverNet):
+    """UIFV with a few leaked records: these and the features that the target sent for them train InverNet.
+
+    Source: Yang et al., UIFV (arXiv 2406.12588), section 4 and table 13.
+    """
+
+    grants: ClassVar[tuple[Grant, ...]] = ("leaked",)
+
+    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
+        """Return the guess.
+
+        Args:
+            view: of the active party.
+            knowledge: with leaked records.
+            seeds: of InverNet, one a training.
+
+        Raises:
+            BadInputError: no records leaked.
+        """
+        leaked = knowledge.granted_leaked("the stealth attack")
+        encoder = encoder_of(knowledge.schema)
+        found = self.inverter.fit(leaked.features, encoder.encode(leaked.cells), encoder, seeds)
+        return guess_of(found, view.received)
+
+
+def guess_of(found: Inverse, inputs: Float[Tensor, "training record feature"], queries: int = 0) -> FeatureGuess:
+    """Return the guess that a trained network makes."""
+    return FeatureGuess(found.cells(inputs), found.chances(inputs), failed=found.failed, queries=queries)

@@ -1,0 +1,117 @@
+"""What the active party of vertical learning guesses of a passive party's cells without its features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.guesses import FeatureGuess
+from seepage.knowledge import FeatureKnowledge, Grant
+from seepage.models.inverse import Inverter, cells_of
+from seepage.models.vertical import encoder_of
+from seepage.registry import feature_baselines
+from seepage.tabular.schema import Discrete
+from seepage.views import FeatureView
+
+# Of a column's range: UIFV counts a number as found within 0.2 where bounds are -1 and 1.
+NEAR = 0.1
+
+
+@feature_baselines.register("constant")
+@dataclass(frozen=True)
+class Constant:
+    """Each column's most frequent category, or the number with most others within a tenth of the column's range."""
+
+    grants: ClassVar[tuple[Grant, ...]] = ()
+
+    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
+        """Return the guess; ``seeds`` are not used."""
+        row = [
+            marginal.median if isinstance(column, Discrete) else marginal.likeliest(NEAR * (column.high - column.low))
+            for column, marginal in zip(knowledge.schema.columns, knowledge.marginals, strict=True)
+        ]
+        return _same(view, row)
+
+
+@feature_baselines.register("median")
+@dataclass(frozen=True)
+class Median:
+    """Each column's most frequent category or median."""
+
+    grants: ClassVar[tuple[Grant, ...]] = ()
+
+    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
+        """Return the guess; ``seeds`` are not used."""
+        return _same(view, [marginal.median for marginal in knowledge.marginals])
+
+
+@feature_baselines.register("random")
+@dataclass(frozen=True)
+class Random:
+    """Encoded rows drawn evenly from -1 to 1: UIFV's comparison."""
+
+    grants: ClassVar[tuple[Grant, ...]] = ()
+
+    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
+        """Return the guess, of each training by its seed."""
+        encoder = encoder_of(knowledge.schema)
+        drawn = [
+            torch.rand(view.records, encoder.width, generator=torch.Generator().manual_seed(seed)) for seed in seeds
+        ]
+        return FeatureGuess(cells_of(encoder, 2 * torch.stack(drawn) - 1))
+
+
+@feature_baselines.register("own_columns")
+@dataclass(frozen=True)
+class OwnColumns:
+    """What a network makes of the attacker's own columns, trained on auxiliary rows; the target's features are unused.
+
+    Where the attacker knows labels of the records, they count among its columns.
+
+    Attributes:
+        epochs, hidden: of the network.
+    """
+
+    grants: ClassVar[tuple[Grant, ...]] = ("auxiliary",)
+    epochs: int = 30
+    hidden: tuple[int, ...] = (100, 300)
+
+    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
+        """Return the guess.
+
+        Raises:
+            BadInputError: auxiliary rows were not granted.
+        """
+        rows = knowledge.granted_auxiliary("the guess by the attacker's own columns")
+        encoder = encoder_of(knowledge.schema)
+        labels = None if view.labels is None else rows.labels
+        known, asked = own_inputs(view, rows.own, labels), own_inputs(view, view.own, view.labels)
+        found = Inverter(self.hidden, "fields", epochs=self.epochs).fit(
+            known, encoder.encode(rows.cells), encoder, seeds
+        )
+        return FeatureGuess(found.cells(asked), found.chances(asked), failed=found.failed)
+
+
+def own_inputs(
+    view: FeatureView,
+    own: Float[Tensor, "training row own"],
+    labels: Float[Tensor, "training row"] | None,
+) -> Float[Tensor, "training row input"]:
+    """Return the attacker's own columns as a network takes them, with one-hot labels behind them where given."""
+    partition = view.model.partition
+    encoded = encoder_of(partition.schemas[0]).encode(own)
+    if labels is None:
+        return encoded
+    target = partition.schema.target
+    assert isinstance(target, Discrete)
+    return torch.cat([encoded, torch.nn.functional.one_hot(labels.long(), target.width).to(encoded)], dim=-1)
+
+
+def _same(view: FeatureView, row: Sequence[float | Tensor]) -> FeatureGuess:
+    cells = torch.tensor([float(value) for value in row], dtype=torch.float64)
+    return FeatureGuess(cells.repeat(view.trainings, view.records, 1))

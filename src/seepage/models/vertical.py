@@ -1,0 +1,224 @@
+"""Networks of vertical federated learning: a bottom model of each party, and the active party's top model.
+
+All modules have a leading axis: several trainings, each with parameters and rows of its own, run as one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from seepage.errors import BadInputError
+from seepage.models.model import seeded
+from seepage.models.split import SplitHead, label_chances, record_losses
+from seepage.tabular.encoder import Encoder, to_bounds
+from seepage.tabular.partition import Partition
+from seepage.tabular.schema import Discrete, Schema
+
+
+class Stack(nn.Module):
+    """Several fully connected ReLU networks of the same widths, each with PyTorch's default initialisation.
+
+    Args:
+        widths: inputs, units of each hidden layer, outputs.
+        seeds: of the initialisation, one a network.
+
+    Example:
+        >>> Stack((3, 5, 2), seeds=(0, 1))(torch.ones(2, 4, 3)).shape
+        torch.Size([2, 4, 2])
+    """
+
+    def __init__(self, widths: Sequence[int], seeds: Sequence[int]) -> None:
+        super().__init__()
+        made = [seeded(lambda: [nn.Linear(a, b) for a, b in pairwise(widths)], seed) for seed in seeds]
+        layers = list(zip(*made, strict=True))
+        self.weights = nn.ParameterList(torch.stack([one.weight.detach().T for one in layer]) for layer in layers)
+        self.biases = nn.ParameterList(torch.stack([one.bias.detach()[None] for one in layer]) for layer in layers)
+
+    def forward(self, rows: Float[Tensor, "network record input"]) -> Float[Tensor, "network record output"]:
+        """Return each network's outputs for its rows."""
+        last = len(self.weights) - 1
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            rows = torch.baddbmm(bias, rows, weight)
+            if i < last:
+                rows = rows.relu()
+        return rows
+
+
+@dataclass(frozen=True)
+class VerticalModel:
+    """Bottom models, a top model and who holds what.
+
+    Attributes:
+        partition: columns of each party.
+        bottoms: of each party, from its encoded rows (training, record, encoded) to features (training, record,
+            feature). Numbers are scaled so that their schema's bounds are -1 and 1, categories are one-hot.
+        top: from the parties' features, one after the other (training, record, features), to outputs
+            (training, record, output).
+        head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class.
+        name: in results.
+
+    Raises:
+        BadInputError: there is not one bottom model a party, or the head does not fit the target.
+    """
+
+    partition: Partition
+    bottoms: tuple[nn.Module, ...]
+    top: nn.Module
+    head: SplitHead
+    name: str
+
+    def __post_init__(self) -> None:
+        target = self.partition.schema.target
+        if not isinstance(target, Discrete):
+            raise BadInputError(
+                f"vertical learning here is of classes, but the target {target.name!r} is continuous; choose a "
+                "discrete target, or put its values into bins first."
+            )
+        if self.head == "sigmoid" and target.width != 2:
+            raise BadInputError(
+                f"a sigmoid head needs a target of two classes, but {target.name!r} has {target.width}; "
+                "use head='softmax'."
+            )
+        if len(self.bottoms) != self.partition.parties:
+            raise BadInputError(
+                f"{self.partition.parties} parties hold columns, but there are {len(self.bottoms)} bottom models; give "
+                "each party one."
+            )
+
+    @cached_property
+    def encoders(self) -> tuple[Encoder, ...]:
+        """From each party's cells to the inputs of its bottom model, and back."""
+        return tuple(encoder_of(schema) for schema in self.partition.schemas)
+
+    @property
+    def schema(self) -> Schema:
+        """Of the whole table."""
+        return self.partition.schema
+
+    @property
+    def classes(self) -> int:
+        """Number of labels."""
+        assert isinstance(self.schema.target, Discrete)
+        return self.schema.target.width
+
+    def encoded(self, cells: Float[Tensor, "*some column"]) -> tuple[Float[Tensor, "*some _encoded"], ...]:
+        """Return each party's inputs of rows of the table."""
+        return tuple(
+            encoder.encode(cells[..., list(held)])
+            for encoder, held in zip(self.encoders, self.partition.columns, strict=True)
+        )
+
+    def features(
+        self, encoded: Sequence[Float[Tensor, "training record _encoded"]]
+    ) -> tuple[Float[Tensor, "training record _feature"], ...]:
+        """Return what each party's bottom model makes of its inputs."""
+        return tuple(bottom(rows) for bottom, rows in zip(self.bottoms, encoded, strict=True))
+
+    def outputs(
+        self, features: Sequence[Float[Tensor, "training record _feature"]]
+    ) -> Float[Tensor, "training record output"]:
+        """Return the top model's outputs."""
+        return self.top(torch.cat(list(features), dim=-1))
+
+    def probabilities(self, cells: Float[Tensor, "training record column"]) -> Float[Tensor, "training record label"]:
+        """Return the chance of each label, without a graph and before any defense."""
+        with torch.no_grad():
+            return label_chances(self.head, self.outputs(self.features(self.encoded(cells))))
+
+    @property
+    def active(self) -> ActiveModel:
+        """What the active party knows of it."""
+        return ActiveModel(self.partition, self.bottoms[0], self.top, self.head)
+
+    def copy(self) -> VerticalModel:
+        """Return it with modules of its own, which may be trained without changing this one's."""
+        return replace(self, bottoms=copy.deepcopy(self.bottoms), top=copy.deepcopy(self.top))
+
+
+@dataclass(frozen=True)
+class ActiveModel:
+    """The parts of the active party.
+
+    Attributes:
+        partition: columns of each party.
+        bottom: its own bottom model.
+        top: the top model.
+        head: of the top model.
+    """
+
+    partition: Partition
+    bottom: nn.Module
+    top: nn.Module
+    head: SplitHead
+
+
+def encoder_of(schema: Schema) -> Encoder:
+    """Return the encoder of a party's columns: numbers from -1 to 1 between their bounds, categories one-hot."""
+    return Encoder(schema, to_bounds(schema), torch.float32)
+
+
+def losses_of(
+    head: SplitHead, outputs: Float[Tensor, "training record output"], labels: Int[Tensor, "training record"]
+) -> Float[Tensor, "training record"]:
+    """Return each record's cross-entropy in nats.
+
+    Example:
+        >>> losses_of("sigmoid", torch.zeros(1, 2, 1), torch.tensor([[0, 1]])).tolist()
+        [[0.6931471824645996, 0.6931471824645996]]
+    """
+    return record_losses(head, outputs.flatten(0, 1), labels.flatten()).view(labels.shape)
+
+
+def vertical_mlp(
+    partition: Partition,
+    seeds: Sequence[int],
+    bottom: Sequence[int] = (300, 100),
+    features: int = 100,
+    top: Sequence[int] = (100, 50),
+    head: SplitHead | None = None,
+) -> VerticalModel:
+    """Return fully connected ReLU networks for some trainings.
+
+    Source: Yang et al., UIFV (arXiv 2406.12588): bottom models of 300, 100 and 100 units, a top model of three layers
+    whose widths are not stated, (100, 50, outputs) here. Features leave the last layer without a ReLU.
+
+    Args:
+        partition: columns of each party.
+        seeds: of each training's initialisation.
+        bottom: units of each hidden layer of the bottom models.
+        features: that each party sends.
+        top: units of each hidden layer of the top model.
+        head: default ``sigmoid`` for two classes, ``softmax`` for more.
+
+    Raises:
+        BadInputError: the target has no classes.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> from seepage.tabular.partition import by_shares
+        >>> rows = telling(rows=20).train
+        >>> model = vertical_mlp(by_shares(rows.schema, [0.5, 0.5]), seeds=[0, 1])
+        >>> model.probabilities(rows.cells.expand(2, -1, -1)).shape
+        torch.Size([2, 20, 2])
+    """
+    target = partition.schema.target
+    classes = target.width if isinstance(target, Discrete) else 2
+    chosen: SplitHead = head or ("sigmoid" if classes == 2 else "softmax")
+    # Parties draw from streams of their own: another party's width changes no one else's initialisation.
+    streams = [torch.Generator().manual_seed(seed) for seed in seeds]
+    drawn = [[int(torch.randint(2**62, (1,), generator=one)) for one in streams] for _ in range(partition.parties + 1)]
+    bottoms = tuple(
+        Stack((schema.width, *bottom, features), drawn[party + 1]) for party, schema in enumerate(partition.schemas)
+    )
+    outputs = 1 if chosen == "sigmoid" else classes
+    return VerticalModel(
+        partition, bottoms, Stack((features * partition.parties, *top, outputs), drawn[0]), chosen, "vertical_mlp"
+    )

@@ -1,0 +1,170 @@
+"""Which party of vertical federated learning holds which columns of a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seepage.errors import BadInputError, check_count, unknown_name
+from seepage.tabular.schema import Schema
+
+# Sums of shares are halves up to this.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Columns by party.
+
+    Attributes:
+        schema: of the whole table.
+        columns: positions of each party's columns in the schema, in the schema's order. The first party is the
+            active one: it holds the labels too, and the top model.
+
+    Raises:
+        BadInputError: there are fewer than two parties, a party has no column, or a column has no party or two.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> split = Partition(telling(rows=20).schema, ((0, 3), (1, 2)))
+        >>> split.parties, split.schemas[1].names
+        (2, ('noise_0', 'noise_1'))
+    """
+
+    schema: Schema
+    columns: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        names = self.schema.names
+        if len(self.columns) < 2:
+            raise BadInputError(f"vertical learning takes at least two parties, got {len(self.columns)}; name more.")
+        for party, held in enumerate(self.columns):
+            if not held:
+                raise BadInputError(
+                    f"party {party} of {len(self.columns)} holds no column, so that it has nothing to contribute; give "
+                    "it one, or name fewer parties."
+                )
+        every = [position for held in self.columns for position in held]
+        owners = {name: [k for k, held in enumerate(self.columns) if i in held] for i, name in enumerate(names)}
+        twice = [name for i, name in enumerate(names) if every.count(i) > 1]
+        if twice:
+            raise BadInputError(
+                f"column {twice[0]!r} is held {every.count(names.index(twice[0]))} times, by parties "
+                f"{' and '.join(map(str, owners[twice[0]]))}; give each column to one party, once."
+            )
+        nobody = [name for name, owned in owners.items() if not owned]
+        if nobody:
+            raise BadInputError(
+                f"column(s) {', '.join(map(repr, nobody))} are held by no party; give each to one, or leave them out "
+                "of the table."
+            )
+        object.__setattr__(self, "columns", tuple(tuple(sorted(held)) for held in self.columns))
+
+    @property
+    def parties(self) -> int:
+        """Number of parties."""
+        return len(self.columns)
+
+    @property
+    def schemas(self) -> tuple[Schema, ...]:
+        """Of each party's columns; the target stands in all of them, though only the active party holds it."""
+        every = self.schema.columns
+        return tuple(Schema(columns=tuple(every[i] for i in held), target=self.schema.target) for held in self.columns)
+
+    def check_target(self, party: int) -> None:
+        """Refuse a party that the active one cannot attack.
+
+        Raises:
+            BadInputError: there is no such party, or it is the attacker itself.
+        """
+        if party == 0:
+            raise BadInputError(
+                "the target of the attack is party 0, which is the attacker itself: it holds the labels and receives "
+                f"the features; choose a party from 1 to {self.parties - 1}."
+            )
+        if not isinstance(party, int) or isinstance(party, bool) or not 0 < party < self.parties:
+            raise BadInputError(f"there is no party {party!r}; passive parties are numbered 1 to {self.parties - 1}.")
+
+
+def by_names(schema: Schema, parties: Sequence[Sequence[str]]) -> Partition:
+    """Return the partition that gives each party the columns of these names, the active party's first.
+
+    An active party without names gets what the others leave.
+
+    Raises:
+        BadInputError: a name is none of the schema's, or is the target's, or the parties do not fit the columns.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> by_names(telling(rows=20).schema, [(), ["cause"]]).columns
+        ((1, 2, 3), (0,))
+    """
+    for name in (name for held in parties for name in held):
+        if name == schema.target.name:
+            raise BadInputError(
+                f"the target {name!r} was given to a party as a column; labels are the active party's, leave it out."
+            )
+        if name not in schema.names:
+            raise unknown_name("column", name, schema.names)
+    columns = [tuple(schema.names.index(name) for name in held) for held in parties]
+    if columns and not columns[0]:
+        taken = {i for held in columns for i in held}
+        columns[0] = tuple(i for i in range(len(schema.columns)) if i not in taken)
+    return Partition(schema, tuple(columns))
+
+
+def by_shares(schema: Schema, shares: Sequence[float | int], seed: int | None = None) -> Partition:
+    """Return the partition that gives each party a share of the discrete and of the continuous columns.
+
+    Passive parties take theirs first, each the next ones of either kind; the active party takes the rest.
+
+    Args:
+        schema: of the table.
+        shares: of each party, the active one's first; they sum to 1.
+        seed: of a random order of columns; that of the schema if None.
+
+    Raises:
+        BadInputError: shares are not positive or do not sum to 1, or a party gets no column.
+
+    Example:
+        >>> from seepage.datasets.planted import distinct
+        >>> by_shares(distinct(continuous=2, discrete=4).schema, [0.5, 0.5]).columns
+        ((1, 4, 5), (0, 2, 3))
+    """
+    if any(isinstance(share, bool) or not 0 < share < 1 for share in shares) or not math.isclose(sum(shares), 1):
+        raise BadInputError(
+            f"shares of columns are numbers between 0 and 1 that sum to 1, one a party, got {list(shares)!r}."
+        )
+    order = np.arange(len(schema.columns))
+    if seed is not None:
+        order = np.random.default_rng(seed).permutation(order)
+    held: list[list[int]] = [[] for _ in shares]
+    # Passive parties first, the active one last.
+    turns = [*range(1, len(shares)), 0]
+    for kind in (schema.discrete, schema.continuous):
+        places = [int(i) for i in order if int(i) in kind]
+        given, start = 0.0, 0
+        for party in turns:
+            given += shares[party]
+            # Half down: of an odd number, the active party takes the larger half.
+            stop = len(places) if party == 0 else math.ceil(given * len(places) - 0.5 - _ROUNDING)
+            held[party] += places[start:stop]
+            start = stop
+    return Partition(schema, tuple(tuple(one) for one in held))
+
+
+def equal_shares(parties: int) -> tuple[float, ...]:
+    """Return the same share for each of so many parties.
+
+    Raises:
+        BadInputError: the number is not whole, or below 1.
+
+    Example:
+        >>> equal_shares(4)
+        (0.25, 0.25, 0.25, 0.25)
+    """
+    check_count("parties", parties)
+    return (1 / parties,) * parties
