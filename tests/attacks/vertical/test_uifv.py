@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from tests.attacks.vertical.parts import accuracy, setting
 
 HERE = setting()
 SEEDS = [0, 1]
-QUICK = {"epochs": 10, "steps": 250}
+QUICK: dict[str, Any] = {"epochs": 10, "steps": 250}
 GUESSING = accuracy(Constant()(HERE.seen.view, HERE.known).cells, HERE.seen)
 
 
