@@ -85,4 +85,27 @@ class FeatureGuess:
     queries: int = 0
 
 
+@dataclass(frozen=True)
+class PropertyGuess:
+    """Guessed share of the victim's rows that carry a sensitive attribute, for each joint model.
+
+    Attributes:
+        shares: that were told apart, in increasing order.
+        chances: of each of them.
+        share: an estimate on the whole range; None where the attack gives none.
+        low, high: its 95% interval; None without one.
+    """
+
+    shares: tuple[float, ...]
+    chances: Float[Tensor, "target share"]
+    share: Float[Tensor, " target"] | None = None
+    low: Float[Tensor, " target"] | None = None
+    high: Float[Tensor, " target"] | None = None
+
+    @property
+    def chosen(self) -> Int[Tensor, " target"]:
+        """Position of each target's likeliest share."""
+        return self.chances.argmax(1)
+
+
 Guess = RecordsGuess

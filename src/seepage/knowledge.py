@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from seepage.errors import BadInputError
 from seepage.models.batch_norm import Moments
+from seepage.models.learner import Learner
+from seepage.models.pooling import MarkedRows
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Marginal, Statistics
 
@@ -358,4 +360,68 @@ class FeatureKnowledge:
             "queries": 0 if self.queries is None else self.queries.limit,
             "leaked": 0 if self.leaked is None else self.leaked.records,
             "bottom": "known" if self.bottom is not None else "unknown",
+        }
+
+
+@dataclass(frozen=True)
+class PooledKnowledge:
+    """Side information of a party of pooled learning, or of a client of its model.
+
+    Attributes:
+        learner: how the joint model was trained.
+        auxiliary: rows of the same kind, with the attribute known.
+        queries: what the joint model is asked.
+        own: rows that the attacker itself put into the pool; None where it is no party.
+        rows: that the victim put into it.
+        shares: of the attribute that the victim's rows may have, in increasing order.
+        others: shares of further parties of as many rows each.
+        answers: what the model's answers go through, as far as the attacker knows; None for nothing.
+
+    Raises:
+        BadInputError: there are fewer than two shares, shares are not in increasing order, auxiliary rows all carry the
+            attribute or none does, or own rows or queries have other columns than auxiliary rows.
+    """
+
+    learner: Learner
+    auxiliary: MarkedRows
+    queries: Tensor
+    own: MarkedRows | None
+    rows: int
+    shares: tuple[float, ...] = (0.33, 0.67)
+    others: tuple[float, ...] = ()
+    answers: Callable[[Tensor], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.shares) < 2 or any(a >= b for a, b in zip(self.shares, self.shares[1:], strict=False)):
+            raise BadInputError(
+                f"an attack tells at least two shares apart, in increasing order; got {list(self.shares)}."
+            )
+        carrying = int(self.auxiliary.carries.sum())
+        if carrying in (0, len(self.auxiliary)):
+            raise BadInputError(
+                f"{carrying} of {len(self.auxiliary)} auxiliary rows carry the sensitive attribute, so that it has one "
+                "value and no share to learn; choose another attribute, or rows where it differs."
+            )
+        held = {"queries": self.queries, **({} if self.own is None else {"the adversary's rows": self.own.inputs})}
+        for name, rows in held.items():
+            if rows.shape[1:] != self.auxiliary.inputs.shape[1:]:
+                raise BadInputError(
+                    f"{name} have {tuple(rows.shape[1:])} numbers each, auxiliary rows "
+                    f"{tuple(self.auxiliary.inputs.shape[1:])}; they are rows of the same columns."
+                )
+
+    def answered(self, answers: Tensor) -> Tensor:
+        """Return what the attacker would see of a model's answers."""
+        return answers if self.answers is None else self.answers(answers)
+
+    def describe(self) -> dict[str, object]:
+        """Return what is granted, as plain values for a result or report."""
+        return {
+            "training": self.learner.describe(),
+            "auxiliary": len(self.auxiliary),
+            "own rows": 0 if self.own is None else len(self.own),
+            "the victim's rows": self.rows,
+            "shares": list(self.shares),
+            "other parties": len(self.others),
+            "queries": len(self.queries),
         }

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.views import AnyView, CutView, FeatureView
+from seepage.views import AnyView, CutView, FeatureView, ModelView, PredictionView
 
 V = TypeVar("V", bound=AnyView, covariant=True)
 
@@ -67,3 +67,18 @@ class FeatureTranscript:
     view: FeatureView
     cells: Float[Tensor, "training record column"]
     labels: Float[Tensor, "training record"]
+
+
+@dataclass(frozen=True)
+class PooledTranscript:
+    """What a party or client of pooled learning may see of joint models, and the victims' shares behind them.
+
+    Attributes:
+        answers: black-box access.
+        models: white-box access.
+        shares: of the sensitive attribute in the victim's rows.
+    """
+
+    answers: PredictionView
+    models: ModelView
+    shares: Float[Tensor, " target"]

@@ -6,12 +6,15 @@ them as one batched computation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from jaxtyping import Float
 from torch import Tensor
 
+from seepage.errors import BadInputError
 from seepage.learning import LocalTraining
+from seepage.models.learner import Trained
 from seepage.models.model import Model
 from seepage.models.split import SplitModel
 from seepage.models.vertical import ActiveModel
@@ -187,3 +190,87 @@ class FeatureView:
 
 
 AnyView = View | RoundsView
+
+
+@dataclass
+class PredictionView:
+    """Black-box answers of joint models, for each of several targets: a channel that counts, limits and records.
+
+    Attributes:
+        channel: returns every target's chances of each class for some queries.
+        targets: number of joint models.
+        classes: that an answer tells apart.
+        limit: queries that may be asked in all; None for no limit.
+        recorded: queries and answers, in order.
+    """
+
+    channel: Callable[[Tensor], Tensor] = field(repr=False)
+    targets: int
+    classes: int
+    limit: int | None = None
+    recorded: list[tuple[Tensor, Tensor]] = field(default_factory=list, repr=False)
+
+    @property
+    def asked(self) -> int:
+        """Number of queries so far."""
+        return sum(len(queries) for queries, _ in self.recorded)
+
+    def ask(self, queries: Tensor) -> Float[Tensor, "target query label"]:
+        """Return every target's answers to queries (on the first axis), and count them.
+
+        Raises:
+            BadInputError: more is asked than is allowed, or the answers are not one chance a target, query and class.
+        """
+        left = None if self.limit is None else self.limit - self.asked
+        if left is not None and len(queries) > left:
+            raise BadInputError(
+                f"{len(queries)} queries were to be asked, but {left} of {self.limit} are left; ask fewer, or allow "
+                "more queries."
+            )
+        answers = self.channel(queries)
+        expected = (self.targets, len(queries), self.classes)
+        if tuple(answers.shape) != expected:
+            raise BadInputError(
+                f"the query interface answered with numbers of shape {tuple(answers.shape)} where {expected} were "
+                "expected (targets, queries, classes); the joint models' classes are not those that the attacker was "
+                "told."
+            )
+        if not bool((answers.isfinite() & (answers >= 0)).all()):
+            raise BadInputError(
+                "the query interface answered with numbers that are no chances (negative or not finite); answers are "
+                "each class's chance."
+            )
+        self.recorded.append((queries, answers))
+        return answers
+
+    def again(self, limit: int | None = None) -> PredictionView:
+        """Return the same channel with nothing asked yet, with another limit if one is given."""
+        return PredictionView(self.channel, self.targets, self.classes, self.limit if limit is None else limit)
+
+
+@dataclass(frozen=True)
+class ModelView:
+    """The joint models themselves, where they are handed out: white-box access.
+
+    Attributes:
+        models: the targets, on a leading axis.
+    """
+
+    models: Trained
+
+    @property
+    def targets(self) -> int:
+        """Number of joint models."""
+        return len(self.models)
+
+
+@dataclass(frozen=True)
+class UpdatedView:
+    """Black-box answers before and after a party's new data came in.
+
+    Attributes:
+        before, after: of the same targets in the same order.
+    """
+
+    before: PredictionView
+    after: PredictionView

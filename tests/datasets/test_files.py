@@ -147,6 +147,7 @@ def test_catalogue_without_any_files():
     assert list(listed) == list(cards)
     assert {name: listing.availability for name, listing in listed.items()} == {
         "adult": "bundled",
+        "adult_education": "bundled",
         "german": "bundled",
         "lawschool": "manual",
         "health_heritage": "manual",

@@ -1,5 +1,5 @@
 """What a curious participant does with its view; importing this package registers the attacks."""
 
-from seepage.attacks import gradient, split, vertical
+from seepage.attacks import gradient, property, split, vertical
 
-__all__ = ["gradient", "split", "vertical"]
+__all__ = ["gradient", "property", "split", "vertical"]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 from rich.text import Text
 
 from seepage.audit import (
@@ -28,7 +27,7 @@ from seepage.audit.tree import parse
 from seepage.cli.app import app, interruptible
 from seepage.cli.duration import seconds
 from seepage.cli.exits import Exit
-from seepage.cli.own import MISSING, MOST_CATEGORIES, OVERRIDE, of_document, read_override
+from seepage.cli.own import MISSING, MOST_CATEGORIES, OVERRIDE, of_document, read_dataset_option, read_override
 from seepage.errors import BadInputError
 from seepage.report import Bar, Report, audit_all, check_gate, combined, gate, make_console
 from seepage.report.inferred import show_inferred
@@ -370,7 +369,7 @@ def audit(
         "missing": missing,
         "most_categories": most_categories,
         "separator": separator,
-        "dataset_option": dict(map(_dataset_option, dataset_option)) if dataset_option else None,
+        "dataset_option": dict(map(read_dataset_option, dataset_option)) if dataset_option else None,
         "protocol": _with_options("--protocol", "fedavg:{epochs: 5}", protocol),
         "model": model,
         "weights": weights,
@@ -452,18 +451,6 @@ def _gate(limit: Gate | None, audits: Sequence[tuple[AuditSpec, Subject]]) -> Ca
             raise typer.Exit(Exit.GATE_FAILED)
 
     return decide
-
-
-def _dataset_option(text: str) -> tuple[str, Any]:
-    name, equals, said = text.partition("=")
-    if not name or not equals:
-        raise BadInputError(f"--dataset-option takes NAME=VALUE, such as missing=category, got {text!r}.")
-    try:
-        value = yaml.safe_load(said)
-    except yaml.YAMLError:
-        value = said
-    # Bare words and numbers are what YAML makes of them; anything richer is taken as it is written.
-    return name, value if isinstance(value, bool | int | float | str) else said
 
 
 def _with_options(option: str, example: str, texts: list[str] | None) -> list[Any] | None:

@@ -49,6 +49,27 @@ def read_override(text: str) -> tuple[str, dict[str, Any]]:
     return column, fields
 
 
+def read_dataset_option(text: str) -> tuple[str, Any]:
+    """Read NAME=VALUE of the command line.
+
+    Raises:
+        BadInputError: it is none.
+
+    Example:
+        >>> read_dataset_option("missing=category"), read_dataset_option("test_share=0.1")
+        (('missing', 'category'), ('test_share', 0.1))
+    """
+    name, equals, said = text.partition("=")
+    if not name or not equals:
+        raise BadInputError(f"--dataset-option takes NAME=VALUE, such as missing=category, got {text!r}.")
+    try:
+        value = yaml.safe_load(said)
+    except yaml.YAMLError:
+        value = said
+    # Bare words and numbers are what YAML makes of them; anything richer is taken as it is written.
+    return name, value if isinstance(value, bool | int | float | str) else said
+
+
 # What messages about a table say of options, and how a document says it.
 _KEYS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"pass separator=(.+?), on the command line --separator \1", r"say separator: \1"),

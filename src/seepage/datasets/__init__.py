@@ -4,6 +4,7 @@ A dataset is one module here that registers its loader; importing it below is it
 """
 
 from seepage.datasets import adult as adult
+from seepage.datasets import adult_education as adult_education
 from seepage.datasets import bank_additional as bank_additional
 from seepage.datasets import bank_full as bank_full
 from seepage.datasets import credit as credit

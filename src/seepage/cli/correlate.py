@@ -1,0 +1,99 @@
+"""``seepage correlate``: which columns betray a sensitive one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from seepage.audit import make_spec, write_whole
+from seepage.audit.subject import load_rows
+from seepage.cli.app import app
+from seepage.cli.own import read_dataset_option
+from seepage.report import make_console, make_table
+from seepage.report.text import clean
+from seepage.tabular.correlation import Association, associations
+
+_TOLD = {
+    "cramers_v": "Cramér's V",
+    "point_biserial": "point-biserial",
+    "pearson": "Pearson",
+    "anova": "eta (ANOVA)",
+}
+
+
+@app.command()
+def correlate(
+    sensitive: Annotated[list[str], typer.Option(help="The column to be kept secret. Repeatable.")],
+    dataset: Annotated[str, typer.Option(help="Name of a dataset; seepage datasets lists them.")] = "adult_education",
+    dataset_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Argument of the dataset, such as missing=drop.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="A table of your own: .csv, .csv.gz or .parquet.")] = None,
+    target: Annotated[str | None, typer.Option(help="That table's column to be learnt.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="YAML schema of that table.")] = None,
+    missing: Annotated[str | None, typer.Option(help="Missing cells of that table: refuse, drop or category.")] = None,
+    data_folder: Annotated[Path | None, typer.Option(help="Where files of datasets lie.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the figures there as JSON.")] = None,
+) -> None:
+    """Show which columns of a table betray a sensitive one, before anything is trained.
+
+    Of two columns of categories this is Cramér's V, of a column of numbers and one of two categories the point-biserial
+    correlation, of more categories the correlation ratio of an analysis of variance, of two columns of numbers
+    Pearson's correlation. A joint model can leak the distribution of a column that it is not even trained on, through
+    the columns marked here or through the target.
+
+    [bold]Examples[/bold]
+
+        seepage correlate --sensitive sex --sensitive income --dataset-option missing=drop
+
+        seepage correlate --data people.csv --target outcome --sensitive smoker
+    """
+    options = dict(map(read_dataset_option, dataset_option or [])) or None
+    settings = {
+        "dataset_options": options,
+        "data": data,
+        "target": target,
+        "schema_file": schema,
+        "missing": missing,
+        "data_folder": data_folder,
+    }
+    spec = make_spec(dataset=dataset, **{name: value for name, value in settings.items() if value is not None})
+    loaded, _ = load_rows(spec)
+    found = {name: associations(loaded.all, name) for name in dict.fromkeys(sensitive)}
+    console = make_console()
+    learnt = loaded.schema.target.name
+    for name, held in found.items():
+        grid = make_table(f"{clean(loaded.name)}: associated with {clean(name)}, {len(loaded.all):,} rows")
+        for title in ("column", "measure", "strength", "p", "notable"):
+            grid.add_column(title, justify="right" if title in ("strength", "p") else "left")
+        for one in held:
+            grid.add_row(
+                clean(one.column) + (" (target)" if one.column == learnt else ""),
+                _TOLD[one.measure],
+                "–" if one.value is None else f"{one.value:.3f}",
+                "–" if one.pvalue is None else f"{one.pvalue:.1e}",
+                "yes" if one.notable else "",
+            )
+        console.print(grid)
+        console.print(Text(_summary(name, held, learnt) + "\n"))
+    if out is not None:
+        told = {name: [{**asdict(one), "notable": one.notable} for one in held] for name, held in found.items()}
+        write_whole(out, json.dumps(told, indent=1, ensure_ascii=False) + "\n", private=data is not None)
+
+
+def _summary(name: str, held: Sequence[Association], target: str) -> str:
+    betraying = [one.column for one in held if one.notable and one.column != target]
+    learnt = any(one.notable for one in held if one.column == target)
+    said = f"{len(betraying)} of {len(held) - 1} columns" + (" and the target" if learnt else "")
+    advice = (
+        "models can leak its distribution even if it is left out"
+        if betraying or learnt
+        else "no single column betrays it, which does not rule out that several together do"
+    )
+    return f"{said} are notably associated with {clean(name)}: {advice}."

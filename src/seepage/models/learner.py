@@ -1,0 +1,87 @@
+"""What trains many models at once, and what came of it: the same for tables, texts and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seepage.errors import BadInputError
+
+
+@runtime_checkable
+class Trained(Protocol):
+    """Models of one kind, on a leading axis."""
+
+    def __len__(self) -> int:
+        """Return their number."""
+        ...
+
+    def answers(self, inputs: Tensor) -> Float[Tensor, "model query label"]:
+        """Return the chances that each gives every class, for queries on the first axis of ``inputs``."""
+        ...
+
+    def flat(self) -> Float[Tensor, "model parameter"]:
+        """Return each one's parameters in one row."""
+        ...
+
+    def of(self, chosen: slice) -> Trained:
+        """Return some of them."""
+        ...
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """A training recipe, which all parties know."""
+
+    @property
+    def classes(self) -> int:
+        """Number of classes that a model tells apart."""
+        ...
+
+    def train(
+        self,
+        inputs: Tensor,
+        labels: Int[Tensor, " row"],
+        chosen: Int[Tensor, "model trained"],
+        seeds: Sequence[int],
+    ) -> Trained:
+        """Train one model on each line of ``chosen`` positions of rows.
+
+        Args:
+            inputs: rows on the first axis.
+            labels: class codes.
+            chosen: rows of each model, as many for each.
+            seeds: one a model: of its first weights and of its batches.
+        """
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        ...
+
+
+def check_rows(
+    inputs: Tensor, labels: Tensor, chosen: Int[Tensor, "model trained"], seeds: Sequence[int], classes: int
+) -> None:
+    """Refuse rows that no model can be trained on.
+
+    Raises:
+        BadInputError: inputs and labels differ in number, a label is no class code, positions or seeds are missing or
+            out of range.
+    """
+    if len(inputs) != len(labels):
+        raise BadInputError(f"{len(inputs)} rows came with {len(labels)} labels; give one label a row.")
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+        raise BadInputError(
+            f"labels are class codes from 0 to {classes - 1}, got {int(labels.min())} to {int(labels.max())}."
+        )
+    if not chosen.numel() or not 0 <= int(chosen.min()) <= int(chosen.max()) < len(inputs):
+        raise BadInputError(
+            f"each model is trained on at least one of the rows 0 to {len(inputs) - 1}, got positions of shape "
+            f"{tuple(chosen.shape)}" + (f" up to {int(chosen.max())}." if chosen.numel() else ".")
+        )
+    if len(seeds) != len(chosen):
+        raise BadInputError(f"{len(chosen)} models need as many seeds, got {len(seeds)}.")

@@ -1,0 +1,186 @@
+"""Pooled learning: parties train one model on all their rows as though a trusted party did, and share its answers.
+
+The cryptography is taken as ideal: nothing crosses the wire but the trained model's answers, or the model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.defenses.answers import Answers
+from seepage.errors import BadInputError, check_count
+from seepage.models.learner import Learner, Trained
+from seepage.models.pooling import MarkedRows, joint_models
+from seepage.transcript import PooledTranscript
+from seepage.views import ModelView, PredictionView, UpdatedView
+
+
+@dataclass(frozen=True)
+class PooledLearning:
+    """Many joint models, each of one victim's rows, the adversary's rows, and perhaps further parties'.
+
+    Source: Zhang, Tople and Ohrimenko, *Leakage of Dataset Properties in Multi-Party Machine Learning* (2021).
+
+    Attributes:
+        learner: how a model is trained.
+        rows: that the victim, and each further party, holds.
+        others: shares of the attribute in each further party's rows; none in the paper.
+        answers: what happens to answers before they are given; nothing if None.
+        limit: queries that are answered; None for any number.
+
+    Raises:
+        BadInputError: a count is below 1.
+    """
+
+    learner: Learner
+    rows: int
+    others: tuple[float, ...] = ()
+    answers: Answers | None = None
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        check_count("rows", self.rows)
+        if self.limit is not None:
+            check_count("limit", self.limit)
+
+    def train(
+        self, held: MarkedRows, own: MarkedRows | None, shares: Float[Tensor, " target"], seed: int
+    ) -> PooledTranscript:
+        """Train one joint model for each share of the attribute in the victim's rows.
+
+        Args:
+            held: rows that victims and further parties draw theirs from, without replacement within a model.
+            own: the adversary's, in every model; None in the single-party setting.
+            shares: of the attribute in each victim's rows.
+            seed: of rows, first weights and batches.
+
+        Raises:
+            BadInputError: the rows cannot supply the shares, or the adversary's have other columns.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        chosen = held.drawn(self._parts(shares[:, None]), self.rows, generator)
+        models = joint_models(self.learner, held, own, chosen, generator)
+        return PooledTranscript(self._asked(models), ModelView(models), shares)
+
+    def update(
+        self, held: MarkedRows, own: MarkedRows | None, shares: Float[Tensor, "target 2"], seed: int
+    ) -> tuple[UpdatedView, Float[Tensor, "target 2"]]:
+        """Train joint models before and after the victim brings in as many new rows, with another share.
+
+        Args:
+            held, own, seed: as in ``train``.
+            shares: of the attribute in the victim's first and in its new rows.
+
+        Returns:
+            What is seen, and the shares as they were given.
+
+        Raises:
+            BadInputError: see ``train``.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        chosen = held.drawn(self._parts(shares), self.rows, generator)
+        kept = [part for part in range(chosen.shape[1]) if part != 1]
+        before = joint_models(self.learner, held, own, chosen[:, kept], generator)
+        after = joint_models(self.learner, held, own, chosen, generator)
+        return UpdatedView(self._asked(before), self._asked(after)), shares
+
+    def _parts(self, shares: Tensor) -> Float[Tensor, "target part"]:
+        others = torch.tensor(self.others, dtype=shares.dtype).expand(len(shares), len(self.others))
+        return torch.cat([shares, others], dim=1)
+
+    def _asked(self, models: Trained) -> PredictionView:
+        def channel(queries: Tensor) -> Tensor:
+            answers = models.answers(queries)
+            return answers if self.answers is None else self.answers(answers)
+
+        return PredictionView(channel, len(models), self.learner.classes, self.limit)
+
+
+def alternating(shares: Sequence[float], targets: int) -> Float[Tensor, " target"]:
+    """Return the shares in turn, as many as there are targets.
+
+    Raises:
+        BadInputError: targets are no multiple of the shares, so that accuracy would weigh shares differently.
+
+    Example:
+        >>> alternating((0.25, 0.75), 4).tolist()
+        [0.25, 0.75, 0.25, 0.75]
+    """
+    check_count("targets", targets)
+    if targets % len(shares):
+        raise BadInputError(
+            f"targets take {len(shares)} shares in turn, so their number is a multiple of {len(shares)}; got {targets}."
+        )
+    return torch.tensor(list(shares), dtype=torch.float64).repeat(targets // len(shares))
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Who holds which rows.
+
+    Attributes:
+        auxiliary: the attacker's own sample of the same kind, with the attribute known.
+        own: what the adversary puts into the pool.
+        queries: what it asks.
+        held: that victims and further parties draw theirs from.
+    """
+
+    auxiliary: MarkedRows
+    own: MarkedRows
+    queries: MarkedRows
+    held: MarkedRows
+
+
+def parted(
+    rows: MarkedRows,
+    auxiliary: int,
+    own: int,
+    queries: int,
+    seed: int,
+    auxiliary_share: float | None = 0.5,
+    own_share: float = 0.33,
+    apart: bool = False,
+) -> Sets:
+    """Deal rows out: auxiliary rows, the adversary's, queries, and the rest for victims, none of them twice.
+
+    Args:
+        rows: all there are.
+        auxiliary, own, queries: number of rows of each.
+        seed: of the draws.
+        auxiliary_share, own_share: of the attribute in each; None for as it comes.
+        apart: whether queries are rows of their own; drawn from the auxiliary ones else.
+
+    Raises:
+        BadInputError: there are too few rows, or they cannot supply the shares.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    wanted = auxiliary + own + (queries if apart else 0)
+    if min(auxiliary, own, queries) < 1 or wanted >= len(rows) or (not apart and queries > auxiliary):
+        raise BadInputError(
+            f"{auxiliary} auxiliary rows, {own} of the adversary and {queries} queries "
+            f"{'of their own' if apart else 'among the auxiliary rows'} do not fit into {len(rows)} rows with some "
+            "left for victims; give smaller numbers, each at least 1."
+        )
+
+    def taken(left: MarkedRows, count: int, share: float | None) -> tuple[MarkedRows, MarkedRows]:
+        if share is None:
+            chosen = torch.randperm(len(left), generator=generator)[:count]
+        else:
+            chosen = left.drawn(torch.tensor([[share]], dtype=torch.float64), count, generator)[0, 0]
+        rest = torch.ones(len(left), dtype=torch.bool)
+        rest[chosen] = False
+        # Rows drawn by share come in two runs.
+        return left.rows(chosen[torch.randperm(count, generator=generator)]), left.rows(rest.nonzero()[:, 0])
+
+    known, left = taken(rows, auxiliary, auxiliary_share)
+    adversary, left = taken(left, own, own_share)
+    if apart:
+        asked, left = taken(left, queries, None)
+    else:
+        asked = known.rows(torch.arange(queries))
+    return Sets(known, adversary, asked, left)

@@ -1,0 +1,135 @@
+"""How strongly the columns of a table are associated with one of them, by the measure that fits their kinds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from seepage.errors import BadInputError
+from seepage.tabular.schema import Column, Discrete
+from seepage.tabular.table import Table
+
+Measure = Literal["cramers_v", "point_biserial", "pearson", "anova"]
+
+# Of Zhang, Tople and Ohrimenko (2021), section 5: above it a column counts as correlated.
+NOTABLE = {"cramers_v": 0.15, "point_biserial": 0.1, "pearson": 0.4, "anova": 0.15}
+
+
+@dataclass(frozen=True)
+class Association:
+    """How strongly one column is associated with another.
+
+    Attributes:
+        column: the one.
+        with_column: the other.
+        measure: ``cramers_v`` of two discrete columns (not corrected for bias), ``point_biserial`` of a column of
+            numbers with one of two categories, ``anova`` (the correlation ratio eta of a one-way analysis of variance)
+            with one of more, ``pearson`` of two columns of numbers.
+        value: in [0, 1] for ``cramers_v`` and ``anova``, in [-1, 1] for the others: positive where numbers are higher
+            for the later category; None where a column has one value only.
+        pvalue: of no association at all: a chi-squared test without continuity correction, or of the correlation, or of
+            the analysis of variance; None where there is none.
+        rows: number of rows.
+    """
+
+    column: str
+    with_column: str
+    measure: Measure
+    value: float | None
+    pvalue: float | None
+    rows: int
+
+    @property
+    def notable(self) -> bool:
+        """Whether it is beyond what the literature counts as correlated, see ``NOTABLE``."""
+        return self.value is not None and abs(self.value) > NOTABLE[self.measure]
+
+
+def associations(table: Table, sensitive: str) -> list[Association]:
+    """Return how strongly every other column and the target are associated with a column, strongest first.
+
+    Raises:
+        BadInputError: there is no such column, it has one value, or there are fewer than three rows.
+
+    Example:
+        >>> import pandas as pd
+        >>> from seepage.tabular.schema import Continuous, Schema
+        >>> schema = Schema(
+        ...     columns=(Discrete(name="sex", categories=("f", "m")), Discrete(name="title", categories=("Mr", "Ms"))),
+        ...     target=Continuous(name="pay", low=0, high=9, tolerance=1),
+        ... )
+        >>> rows = pd.DataFrame({"sex": list("ffmm"), "title": ["Ms", "Ms", "Mr", "Mr"], "pay": [1.0, 3.0, 2.0, 4.0]})
+        >>> [(found.column, found.measure, round(found.value, 2)) for found in associations(Table(schema, rows), "sex")]
+        [('title', 'cramers_v', 1.0), ('pay', 'point_biserial', 0.45)]
+    """
+    schema = table.schema
+    chosen = schema.column(sensitive)
+    if len(table) < 3:
+        raise BadInputError(f"an association is measured on at least three rows, got {len(table)}.")
+    held = {column.name: table.column(i).numpy() for i, column in enumerate(schema.columns)}
+    held[schema.target.name] = table.labels.numpy()
+    if len(np.unique(held[sensitive])) < 2:
+        raise BadInputError(
+            f"the sensitive column {sensitive!r} has one value in all {len(table)} rows, so that nothing can be "
+            "associated with it; choose another column."
+        )
+    found = [
+        between(column, held[column.name], chosen, held[sensitive])
+        for column in (*schema.columns, schema.target)
+        if column.name != sensitive
+    ]
+    return sorted(found, key=lambda one: -1.0 if one.value is None else abs(one.value), reverse=True)
+
+
+def between(column: Column, cells: np.ndarray, other: Column, other_cells: np.ndarray) -> Association:
+    """Return the association of two columns' cells (codes of discrete ones, values of others)."""
+    discrete = isinstance(column, Discrete), isinstance(other, Discrete)
+    measure: Measure
+    if all(discrete):
+        measure, (value, pvalue) = "cramers_v", _cramers_v(cells, other_cells)
+    elif any(discrete):
+        numbers, groups = (other_cells, cells) if discrete[0] else (cells, other_cells)
+        if len(np.unique(groups)) > 2:
+            measure, (value, pvalue) = "anova", _eta(numbers, groups)
+        else:
+            measure, (value, pvalue) = "point_biserial", _pearson(numbers, groups)
+    else:
+        measure, (value, pvalue) = "pearson", _pearson(cells, other_cells)
+    return Association(column.name, other.name, measure, value, pvalue, len(cells))
+
+
+def _cramers_v(first: np.ndarray, second: np.ndarray) -> tuple[float | None, float | None]:
+    counts = np.asarray(stats.contingency.crosstab(first, second).count)
+    least = min(counts.shape) - 1
+    if least < 1:
+        return None, None
+    statistic, pvalue = np.asarray(stats.chi2_contingency(counts, correction=False)[:2], dtype=float).tolist()
+    return min(1.0, (statistic / float(counts.sum() * least)) ** 0.5), pvalue
+
+
+def _pearson(first: np.ndarray, second: np.ndarray) -> tuple[float | None, float | None]:
+    if _same(first) or _same(second):
+        return None, None
+    statistic, pvalue = np.asarray(tuple(stats.pearsonr(first, second)), dtype=float).tolist()
+    return statistic, pvalue
+
+
+def _eta(numbers: np.ndarray, groups: np.ndarray) -> tuple[float | None, float | None]:
+    if _same(numbers):
+        return None, None
+    parts = [numbers[groups == group] for group in np.unique(groups)]
+    mean = numbers.mean()
+    between_groups = sum(len(part) * (part.mean() - mean) ** 2 for part in parts)
+    within = sum(float(((part - part.mean()) ** 2).sum()) for part in parts)
+    eta = float(np.sqrt(between_groups / (between_groups + within)).clip(0, 1))
+    freedom = len(numbers) - len(parts)
+    if freedom < 1 or within == 0:
+        return eta, 0.0 if freedom >= 1 else None
+    return eta, float(stats.f.sf(between_groups / (len(parts) - 1) / (within / freedom), len(parts) - 1, freedom))
+
+
+def _same(cells: np.ndarray) -> bool:
+    return bool((cells == cells[0]).all())

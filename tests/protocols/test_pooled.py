@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from seepage.errors import BadInputError
+from seepage.models.pooling import MarkedRows
+from seepage.models.stacked import Dense
+from seepage.protocols.pooled import PooledLearning, alternating, parted
+from tests.attacks.property.parts import population
+
+LEARNER = Dense(2, epochs=2)
+ROWS = population(0.4, rows=1000)
+
+
+def test_rows_are_dealt_out_once_and_with_their_shares() -> None:
+    numbered = MarkedRows(torch.arange(1000.0)[:, None], ROWS.labels, ROWS.carries)
+    for apart in (False, True):
+        sets = parted(numbered, 300, 100, 50, seed=0, apart=apart)
+        dealt = [sets.auxiliary, sets.own, sets.held, *([sets.queries] if apart else [])]
+        assert torch.equal(torch.cat([part.inputs[:, 0] for part in dealt]).sort().values, torch.arange(1000.0))
+        assert (int(sets.auxiliary.carries.sum()), int(sets.own.carries.sum()), len(sets.queries)) == (150, 33, 50)
+        if not apart:
+            assert set(sets.queries.inputs[:, 0].tolist()) <= set(sets.auxiliary.inputs[:, 0].tolist())
+    other = parted(numbered, 300, 100, 50, seed=1)
+    assert not torch.equal(other.auxiliary.inputs, parted(numbered, 300, 100, 50, seed=0).auxiliary.inputs)
+
+
+def test_every_joint_model_is_trained_on_the_victims_the_adversarys_and_further_rows() -> None:
+    seen: list[torch.Tensor] = []
+
+    class Learner(Dense):
+        def train(self, inputs, labels, chosen, seeds):
+            seen.append(inputs[chosen][..., 0])
+            return super().train(inputs, labels, chosen, seeds)
+
+    own = MarkedRows(torch.full((5, 1), -1.0), torch.arange(5) % 2, torch.arange(5) < 2)
+    held = MarkedRows(torch.arange(1000.0)[:, None], ROWS.labels, ROWS.carries)
+    learning = PooledLearning(Learner(2, epochs=1), 20, others=(0.5, 1.0))
+    learning.train(held, own, alternating((0.25, 0.75), 4), seed=0)
+    (lines,) = seen
+    assert lines.shape == (4, 65)
+    assert int((lines == -1).sum()) == 20
+    marks = ROWS.carries[lines[:, :60].long()].unflatten(1, (3, 20)).sum(2)
+    assert marks.tolist() == [[5, 10, 20], [15, 10, 20], [5, 10, 20], [15, 10, 20]]
+    seen.clear()
+    learning.update(held, None, torch.tensor([[0.25, 0.75]]).double(), seed=0)
+    before, after = seen
+    assert (before.shape, after.shape) == ((1, 60), (1, 80))
+    assert torch.equal(before[:, :20], after[:, :20])
+    assert torch.equal(before[:, 20:], after[:, 40:])
+
+
+def test_the_same_seed_gives_the_same_models_and_white_box_is_what_answers() -> None:
+    shares = alternating((0.3, 0.7), 4)
+    first, again, other = (PooledLearning(LEARNER, 50).train(ROWS, None, shares, seed) for seed in (0, 0, 1))
+    queries = ROWS.inputs[:7]
+    assert torch.equal(first.answers.ask(queries), again.answers.ask(queries))
+    assert not torch.equal(first.answers.ask(queries), other.answers.ask(queries))
+    assert torch.equal(first.answers.ask(queries), first.models.models.answers(queries))
+    assert (first.answers.asked, first.models.targets) == (21, 4)
+
+
+def test_a_limit_ends_the_answers() -> None:
+    seen = PooledLearning(LEARNER, 50, limit=10).train(ROWS, None, alternating((0.3, 0.7), 2), 0)
+    seen.answers.ask(ROWS.inputs[:8])
+    with pytest.raises(BadInputError, match="3 queries were to be asked, but 2 of 10 are left"):
+        seen.answers.ask(ROWS.inputs[:3])
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: PooledLearning(LEARNER, 0), "rows=0"),
+        (lambda: PooledLearning(LEARNER, 5, limit=0), "limit=0"),
+        (lambda: alternating((0.3, 0.7), 3), "multiple of 2; got 3"),
+        (lambda: parted(ROWS, 900, 100, 50, seed=0), "do not fit into 1000 rows"),
+        (lambda: parted(ROWS, 100, 100, 200, seed=0), "200 queries among the auxiliary rows"),
+        (lambda: parted(ROWS, 500, 400, 50, 0, auxiliary_share=0.99), "need 495 rows that carry"),
+        (
+            lambda: PooledLearning(LEARNER, 600).train(ROWS, None, alternating((0.1, 0.9), 2), 0),
+            "need 540 rows that carry",
+        ),
+    ],
+)
+def test_what_cannot_be_pooled_is_refused(made, said: str) -> None:
+    with pytest.raises(BadInputError, match=said):
+        made()

@@ -1,0 +1,60 @@
+"""``seepage correlate`` from the command line."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from seepage import cli
+
+
+@pytest.fixture
+def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["seepage", "correlate", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        captured = capfd.readouterr()
+        code = stopped.value.code
+        return code if isinstance(code, int) else 0, captured.out, captured.err
+
+    return run
+
+
+def test_a_betraying_column_is_named_and_figures_are_written_in_private(seepage: Any, tmp_path: Path) -> None:
+    rows = [
+        {"sex": "fm"[i % 2], "title\x1b[31m": ["Ms", "Mr"][i % 2], "age": i * 7 % 60, "ill": i // 2 % 2}
+        for i in range(60)
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / "rows.csv", index=False)
+    code, out, err = seepage("--data", "rows.csv", "--target", "ill", "--sensitive", "sex", "--out", "found.json")
+    assert (code, err) == (0, "")
+    assert "1 of 2 columns are notably associated with sex" in out
+    assert "\x1b" not in out
+    held = json.loads((tmp_path / "found.json").read_text())["sex"]
+    assert (held[0]["value"], held[0]["notable"], {one["column"] for one in held[1:]}) == (1.0, True, {"age", "ill"})
+    assert stat.S_IMODE((tmp_path / "found.json").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--sensitive", "sexx"), "did you mean 'sex'"),
+        (("--sensitive", "sex", "--dataset-option", "missing=some"), "missing must be"),
+        (("--sensitive", "sex", "--dataset-option", "missing"), "NAME=VALUE"),
+    ],
+)
+def test_mistakes_are_one_paragraph(seepage: Any, arguments: tuple[str, ...], said: str) -> None:
+    code, out, err = seepage(*arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert "Traceback" not in err
