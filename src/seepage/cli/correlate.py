@@ -96,4 +96,4 @@ def _summary(name: str, held: Sequence[Association], target: str) -> str:
         if betraying or learnt
         else "no single column betrays it, which does not rule out that several together do"
     )
-    return f"{said} are notably associated with {clean(name)}: {advice}."
+    return f"Notably associated with {clean(name)}: {said}; {advice}."
