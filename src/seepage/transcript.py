@@ -68,6 +68,9 @@ class FeatureTranscript:
     cells: Float[Tensor, "training record column"]
     labels: Float[Tensor, "training record"]
 
+    def of(self, some: slice) -> FeatureTranscript:
+        """Return the transcript of some of the records."""
+        return FeatureTranscript(self.view.of(some), self.cells[:, some], self.labels[:, some])
 
 @dataclass(frozen=True)
 class PooledTranscript:

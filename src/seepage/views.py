@@ -173,6 +173,13 @@ class FeatureView:
     labels: Float[Tensor, "training record"] | None = None
     earlier: FeatureView | None = None
 
+    def of(self, some: slice) -> FeatureView:
+        """Return the view of some of the records."""
+        labels = None if self.labels is None else self.labels[:, some]
+        return replace(
+            self, own=self.own[:, some], features=tuple(one[:, some] for one in self.features), labels=labels
+        )
+
     @property
     def received(self) -> Float[Tensor, "training record feature"]:
         """What the target sent."""

@@ -19,6 +19,7 @@ _DETERMINING = (
     *("audit/grid.py", "audit/job.py", "audit/evidence.py", "audit/seeds.py", "audit/utility.py", "audit/network.py"),
     "audit/training.py",
     *("audit/split_study.py", "audit/split_spec.py", "audit/study.py"),
+    *("audit/vertical_study.py", "audit/vertical_spec.py"),
 )
 
 

@@ -10,6 +10,8 @@ from seepage.audit.split_spec import SplitSpec
 from seepage.audit.split_study import split_study
 from seepage.audit.study import Study
 from seepage.audit.study_spec import StudySpec
+from seepage.audit.vertical_spec import VerticalSpec
+from seepage.audit.vertical_study import vertical_study
 from seepage.errors import unknown_name
 
 
@@ -36,6 +38,12 @@ STUDIES: dict[str, StudyKind] = {
         split_study,
         "split learning: what the server reads of the client's columns and labels",
         {"units": 1, "records": 200},
+    ),
+    "vertical": StudyKind(
+        VerticalSpec,
+        vertical_study,
+        "vertical learning: what the active party reads of a passive party's columns",
+        {"units": 1, "epochs": 3, "records": 1000},
     ),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -14,6 +14,7 @@ from seepage.defenses.feature_noise import FeatureNoise, ReturnedNoise
 from seepage.errors import BadInputError, check_count
 from seepage.knowledge import FeatureAuxiliary, FeatureKnowledge, KnownFeatures, Leaked, Queries
 from seepage.learning import VerticalStep, vertical_step
+from seepage.models.split import label_chances
 from seepage.models.vertical import VerticalModel
 from seepage.tabular.statistics import Statistics
 from seepage.transcript import FeatureTranscript
@@ -168,11 +169,30 @@ class VerticalLearning:
         model = trained.model
         model.partition.check_target(target)
         own, theirs = (list(model.partition.columns[party]) for party in (0, target))
-        before = trained.rows
-        earlier = FeatureView(model.active, target, before.cells[..., own], trained.sent, before.labels)
+        earlier = self.recall(trained, target).view
         sent = self.send(trained, rows, torch.Generator().manual_seed(seed))
         view = FeatureView(model.active, target, rows.cells[..., own], sent, None, earlier)
         return FeatureTranscript(view, rows.cells[..., theirs], rows.labels)
+
+    def recall(self, trained: TrainedVertical, target: int) -> FeatureTranscript:
+        """Return what the active party saw of the records of training, as they were sent in the last epoch.
+
+        Raises:
+            BadInputError: the target is no passive party.
+        """
+        partition, rows = trained.model.partition, trained.rows
+        partition.check_target(target)
+        own, theirs = (list(partition.columns[party]) for party in (0, target))
+        view = FeatureView(trained.model.active, target, rows.cells[..., own], trained.sent, rows.labels)
+        return FeatureTranscript(view, rows.cells[..., theirs], rows.labels)
+
+    def predict(
+        self, trained: TrainedVertical, rows: Rows, generator: torch.Generator
+    ) -> Float[Tensor, "training record label"]:
+        """Return the chance of each label that the active party gets from what the parties send."""
+        with torch.no_grad():
+            outputs = trained.model.outputs(self.send(trained, rows, generator))
+        return label_chances(trained.model.head, outputs)
 
     def queries(self, trained: TrainedVertical, target: int, limit: int, seed: int) -> Queries:
         """Return the channel on which a target answers with features as it would send them.
@@ -250,8 +270,7 @@ def leak(seen: FeatureTranscript, records: int) -> tuple[FeatureTranscript, Leak
         )
     view = seen.view
     first = Leaked(seen.cells[:, :records], view.received[:, :records], view.own[:, :records])
-    rest = replace(view, own=view.own[:, records:], features=tuple(one[:, records:] for one in view.features))
-    return FeatureTranscript(rest, seen.cells[:, records:], seen.labels[:, records:]), first
+    return seen.of(slice(records, None)), first
 
 
 def _spread(features: Sequence[Tensor]) -> tuple[Tensor, ...]:

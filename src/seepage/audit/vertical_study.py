@@ -1,0 +1,334 @@
+"""Vertical learning as a study: every attack and guess on the same records of several trainings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from seepage import datasets
+from seepage.assessment import auc, measure_features
+from seepage.assessment.features import NO_LEAK
+from seepage.attacks.vertical import DataPassiveAttack, ShadowInversion
+from seepage.audit.grid import plain
+from seepage.audit.parts import registry
+from seepage.audit.seeds import stream
+from seepage.audit.spec import Part
+from seepage.audit.study import Answer, Measure, Scale, Study, StudyPart
+from seepage.audit.vertical_spec import FeatureDefense, VerticalSpec
+from seepage.datasets import Dataset
+from seepage.datasets.dataset import split
+from seepage.errors import BadInputError
+from seepage.guesses import FeatureGuess
+from seepage.knowledge import FeatureKnowledge, Grant
+from seepage.models.vertical import vertical_mlp
+from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
+from seepage.tabular.partition import Partition
+from seepage.tabular.schema import Discrete
+from seepage.tabular.table import Table
+from seepage.transcript import FeatureTranscript
+
+# What InverNet of the data-passive attack makes of its own shadow's features: no attack.
+SELF_INVERSION = "self_inversion"
+# Fields of a spec that say what is measured and how it is called, but change no training.
+_NOT_DETERMINING = {"attacks", "baselines", "defenses", "data_folder", "dataset", "passive", "threads"}
+_GRANTS: dict[Grant, str] = {
+    "auxiliary": "auxiliary rows that it holds whole",
+    "queries": "answers of the target to rows of its making",
+    "leaked": "records of the target with what it sent for them",
+    "bottom": "the target's bottom model",
+}
+
+
+def vertical_study(spec: VerticalSpec, dataset: Dataset | None = None, own: bool = False) -> Study:
+    """Return what a spec of vertical learning measures.
+
+    All trainings under a defense are made side by side, so that their figures depend on how many there are, in the
+    last digits at least.
+
+    Args:
+        spec: what to do.
+        dataset: rows of one's own, instead of those that the spec names.
+        own: whether they are private.
+
+    Raises:
+        BadInputError: a setting cannot be used with these rows.
+    """
+    data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+    partition = spec.partition(data.schema)
+    # Refuses, before anything is trained, a target or widths that no network here fits.
+    vertical_mlp(partition, [0], spec.bottom, spec.features, spec.top)
+    sizes = _sizes(spec, data)
+    parts = [StudyPart(Part(name="training"), "about"), *(StudyPart(part, "guess") for part in spec.baselines)]
+    parts += [
+        StudyPart(Part(name=SELF_INVERSION, options=part.options, label=f"{part.called}_{SELF_INVERSION}"), "about")
+        for part in spec.attacks
+        if part.name == "uifv_dpa"
+    ]
+    parts += [StudyPart(part, "attack") for part in spec.attacks]
+    by_label = {defense.label: defense for defense in spec.defenses}
+    held = partition.schemas[spec.victim].names
+
+    def granted(defense: str, part: StudyPart) -> dict[str, Any]:
+        grants = registry.feature_attacks.create(part.part.name, **part.part.options).grants
+        amounts = {"auxiliary": sizes.auxiliary, "queries": sizes.queries, "leaked": spec.leaked, "bottom": "known"}
+        return {
+            "sees": "features of every party, and the top model",
+            **{grant: amounts[grant] for grant in grants},
+            "defense": spec.learning(by_label[defense]).known().describe(),
+        }
+
+    return Study(
+        kind="vertical",
+        dataset=data.name,
+        protocol="vertical",
+        model="vertical_mlp",
+        batch_size=spec.batch_size,
+        units=spec.units,
+        unit="training",
+        make=_Federations(spec, data, partition, sizes).make,
+        defenses={label: one.model_dump(mode="json", exclude={"label"}) for label, one in by_label.items()},
+        parts=tuple(parts),
+        identity={
+            "spec": spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
+            "dataset": data.name,
+            "rows": _digest(data),
+            "columns": [list(columns) for columns in partition.columns],
+        },
+        scales={
+            "loss": Scale(None),
+            "queries": Scale(None),
+            **{metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK},
+        },
+        granted=granted,
+        settings={
+            "epochs": spec.epochs,
+            "learning_rate": spec.learning_rate,
+            "bottom": list(spec.bottom),
+            "features": spec.features,
+            "top": list(spec.top),
+            "columns": list(held),
+        },
+        facts=_facts(spec, data, partition, sizes),
+        notes=data.notes,
+        lead="What the active party of vertical learning learns about the columns that a passive party keeps.",
+        attacker="The active party",
+        headline="all cells of the passive party",
+        rows=len(data.all),
+        target=data.schema.target.name,
+        sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
+        seed=spec.seed,
+        threads=spec.threads,
+        own=own,
+    )
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """How many rows serve what, in each training."""
+
+    training: int
+    auxiliary: int
+    attacked: int
+    queries: int
+
+
+def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
+    for part in spec.attacks:
+        needs = registry.feature_attacks.create(part.name, **part.options).grants
+        for grant, held in (("auxiliary", spec.auxiliary), ("queries", spec.queries), ("leaked", spec.leaked)):
+            if grant in needs and held == 0:
+                raise BadInputError(
+                    f"the attack {part.called!r} needs {grant}, but the audit grants {grant}=0; grant some, or leave "
+                    "the attack out."
+                )
+    # As the split makes them.
+    rows = len(data.all)
+    train, test = split(data.all, spec.test_share, 0)
+    auxiliary = int(spec.auxiliary * len(train))
+    training = len(train) - auxiliary
+    if spec.auxiliary and not auxiliary:
+        raise BadInputError(
+            f"a share of {spec.auxiliary:g} of {len(train):,} rows leaves the attacker no auxiliary row; grant a "
+            "larger share, or more rows."
+        )
+    there = len(test) if spec.attacked == "held_out" else training
+    if spec.leaked >= there:
+        raise BadInputError(
+            f"{spec.leaked:,} records of the target are to leak, but of the {rows:,} rows {there:,} are attacked, of "
+            "which at least one must remain; let fewer leak."
+        )
+    attacked = there - spec.leaked if spec.records is None else min(spec.records, there - spec.leaked)
+    return _Sizes(training, auxiliary, attacked, auxiliary if spec.queries is None else spec.queries)
+
+
+def _facts(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes) -> tuple[str, ...]:
+    held = partition.schemas[spec.victim]
+    which = "held-out records, as the trained model predicts for them"
+    if spec.attacked == "trained":
+        which = "records of training, as they were sent in the last epoch"
+    return (
+        "The attacker is the active party, honest but curious: it holds the labels, the top model and "
+        f"{len(partition.columns[0])} columns, and receives the features of every party.",
+        f"It is after {len(held.columns)} columns of passive party {spec.victim}: {', '.join(held.names)}.",
+        "It knows the schema and the marginals of these columns. What else an attack is granted stands beside it: "
+        + "; ".join(f"{grant}: {what}" for grant, what in _GRANTS.items())
+        + ".",
+        f"Vertical learning on {data.name}, {len(data.all):,} rows, {partition.parties} parties: {sizes.training:,} "
+        f"rows are trained on, {sizes.auxiliary:,} others are auxiliary, {spec.leaked:,} leak and {sizes.attacked:,} "
+        f"are attacked, {which}; up to {sizes.queries:,} queries.",
+        f"Bottom models with layers {(*spec.bottom, spec.features)}, a top model with {spec.top}, {spec.epochs} epochs "
+        f"of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
+        f"{spec.units} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
+        "A number counts as found within a tenth of its column's range, as in UIFV; middle_accuracy takes a tenth of "
+        "the range between the 5th and the 95th percentile, which a few large values do not widen.",
+        "A network of the attacker that diverged is a failure of the attack: it counts under 'failed', and in no "
+        "other figure.",
+    )
+
+
+@dataclass
+class _Federations:
+    """Makes the trainings of a study, all under one defense at a time."""
+
+    spec: VerticalSpec
+    data: Dataset
+    partition: Partition
+    sizes: _Sizes
+    _label: str | None = None
+    _made: _Made | None = None
+
+    def make(self, unit: int, label: str) -> Measure:
+        """Return what measures parts on a training."""
+        if self._made is None or self._label != label:
+            defense = next(one for one in self.spec.defenses if one.label == label)
+            self._label, self._made = label, _make(self.spec, self.data, self.partition, self.sizes, defense)
+        made = self._made
+        return lambda part: made.answer(part)[unit]
+
+
+@dataclass
+class _Made:
+    """All trainings under a defense, and what the active party saw of the attacked records."""
+
+    spec: VerticalSpec
+    learning: VerticalLearning
+    trained: TrainedVertical
+    seen: FeatureTranscript
+    test: Rows
+    known: FeatureKnowledge
+    auxiliary: Rows
+    sizes: _Sizes
+    answers: dict[str, list[Answer]] = field(default_factory=dict)
+    shadows: dict[str, ShadowInversion] = field(default_factory=dict)
+
+    def answer(self, part: StudyPart) -> list[Answer]:
+        """Return what a part gets out of each training."""
+        if part.called not in self.answers:
+            self.answers[part.called] = self.training() if part.part.name == "training" else self.guess(part)
+        return self.answers[part.called]
+
+    def training(self) -> list[Answer]:
+        """Return how well the networks do."""
+        target = self.trained.model.schema.target
+        assert isinstance(target, Discrete)
+        chances = self.learning.predict(
+            self.trained, self.test, torch.Generator().manual_seed(self.seeds("defense")[0])
+        )
+        answers = []
+        for k, (said, true) in enumerate(zip(chances, self.test.labels, strict=True)):
+            figures: dict[tuple[str, str | None], float | None] = {
+                ("task_accuracy", None): float((said.argmax(1) == true).double().mean()),
+                ("loss", None): float(self.trained.losses[k, -1]),
+            }
+            if target.width == 2:
+                positive = target.sorted_codes[-1]
+                figures["auc", None] = auc(said[:, positive], true == positive)
+            answers.append(Answer(figures))
+        return answers
+
+    def guess(self, part: StudyPart) -> list[Answer]:
+        """Return the figures of an attack, a guess or the self-inversion in each training."""
+        name, options = part.part.name, part.part.options
+        begun = time.perf_counter()
+        if name in ("uifv_dpa", SELF_INVERSION):
+            shadow = self.shadow(options)
+            guess = shadow.guess(self.seen.view) if name == "uifv_dpa" else shadow.self_inversion(self.seen.cells)
+        else:
+            registered = registry.feature_attacks if part.kind == "attack" else registry.feature_baselines
+            made = registered.create(name, **options)
+            guess = made(self.seen.view, self.granted(made.grants), self.seeds("attack"))
+        seconds = time.perf_counter() - begun
+        return self.figures(guess, seconds)
+
+    def shadow(self, options: dict[str, Any]) -> ShadowInversion:
+        """Return shadow and InverNet of the data-passive attack, trained once for both readings."""
+        key = repr(sorted(options.items()))
+        if key not in self.shadows:
+            attack = DataPassiveAttack(**options)
+            self.shadows[key] = attack.fit(self.seen.view, self.granted(attack.grants), self.seeds("attack"))
+        return self.shadows[key]
+
+    def figures(self, guess: FeatureGuess, seconds: float) -> list[Answer]:
+        """Return a guess's figures in each training."""
+        measured = measure_features(self.known.schema, self.seen, guess)
+        each = seconds / (self.seen.view.trainings * self.seen.view.records)
+        answers = []
+        for k in range(self.seen.view.trainings):
+            figures: dict[tuple[str, str | None], float | None] = {}
+            for one in measured:
+                value = float(one.values[k])
+                figures[one.metric, one.column] = None if value != value else value
+            figures["queries", None] = float(guess.queries)
+            answers.append(Answer(figures, each))
+        return answers
+
+    def granted(self, grants: Sequence[Grant]) -> FeatureKnowledge:
+        """Return what an attack or guess is granted, with a channel of its own."""
+        found = self.known
+        if "auxiliary" in grants:
+            rows = self.learning.auxiliary(self.trained, self.auxiliary, self.spec.victim, self.seeds("auxiliary")[0])
+            found = replace(found, auxiliary=rows)
+        if "queries" in grants:
+            channel = self.learning.queries(
+                self.trained, self.spec.victim, self.sizes.queries, self.seeds("queries")[0]
+            )
+            found = replace(found, queries=channel)
+        return replace(found, bottom=self.trained.model.bottoms[self.spec.victim]).only(grants)
+
+    def seeds(self, purpose: str) -> list[int]:
+        """Return the seeds of each training for a purpose."""
+        return _seeds(self.spec, purpose)
+
+
+def _seeds(spec: VerticalSpec, purpose: str) -> list[int]:
+    return [stream(spec.seed, unit, purpose) % 2**62 for unit in range(spec.units)]
+
+
+def _make(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes, defense: FeatureDefense) -> _Made:
+    # The split must not tell one defense from another.
+    both = [split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.units)]
+    rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
+    auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
+    model = vertical_mlp(partition, _seeds(spec, "initialisation"), spec.bottom, spec.features, spec.top)
+    learning = spec.learning(defense)
+    trained = learning.train(model, train, _seeds(spec, "training"))
+    if spec.attacked == "trained":
+        seen = learning.recall(trained, spec.victim)
+    else:
+        seen = learning.observe(trained, test, spec.victim, _seeds(spec, "defense")[0])
+    seen, leaked = leak(seen, spec.leaked)
+    known = replace(learning.knowledge(trained, spec.victim, data.statistics), leaked=leaked)
+    return _Made(spec, learning, trained, seen.of(slice(0, sizes.attacked)), test, known, auxiliary, sizes)
+
+
+def _rows(tables: Sequence[Table]) -> Rows:
+    return Rows(torch.stack([one.cells for one in tables]), torch.stack([one.labels for one in tables]))
+
+
+def _digest(data: Dataset) -> list[Any]:
+    cells = data.all
+    return [len(cells), plain(cells.cells), plain(cells.labels)]

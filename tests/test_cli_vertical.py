@@ -1,0 +1,83 @@
+"""``seepage vertical`` and ``seepage reproduce uifv/...`` from the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seepage import cli
+from tests.attacks.vertical.parts import table
+
+
+@pytest.fixture
+def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    table(rows=500).train.frame.astype({"a": str, "b": str, "alone": str}).to_csv("rows.csv", index=False)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["seepage", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        captured = capfd.readouterr()
+        code = stopped.value.code
+        return code if isinstance(code, int) else 0, captured.out, captured.err
+
+    return run
+
+
+OWN = ("vertical", "--data", "rows.csv", "--target", "t", "--trainings", 1, "--epochs", 2, "--attack", "uifv_sa")
+
+
+def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path) -> None:
+    arguments = (*OWN, "--passive", "a, b", "--feature-noise", 2, "--leaked", 40, "--out", "run")
+    code, out, _ = seepage(*arguments)
+    assert code == 0
+    assert "all cells of the passive party" in out
+    assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "run").iterdir()} == {0o600}
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())
+    read = {(r["defense"], r["column"]): r for r in rows if (r["attack"], r["metric"]) == ("uifv_sa", "accuracy")}
+    assert read["none", None]["mean"] > read["feature_noise_2", None]["mean"]
+    assert read["none", None]["knowledge"]["leaked"] == 40
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "active party" in page
+    again = seepage(*arguments)
+    assert again == (0, out, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--passive", "aa"), "unknown column 'aa'"),
+        (("--passive", "t"), "labels are the active party's"),
+        (("--passive", "a", "--passive", "a,b"), "'a' is held 2 times, by parties 1 and 2"),
+        (("--passive", "a,b,n,mine,alone"), "party 0 of 2 holds no column"),
+        (("--passive", "a", "--victim", "0"), "attacker itself"),
+        (("--leaked", "100"), "100 records of the target are to leak"),
+        (("--attack", "uifv_iqa", "--queries", "0"), "budget|grants queries=0"),
+        (("--attack", "uifv_sb"), "did you mean"),
+        (("--parties", "7"), "holds no column"),
+        (("--feature-noise", "-1"), "feature_noise: .*greater than 0"),
+    ],
+)
+def test_what_cannot_be_audited_is_said_in_a_paragraph(seepage: Any, tmp_path: Path, arguments: Any, said: str) -> None:
+    code, out, err = seepage(*OWN, *arguments, "--out", "run")
+    assert code == 2
+    assert out == ""
+    assert not (tmp_path / "run").exists()
+    told = [line for line in err.splitlines() if line.startswith("seepage: ")]
+    assert len(told) == 1
+    assert re.search(said, told[0])
+
+
+def test_published_tables_are_listed(seepage: Any) -> None:
+    code, out, _ = seepage("reproduce", "--list")
+    assert code == 0
+    assert all(f"uifv/table{number}" in out for number in (3, 5, 6, 8, 9, 12, 14))
