@@ -72,6 +72,7 @@ class FeatureTranscript:
         """Return the transcript of some of the records."""
         return FeatureTranscript(self.view.of(some), self.cells[:, some], self.labels[:, some])
 
+
 @dataclass(frozen=True)
 class PooledTranscript:
     """What a party or client of pooled learning may see of joint models, and the victims' shares behind them.
