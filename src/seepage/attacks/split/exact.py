@@ -11,6 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from seepage.attacks.split.parts.descent import descend
+from seepage.attacks.split.parts.meet import meet
 from seepage.attacks.split.parts.messages import message_of
 from seepage.attacks.split.parts.nearest import Nearest, nearest, rounding
 from seepage.attacks.split.parts.refine import refined
@@ -22,7 +23,7 @@ from seepage.knowledge import CutKnowledge
 from seepage.registry import cut_attacks
 from seepage.views import CutView
 
-Search = Literal["exhaustive", "descent"]
+Search = Literal["exhaustive", "descent", "meet"]
 
 
 @cut_attacks.register("exact")
@@ -43,9 +44,11 @@ class Exact:
             attacker does not, which is why clipping looks like a defense there.
         undo_mean: whether the mean over a batch, by which the client's gradient is smaller, is undone.
         bins: of a continuous private column.
-        search: ``exhaustive``, or ``descent`` by columns from many starts, for spaces too large to go through.
+        search: ``exhaustive``; for spaces too large to go through, ``meet`` in the middle, for undefended DeepFM
+            clients, see ``parts.meet``, or ``descent`` by columns from many starts.
         most: configurations that are gone through at most.
         starts, sweeps: of the descent.
+        rounds: of meeting in the middle, at most; a record that fits exactly needs no further one.
         keep: configurations that ties are counted among.
         closed_form, prune: whether to use what makes it fast.
 
@@ -73,12 +76,13 @@ class Exact:
     most: int = 4_000_000
     starts: int = 16
     sweeps: int = 64
+    rounds: int = 40
     keep: int = 2
     closed_form: bool = True
     prune: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("votes", "bins", "most", "starts", "sweeps", "keep"):
+        for name in ("votes", "bins", "most", "starts", "sweeps", "rounds", "keep"):
             check_count(name, getattr(self, name))
         check_choice("search:", self.search, Search)
 
@@ -105,9 +109,13 @@ class Exact:
                     "fewer private columns, or use fewer bins."
                 )
             generator = torch.Generator().manual_seed(seeds[0])
-            found = descend(
-                view.model, respond, view.cut, gradient, space, keep, generator, self.starts, self.sweeps, sent
-            )
+            if self.search == "meet":
+                _check_meet(self.aware, knowledge)
+                found = meet(view.model, respond, view.cut, gradient, space, keep, generator, self.rounds)
+            else:
+                found = descend(
+                    view.model, respond, view.cut, gradient, space, keep, generator, self.starts, self.sweeps, sent
+                )
         codes = space.codes(found.places)
         chosen = torch.stack([vote(votes) for votes in codes[:, : self.votes].unbind(-1)], dim=-1)
         cells = space.of_codes(chosen)
@@ -140,6 +148,15 @@ class Exact:
             runner_up=distances[:, 1] if distances.shape[1] > 1 else alone,
             ties=(distances <= distances[:, :1] + same).sum(1),
             proven=proven if self.votes == 1 else None,
+        )
+
+
+def _check_meet(aware: bool, knowledge: CutKnowledge) -> None:
+    defense = knowledge.defense
+    if aware or defense.clips:
+        raise BadInputError(
+            "search='meet' reads sums of embeddings from gradients as they are, but clients clip theirs "
+            f"(noise multiplier {defense.noise_multiplier:g}); use search='descent'."
         )
 
 

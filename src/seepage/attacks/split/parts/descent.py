@@ -9,14 +9,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.split.parts.nearest import Nearest, Sent, candidate_gradients, rounding
+from seepage.attacks.split.parts.observed import logits_and_derivatives
 from seepage.attacks.split.parts.responses import Responder
 from seepage.attacks.split.parts.space import Space
 from seepage.models.split import SplitModel
 
 # Share of columns that a start which is stuck keeps.
 _KEPT = 0.5
-# Slopes nearer to 0 or 1 are taken for this far from it.
-_LEAST = 1e-6
 # Weight of a difference of logits beside the relative difference of their derivatives.
 _LOGIT = 1.0
 # Gradients that are held at once.
@@ -125,10 +124,7 @@ def _fits(
     distances = torch.linalg.vector_norm(found - gradient[at][:, None], dim=-1).view(*shape, space.labels)
     if respond.additive is None or model.head != "sigmoid" or sent is not None:
         return distances, distances
-    slope = gradient[:, respond.additive].clamp(-1 + _LEAST, 1 - _LEAST)
-    slope = torch.where(slope.abs() < _LEAST, torch.full_like(slope, _LEAST), slope)
-    logit = torch.logit(torch.where(slope < 0, 1 + slope, slope))
-    derivatives = gradient / slope[:, None]
+    logit, derivatives = logits_and_derivatives(gradient, respond.additive)
     size = torch.linalg.vector_norm(derivatives[:, : respond.additive], dim=1)
     apart = torch.linalg.vector_norm(jacobian[:, 0] - derivatives[at], dim=-1) / size[at]
     misfit = torch.hypot(apart, _LOGIT * (logits[:, 0] - logit[at])).view(*shape, 1)

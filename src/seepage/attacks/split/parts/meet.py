@@ -1,0 +1,306 @@
+"""Spaces of 10^9 configurations and more of a DeepFM client: exact fits, found by meeting in the middle."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy.spatial import KDTree
+from torch import Tensor
+
+from seepage.attacks.split.parts.nearest import Nearest, candidate_gradients, rounding
+from seepage.attacks.split.parts.observed import logits_and_derivatives
+from seepage.attacks.split.parts.responses import Responder
+from seepage.attacks.split.parts.space import Space
+from seepage.errors import BadInputError
+from seepage.models.deepfm import DeepFMClient
+from seepage.models.split import SplitModel
+
+# Combinations of half of the columns that are held at once.
+MOST_HALF = 2**22
+# Relative distance of derivatives below which two patterns of active units are the same.
+_SAME = 1e-4
+# Roundings of a derivative where the slope it was divided by is near zero.
+_ROUNDINGS = 8
+# Configurations that a round tries at random and, of the best so far with some columns changed.
+_RANDOM, _CHANGED = 5_000, 3_000
+_FIRST = 10_000
+_BEST, _CHANGES = 200, 1.5
+# Patterns that a round looks into; sums of embeddings that a half is looked up for, and matches kept of each, where
+# the pattern is a neighbour's and where it is known.
+_PATTERNS, _PROBED, _LOOSE, _TIGHT, _EACH = 8, 4_000, 500, 20_000, 4
+# Distance of sums of embeddings within which a neighbour's pattern is followed, in their standard deviations.
+_REACH = 0.3
+# Responses that are held at once.
+_AT_ONCE = 2**13
+
+
+def meet(
+    model: SplitModel,
+    respond: Responder,
+    cut: Float[Tensor, "record cut"],
+    gradient: Float[Tensor, "record cut"],
+    space: Space,
+    keep: int,
+    generator: torch.Generator,
+    rounds: int = 40,
+) -> Nearest:
+    """Return the best configurations met; one that fits exactly is the nearest of the whole space.
+
+    The gradient at the coordinate that is added to the logit gives the logit, and divided by it the gradient gives the
+    logit's derivatives. Those by an embedding of the server are ``W_j u + S - e_j``: ``u`` is what comes back through
+    the hidden layers, the same for all configurations with the same active units, and ``S`` the sum of all embeddings,
+    the private ones among it. Derivatives by plain numbers, and differences between two embeddings' derivatives, hold
+    ``u`` alone. So sampled configurations tell, by these, the pattern of active units, hence ``W_j u``, hence ``S`` to
+    rounding; and which private cells make that sum is found among all of them by combining two halves of the columns,
+    the square root of the space each. Where no sample has the pattern, the nearest ones say about where to look.
+
+    Not in the paper, whose search goes through everything.
+
+    Args:
+        model, respond, cut, gradient, space, keep: as for ``nearest``.
+        generator: of the samples.
+        rounds: of sampling, at most.
+
+    Raises:
+        BadInputError: the client part is no DeepFM whose logit and embeddings cross the cut, there are several logits,
+            a private column is continuous, or a half of the columns has too many combinations.
+    """
+    halves = _Halves.of(model, space)
+    exact = rounding(gradient)
+    names, labels, distances = [], [], []
+    compared = 0
+    logits, derivatives = logits_and_derivatives(gradient, halves.additive)
+    # Records stop at different rounds, and what they look up differs, so that nothing is gained by a common axis.
+    for r in range(len(cut)):
+        search = _Search(model, respond, space, halves, cut[r : r + 1], gradient[r : r + 1], generator)
+        search.look_for(logits[r], derivatives[r])
+        search.add(space_sample(space, _FIRST, generator))
+        found = search.nearest(keep)
+        for _ in range(rounds):
+            if float(found[1][0]) <= float(exact[r]):
+                break
+            search.add(search.proposed())
+            found = search.nearest(keep)
+        names.append(found[0] // space.labels)
+        labels.append(found[0] % space.labels)
+        distances.append(found[1])
+        compared += search.compared
+    return Nearest(torch.stack(names), torch.stack(labels), torch.stack(distances), compared)
+
+
+def space_sample(space: Space, number: int, generator: torch.Generator) -> Int[Tensor, "sample column"]:
+    """Return random configurations, as places in each column."""
+    return torch.stack([torch.randint(width, (number,), generator=generator) for width in space.widths], dim=-1)
+
+
+@dataclass(frozen=True)
+class _Halves:
+    """The columns in two groups of about as many combinations each.
+
+    Attributes:
+        fields, dim, additive: of the cut, see ``DeepFMClient``.
+        columns: of each half.
+        codes: of its combinations.
+        sums: of their embeddings.
+        tree: of the first half's sums.
+        spread: standard deviation of a sum over all columns, in its widest direction.
+    """
+
+    fields: int
+    dim: int
+    additive: int
+    columns: tuple[list[int], list[int]]
+    codes: tuple[Int[Tensor, "first _left"], Int[Tensor, "second _right"]]
+    sums: tuple[Float[np.ndarray, "first dim"], Float[np.ndarray, "second dim"]]
+    tree: KDTree
+    spread: float
+
+    @classmethod
+    def of(cls, model: SplitModel, space: Space) -> _Halves:
+        client = model.client
+        additive = client.additive if isinstance(client, DeepFMClient) else None
+        if not isinstance(client, DeepFMClient) or additive is None or not client.fields or model.head != "sigmoid":
+            raise BadInputError(
+                "search='meet' reads the sum of the private embeddings, for which the client part must be a DeepFM "
+                "with one logit, and embeddings of the server's columns and its first-order terms must cross the cut; "
+                "use search='descent'."
+            )
+        numbers = [space.names[i] for i in client.own.dense]
+        if numbers:
+            raise BadInputError(
+                f"search='meet' is for private columns of categories, but {', '.join(numbers)} hold(s) numbers; leave "
+                "them to the server, or use search='descent'."
+            )
+        columns: tuple[list[int], list[int]] = ([], [])
+        sizes = [1, 1]
+        for i in sorted(range(len(space.widths)), key=lambda i: -space.widths[i]):
+            side = int(sizes[1] < sizes[0])
+            columns[side].append(i)
+            sizes[side] *= space.widths[i]
+        if max(sizes) > MOST_HALF:
+            raise BadInputError(
+                f"half of the private columns {space.told} have {max(sizes):,} combinations, more than the "
+                f"{MOST_HALF:,} that search='meet' holds; name fewer private columns, or use search='descent'."
+            )
+        tables = [client.own.embeddings[i].weight for i in range(len(space.widths))]
+        tables = [table.detach().double().cpu() for table in tables if isinstance(table, Tensor)]
+        codes, sums = [], []
+        for half in columns:
+            grids = [torch.arange(space.widths[i]) for i in half]
+            places = torch.cartesian_prod(*grids).view(-1, len(half)) if half else torch.zeros(1, 0, dtype=torch.long)
+            total = torch.zeros(len(places), client.dim, dtype=torch.float64)
+            for k, i in enumerate(half):
+                total += tables[i][places[:, k]]
+            codes.append(places)
+            sums.append(total.numpy())
+        spread = math.sqrt(sum(float(table.var(0).max()) for table in tables))
+        return cls(
+            client.fields,
+            client.dim,
+            additive,
+            columns,
+            (codes[0], codes[1]),
+            (sums[0], sums[1]),
+            KDTree(sums[0]),
+            spread,
+        )
+
+    def making(
+        self, wanted: Float[Tensor, " dim"], within: float, probed: Int[Tensor, " place"] | None, most: int
+    ) -> Int[Tensor, "match column"]:
+        """Return combinations of all columns whose embeddings sum to about what is wanted, nearest first.
+
+        Args:
+            wanted: the sum.
+            within: largest distance.
+            probed: of the second half; all of it if None.
+            most: matches.
+        """
+        second = np.arange(len(self.sums[1])) if probed is None else probed.numpy()
+        rest = wanted.double().numpy() - self.sums[1][second]
+        each = min(_EACH, self.tree.n) if probed is None else 1
+        distance, at = self.tree.query(rest, k=[*range(1, each + 1)], distance_upper_bound=within)
+        row, k = np.nonzero(np.isfinite(distance))
+        order = np.argsort(distance[row, k], kind="stable")[:most]
+        first, other = at[row[order], k[order]], second[row[order]]
+        made = torch.empty(len(order), len(self.columns[0]) + len(self.columns[1]), dtype=torch.long)
+        made[:, self.columns[0]] = self.codes[0][torch.from_numpy(first)]
+        made[:, self.columns[1]] = self.codes[1][torch.from_numpy(other)]
+        return made
+
+
+class _Search:
+    """What was learnt of one record: configurations that were tried, what they answer and how well that fits."""
+
+    def __init__(
+        self,
+        model: SplitModel,
+        respond: Responder,
+        space: Space,
+        halves: _Halves,
+        cut: Float[Tensor, "1 cut"],
+        gradient: Float[Tensor, "1 cut"],
+        generator: torch.Generator,
+    ) -> None:
+        self._model, self._respond, self._space, self._halves = model, respond, space, halves
+        self._record, self._gradient, self._generator = respond.of_cut(cut), gradient, generator
+        self._own = cut[0, : halves.fields * halves.dim].view(halves.fields, halves.dim)
+        self._tried: list[Tensor] = []
+        self._pool: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
+        self.compared = 0
+
+    def look_for(self, logit: Float[Tensor, ""], derivatives: Float[Tensor, " cut"]) -> None:
+        """Say what was observed."""
+        self._logit = logit
+        self._derivatives = derivatives[: self._halves.additive]
+        self._size = float(torch.linalg.vector_norm(self._derivatives))
+        slope = float(self._gradient[0, self._halves.additive].abs())
+        rounded = _ROUNDINGS * torch.finfo(derivatives.dtype).eps / max(slope, 1e-12)
+        self._same = max(_SAME, rounded) * self._size
+        self._pattern, self._first = self._split(self._derivatives[None])
+
+    def _split(self, derivatives: Tensor) -> tuple[Float[Tensor, "sample pattern"], Float[Tensor, "sample dim"]]:
+        """Return what is of the hidden layers alone, and the derivatives by the first embedding plus itself."""
+        fields, dim = self._halves.fields, self._halves.dim
+        by_field = derivatives[:, : fields * dim].unflatten(1, (fields, dim)) + self._own
+        return torch.cat([derivatives[:, fields * dim :], (by_field[:, 1:] - by_field[:, :1]).flatten(1)], 1), by_field[
+            :, 0
+        ]
+
+    def add(self, codes: Int[Tensor, "sample column"]) -> None:
+        """Try configurations."""
+        of_pool = []
+        for some in codes.split(_AT_ONCE):
+            cells = self._respond.of_cells(self._space.of_codes(some).to(self._gradient))
+            at = torch.zeros(len(some), dtype=torch.long)
+            logits, jacobian = self._respond.responses(self._record.at(at), cells)
+            derivatives = jacobian[:, 0, : self._halves.additive]
+            apart = torch.linalg.vector_norm(derivatives - self._derivatives, dim=1) / self._size
+            misfit = torch.hypot(apart, logits[:, 0] - self._logit)
+            pattern, first = self._split(derivatives)
+            sums = self._own.sum(0) + self._sums(some)
+            of_pool.append((pattern, first - sums, some, misfit))
+        parts = of_pool if self._pool is None else [self._pool, *of_pool]
+        pattern, back, tried, misfit = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+        self._pool = (pattern, back, tried, misfit)
+        self.compared += len(codes)
+
+    def _sums(self, codes: Tensor) -> Float[Tensor, "sample dim"]:
+        client = self._model.client
+        assert isinstance(client, DeepFMClient)
+        with torch.no_grad():
+            return client.own.embedded(self._space.of_codes(codes).to(self._gradient)).sum(1)
+
+    def nearest(self, keep: int) -> tuple[Int[Tensor, " kept"], Float[Tensor, " kept"]]:
+        """Return the best configurations with their labels, numbered as one, and the distances of their gradients."""
+        assert self._pool is not None
+        best = self._pool[3].topk(min(4 * keep, len(self._pool[3])), largest=False).indices
+        places = self._space.places(self._pool[2][best])
+        # The same configuration may have been tried twice.
+        places, where = np.unique(places.numpy(), return_index=True)
+        codes = self._pool[2][best[torch.from_numpy(where)]]
+        cells = self._respond.of_cells(self._space.of_codes(codes).to(self._gradient))
+        at = torch.zeros(len(codes), dtype=torch.long)
+        logits, jacobian = self._respond.responses(self._record.at(at), cells)
+        found = candidate_gradients(self._model, logits, jacobian)
+        distances = torch.linalg.vector_norm(found - self._gradient[:, None], dim=-1)
+        labels = self._space.labels
+        named = torch.from_numpy(places)[:, None] * labels + torch.arange(labels)
+        held, order = distances.flatten().topk(keep, largest=False)
+        return named.flatten()[order], held
+
+    def proposed(self) -> Int[Tensor, "sample column"]:
+        """Return configurations to try next."""
+        assert self._pool is not None
+        pattern, back, tried, misfit = self._pool
+        apart = torch.linalg.vector_norm(pattern - self._pattern, dim=1)
+        known = int((apart <= self._same).sum())
+        found: list[Tensor] = []
+        looked: list[Tensor] = []
+        for k in apart.argsort()[: max(2 * _RANDOM // 25, known)].tolist():
+            exact = float(apart[k]) <= self._same
+            # A pattern that is looked into whole needs no second look; others are, with other probes.
+            before = looked + (self._tried if exact else [])
+            if any(float(torch.linalg.vector_norm(back[k] - one)) <= self._same for one in before):
+                continue
+            looked.append(back[k])
+            wanted = self._first[0] - back[k] - self._own.sum(0)
+            if exact:
+                self._tried.append(back[k])
+                found.append(self._halves.making(wanted, self._same, None, _TIGHT))
+            else:
+                second = len(self._halves.sums[1])
+                probed = torch.randperm(second, generator=self._generator)[:_PROBED]
+                found.append(self._halves.making(wanted, _REACH * self._halves.spread, probed, _LOOSE))
+            if len(looked) == _PATTERNS:
+                break
+        best = tried[misfit.topk(min(_BEST, len(misfit)), largest=False).indices]
+        changed = best.repeat(-(-_CHANGED // len(best)), 1)
+        chance = min(1.0, _CHANGES / changed.shape[1])
+        change = torch.rand(changed.shape, generator=self._generator) < chance
+        changed = torch.where(change, space_sample(self._space, len(changed), self._generator), changed)
+        return torch.cat([*found, changed, space_sample(self._space, _RANDOM, self._generator)])
