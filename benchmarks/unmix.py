@@ -1,14 +1,19 @@
-"""What `unmix` reads and proves, beside TabLeak: by table, batch size, network and noise.
+"""What `unmix` reads and proves, beside TabLeak and SPEAR: by table, batch size, network, local training and noise.
 
     python benchmarks/unmix.py batch --victims 20 --out benchmarks/results/unmix_batch.csv
     python benchmarks/unmix.py network --victims 10 --out benchmarks/results/unmix_network.csv
     python benchmarks/unmix.py training --victims 10 --out benchmarks/results/unmix_training.csv
+    python benchmarks/unmix.py fedavg --victims 10 --out benchmarks/results/unmix_fedavg.csv
+    python benchmarks/unmix.py noise --victims 10 --out benchmarks/results/unmix_noise.csv
 
-FedSGD without a defense, labels restored. `batch`: NN3 (2 x 100 units) untrained on four tables. `network`: Adult at
-batch size 32, one to three hidden layers of 50 to 400 units. `training`: Adult at batch size 32, NN3 after rounds of
-training. The same victims for both attacks. Seconds are of one process with one thread, of the attack alone; under
-`certified` the share of records proved, under `whole` the victims all of whose records are. A line that is in the file
-is not measured again.
+Labels restored. `batch`: FedSGD, NN3 (2 x 100 units) untrained on four tables. `network`: Adult at batch size 32, one
+to three hidden layers of 50 to 400 units. `training`: Adult at batch size 32, NN3 after rounds of training. `fedavg`:
+Adult, clients of 32 records that train for 1, 5 or 10 epochs in 1, 2 or 4 shuffled batches at rate 0.01. `noise`: Adult
+at batch size 32, gradients with noise whose standard deviation the attacker knows, and the accuracy of the task where
+all clients add it. The same victims for all attacks. SPEAR gets as many submatrices as take it the mean time of `unmix`
+on the first victim, doubled from 1,024 until it does. Seconds are of one process with one thread, of the attack alone;
+under `certified` the share of records proved, under `whole` the victims all of whose records are. A line that is in the
+file is not measured again.
 """
 
 from __future__ import annotations
@@ -17,29 +22,38 @@ import argparse
 import csv
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from seepage import registry
 from seepage.assessment import measure
 from seepage.assessment.measurement import Measurement
 from seepage.audit import make_spec, prepare, stream
 from seepage.audit.memory import keep_freed_memory
 from seepage.audit.provenance import commit
+from seepage.audit.utility import measure_utility
+from seepage.defenses.gaussian_noise import GaussianNoise
+from seepage.defenses.none import Undefended
+from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
 from seepage.models.mlp import mlp
+from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
-from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.transcript import RecordsSecret
+from seepage.views import View
 
 TABLES = ("adult", "german", "lawschool", "health_heritage")
-KEYS = ("dataset", "hidden_layers", "units", "rounds", "batch_size", "attack")
+KEYS = ("dataset", "hidden_layers", "units", "rounds", "epochs", "batches", "noise", "batch_size", "attack")
+USUAL = {"dataset": "adult", "hidden_layers": 2, "units": 100, "rounds": 0, "epochs": 0, "batches": 1, "noise": 0.0}
 FIGURES = ("accuracy", "exact_match", "certified", "certified_wrong")
 FIELDS = [*KEYS, "n", *(f"{name}{end}" for name in FIGURES for end in ("", "_low", "_high"))]
-FIELDS += ["whole", "seconds", "longest", "commit"]
+FIELDS += ["whole", "seconds", "longest", "submatrices", "task_accuracy", "commit"]
+# Fewest submatrices that SPEAR gets.
+LEAST = 2**10
 
 
 def main() -> None:
@@ -51,90 +65,138 @@ def main() -> None:
     arguments = parser.parse_args()
     keep_freed_memory()
     torch.set_num_threads(1)
-    done = set()
+    done: dict[tuple[str, ...], dict[str, str]] = {}
     if arguments.out.exists():
         with arguments.out.open(encoding="utf-8", newline="") as file:
-            done = {tuple(line[key] for key in KEYS) for line in csv.DictReader(file)}
+            done = {tuple(line[key] for key in KEYS): line for line in csv.DictReader(file)}
+    own = 0.0
     for setting in SWEEPS[arguments.sweep]():
-        if tuple(str(setting[key]) for key in KEYS) in done:
-            continue
-        line = setting | run(setting, arguments.victims)
-        begun = arguments.out.exists()
-        with arguments.out.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-            if not begun:
-                writer.writeheader()
-            writer.writerow(line | {"commit": str((commit() or {}).get("hash", ""))[:9]})
+        held: Mapping[str, object] | None = done.get(tuple(str(setting[key]) for key in KEYS))
+        if held is None:
+            held = setting | run(setting, arguments.victims, own)
+            begun = arguments.out.exists()
+            with arguments.out.open("a", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+                if not begun:
+                    writer.writeheader()
+                writer.writerow(held | {"commit": str((commit() or {}).get("hash", ""))[:9]})
+        if setting["attack"] == "unmix":
+            own = float(str(held["seconds"]))
 
 
-def setting(dataset: str, depth: int, units: int, rounds: int, batch_size: int, attack: str) -> dict[str, Any]:
+def setting(**values: Any) -> dict[str, Any]:
     """Return a setting by the names of the file's columns."""
-    return dict(zip(KEYS, (dataset, depth, units, rounds, batch_size, attack), strict=True))
+    given = {**USUAL, "batch_size": 32, "attack": "unmix", **values}
+    return {key: given[key] for key in KEYS}
 
 
 def by_batch() -> Iterator[dict[str, Any]]:
     """Four tables and many batch sizes."""
-    for dataset in TABLES:
-        for size in (4, 8, 16, 24, 32, 48, 64, 80, 90):
-            yield setting(dataset, 2, 100, 0, size, "unmix")
-    for size in (32, 8, 64):
+    for size in (32, 8, 16, 64, 4, 24, 48, 80, 90, 128):
         for dataset in TABLES:
-            yield setting(dataset, 2, 100, 0, size, "tableak")
+            for attack in ("unmix", "tableak", "spear"):
+                yield setting(dataset=dataset, batch_size=size, attack=attack)
 
 
 def by_network() -> Iterator[dict[str, Any]]:
     """Depths and widths."""
     for depth in (2, 3, 1):
         for units in (50, 100, 200, 400):
-            yield setting("adult", depth, units, 0, 32, "unmix")
+            yield setting(hidden_layers=depth, units=units)
 
 
 def by_training() -> Iterator[dict[str, Any]]:
     """Rounds of training before the attack."""
     for rounds in (0, 1, 4, 9, 14, 50, 200):
-        yield setting("adult", 2, 100, rounds, 32, "unmix")
+        yield setting(rounds=rounds)
 
 
-SWEEPS = {"batch": by_batch, "network": by_network, "training": by_training}
+def by_local_training() -> Iterator[dict[str, Any]]:
+    """Local epochs and batches."""
+    for epochs in (10, 1, 5):
+        for batches in (4, 1, 2):
+            yield setting(epochs=epochs, batches=batches)
 
 
-def run(setting: dict[str, Any], victims: int) -> dict[str, object]:
-    """Attack the victims of a setting one after the other."""
-    rounds = setting["rounds"]
+def by_noise() -> Iterator[dict[str, Any]]:
+    """Standard deviations of the noise."""
+    for noise in (0.0, 1e-6, 1e-5, 3e-5, 1e-4, 1e-3, 1e-2, 1e-1):
+        yield setting(noise=noise)
+
+
+SWEEPS = {
+    "batch": by_batch,
+    "network": by_network,
+    "training": by_training,
+    "fedavg": by_local_training,
+    "noise": by_noise,
+}
+
+
+def run(setting: dict[str, Any], victims: int, own: float) -> dict[str, object]:
+    """Attack the victims of a setting one after the other.
+
+    Args:
+        setting: which.
+        victims: how many.
+        own: mean seconds that `unmix` took for a victim of the same setting.
+    """
+    rounds, noise = setting["rounds"], setting["noise"]
     spec = make_spec(dataset=setting["dataset"], model="nn3", training={"rounds": rounds} if rounds else None)
     subject = prepare(spec)
     data, records = subject.dataset, setting["batch_size"]
-    own = (setting["hidden_layers"], setting["units"]) == (2, 100)
-    model = subject.model if own else mlp(data.schema, [setting["units"]] * setting["hidden_layers"], seed=0)
+    usual = (setting["hidden_layers"], setting["units"]) == (2, 100)
+    model = subject.model if usual else mlp(data.schema, [setting["units"]] * setting["hidden_layers"], seed=0)
     encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
     seeds = [stream(0, victim, "batch") for victim in range(victims)]
-    ran = FedSGD(records, replacement=False).run(model, data.train, encoder, seeds)
-    attack = attacks.create(setting["attack"])
-    known = Knowledge(data.schema, data.statistics, records)
+    defense = GaussianNoise(noise) if noise else Undefended()
+    if setting["epochs"]:
+        each = records // setting["batches"]
+        protocol = FedAvg(records, epochs=setting["epochs"], local_batch_size=each, learning_rate=0.01)
+    else:
+        protocol = FedSGD(records, replacement=False, defense=defense)
+    guards = [stream(0, victim, "defense") for victim in range(victims)]
+    ran = protocol.run(model, data.train, encoder, seeds, defense_seeds=guards if noise else ())
+    known = Knowledge(data.schema, data.statistics, records, defense=defense.describe())
+    starts = [stream(0, victim, "starts") for victim in range(victims)]
+    options: dict[str, Any] = {}
+    if setting["attack"] == "spear":
+        options["submatrices"] = LEAST
+        while timed(registry.attacks.create("spear", **options), ran.view.of(slice(1)), known, starts[:1])[1] < own:
+            options["submatrices"] *= 2
+    attack = registry.attacks.create(setting["attack"], **options)
     held: dict[str, list[float]] = {name: [] for name in FIGURES}
     seconds = []
     for victim in range(victims):
         one = slice(victim, victim + 1)
-        begun = time.perf_counter()
-        guess = attack(ran.view.of(one), known, [stream(0, victim, "starts")])
-        seconds.append(time.perf_counter() - begun)
+        guess, taken = timed(attack, ran.view.of(one), known, starts[one])
+        seconds.append(taken)
+        secret = RecordsSecret(ran.secret.cells[one], ran.secret.labels[one])
         found = {
             m.metric: float(m.values[0])
-            for m in measure(
-                data.schema, data.statistics, RecordsSecret(ran.secret.cells[one], ran.secret.labels[one]), guess
-            )
+            for m in measure(data.schema, data.statistics, secret, guess)
             if isinstance(m, Measurement) and m.column is None
         }
         for name in FIGURES:
             held[name].append(found.get(name, math.nan))
-    line: dict[str, object] = {"n": victims}
+    line: dict[str, object] = {"n": victims, **options}
     for name, values in held.items():
         found = Measurement(name, None, torch.tensor(values, dtype=torch.float64), True, (0.0, 1.0)).estimate()
         for end, value in (("", found.mean), ("_low", found.low), ("_high", found.high)):
             line[f"{name}{end}"] = None if value is None else round(value, 4)
+    if noise:
+        task = measure_utility(data, model, encoder, records, defense)
+        line["task_accuracy"] = task.estimate().mean
     whole = sum(value == 1 for value in held["certified"])
     line |= {"whole": f"{whole}/{victims}", "seconds": round(sum(seconds) / victims, 2)}
     return line | {"longest": round(max(seconds), 2)}
+
+
+def timed(attack: Any, view: View, known: Knowledge, seeds: list[int]) -> tuple[RecordsGuess, float]:
+    """Return a guess and the seconds that it took."""
+    begun = time.perf_counter()
+    guess = attack(view, known, seeds)
+    return guess, time.perf_counter() - begun
 
 
 if __name__ == "__main__":

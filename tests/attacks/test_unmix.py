@@ -15,20 +15,24 @@ from seepage.attacks.gradient.parts.cells_search import CellsSearch, occurring
 from seepage.attacks.gradient.parts.harvest import Gradient, Harvester
 from seepage.attacks.gradient.parts.networks import Network, extended
 from seepage.attacks.gradient.parts.spans import Span, row_scale
+from seepage.attacks.gradient.record_count import count_records
 from seepage.attacks.gradient.tableak import tableak
 from seepage.attacks.gradient.unmix import unmix
 from seepage.datasets import Dataset, load
 from seepage.datasets.planted import distinct
+from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.errors import BadInputError
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge, KnownDefense
-from seepage.learning import gradient
+from seepage.learning import LocalTraining, gradient, local_update
 from seepage.models.mlp import linear, mlp, nn3
 from seepage.models.model import Head, Model
+from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
+from seepage.tabular.align import right_cells
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
-from seepage.views import GradientView
+from seepage.views import GradientView, UpdateView
 
 GERMAN = load("german")
 
@@ -54,6 +58,15 @@ def assert_read(guess: RecordsGuess, cells: Tensor, labels: Tensor) -> None:
             for pair in ((guess.cells[v], guess.labels[v]), (cells[v], labels[v]))
         )
         torch.testing.assert_close(got, true, rtol=1e-5, atol=1e-4)
+
+
+def assert_right(guessed: Tensor, told: Tensor, cells: Tensor, labels: Tensor) -> None:
+    """Every true record has a guessed one of its own, right in all cells and the label."""
+    free = list(range(len(guessed)))
+    for cell, label in zip(cells, labels, strict=True):
+        fits = [i for i in free if told[i] == label and right_cells(GERMAN.schema, guessed[i, None], cell[None]).all()]
+        assert fits, f"{cell.tolist()} with label {label} was not read"
+        free.remove(fits[0])
 
 
 @pytest.mark.parametrize(("records", "depth"), [(1, 2), (12, 1), (32, 2), (64, 2), (64, 3)])
@@ -106,10 +119,106 @@ def test_what_is_outside_goes_to_tableak_as_it_is() -> None:
     assert ours.certified is not None
     assert not ours.certified.any()
     ran = FedSGD(8).run(nn3(GERMAN.schema, seed=0), GERMAN.train, encoder, [0])
-    noisy = Knowledge(GERMAN.schema, GERMAN.statistics, 8, defense=KnownDefense("gaussian_noise", noise=0.1))
-    assert unmix("default", **options)(ran.view, noisy, [7]).regime == (
-        "not tried: gradients went through gaussian_noise",
+    for known in (KnownDefense("sign", signs=True), KnownDefense("top_k", kept=0.1)):
+        defended = Knowledge(GERMAN.schema, GERMAN.statistics, 8, defense=known)
+        assert unmix("default", **options)(ran.view, defended, [7]).regime == (
+            f"not tried: gradients went through {known.name}",
+        )
+
+
+@pytest.mark.parametrize(("epochs", "step"), [(1, 16), (2, 8), (5, 4)])
+def test_updates_of_several_local_steps_are_read_record_by_record(epochs: int, step: int) -> None:
+    encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
+    protocol = FedAvg(16, epochs=epochs, local_batch_size=step, learning_rate=0.01)
+    ran = protocol.run(nn3(GERMAN.schema, seed=0), GERMAN.train, encoder, [0, 1])
+    guess = unmix(restarts=2, iterations=2)(ran.view, Knowledge(GERMAN.schema, GERMAN.statistics, 16), [0, 1])
+    assert guess.labels is not None
+    assert guess.certified is not None
+    assert not guess.certified.any()
+    assert guess.uncertainty is not None
+    assert guess.regime is not None
+    assert all(told.startswith("16 of 16 records read one by one") for told in guess.regime)
+    for v in range(2):
+        assert_right(guess.cells[v], guess.labels[v], ran.secret.cells[v], ran.secret.labels[v])
+
+
+def test_noise_that_is_known_is_read_through_until_it_hides_the_records() -> None:
+    """Against a defense's own noise: little of it costs nothing, much of it leaves TabLeak's guess as it is."""
+    encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
+    for scale, reads in ((1e-6, True), (1.0, False)):
+        defense = GaussianNoise(scale)
+        ran = FedSGD(16, replacement=False, defense=defense).run(
+            nn3(GERMAN.schema, seed=0), GERMAN.train, encoder, [0], defense_seeds=[5]
+        )
+        knowledge = Knowledge(GERMAN.schema, GERMAN.statistics, 16, defense=defense.describe())
+        ours = unmix(restarts=3, iterations=5)(ran.view, knowledge, [7])
+        assert ours.regime is not None
+        if reads:
+            assert ours.regime[0].startswith("16 of 16 records")
+            assert ours.labels is not None
+            assert_right(ours.cells[0], ours.labels[0], ran.secret.cells[0], ran.secret.labels[0])
+        else:
+            assert ours.regime[0].startswith("none of 16 records")
+            theirs = tableak(restarts=3, iterations=5)(ran.view, knowledge, [7])
+            assert torch.equal(ours.cells, theirs.cells)
+
+
+def test_what_an_update_does_not_give_is_tableaks() -> None:
+    """One round of few searches reads a part; the guess has as many records as there are."""
+    encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
+    ran = FedAvg(32, epochs=2, local_batch_size=16, learning_rate=0.01).run(
+        nn3(GERMAN.schema, seed=0), GERMAN.train, encoder, [3]
     )
+    knowledge = Knowledge(GERMAN.schema, GERMAN.statistics, 32)
+    guess = unmix(starts=16, rounds=1, restarts=2, iterations=5)(ran.view, knowledge, [0])
+    assert guess.cells.shape == ran.secret.cells.shape
+    assert guess.regime is not None
+    read = int(guess.regime[0].split()[0])
+    assert 0 < read < 32
+    whole = {row[:-1] for row in rows_with_labels(ran.secret.cells[0], torch.zeros(32))}
+    discrete = list(GERMAN.schema.discrete)
+    true = {tuple(row[i] for i in discrete) for row in whole}
+    assert all(tuple(row[discrete].tolist()) in true for row in guess.cells[0, :read])
+
+
+def test_copies_in_an_update_are_counted_with_their_labels() -> None:
+    cells, labels = GERMAN.train.cells[:12].clone(), GERMAN.train.labels[:12].clone()
+    cells[1], cells[2] = cells[0], cells[0]
+    labels[:3] = torch.tensor([0.0, 0.0, 1.0])
+    encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
+    model = nn3(GERMAN.schema, seed=0)
+    training = LocalTraining(3, 12, learning_rate=0.01)
+    update = local_update(
+        model,
+        encoder.encode(cells)[None, None].expand(-1, 3, -1, -1),
+        labels.float()[None, None].expand(-1, 3, -1),
+        training,
+    )
+    view = UpdateView(model, update, training)
+    guess = unmix(restarts=2, iterations=2)(view, Knowledge(GERMAN.schema, GERMAN.statistics, 12), [0])
+    assert guess.labels is not None
+    assert_right(guess.cells[0], guess.labels[0], cells, labels)
+
+
+@pytest.mark.parametrize("head", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("records", [1, 7, 50])
+def test_records_are_counted(records: int, head: Head) -> None:
+    cells, labels = GERMAN.train.cells[:records].clone(), GERMAN.train.labels[:records].clone()
+    if records > 5:
+        cells[1], labels[1] = cells[0], labels[0]
+    view, _ = received(nn3(GERMAN.schema, seed=2, head=head), GERMAN, cells[None], labels[None])
+    assert count_records(view, GERMAN.schema, GERMAN.statistics) == records
+
+
+def test_records_that_cannot_be_counted() -> None:
+    cells, labels = GERMAN.train.cells[None, :30], GERMAN.train.labels[None, :30]
+    for model in (
+        linear(GERMAN.schema, seed=0),
+        mlp(GERMAN.schema, (50,), seed=0),
+        mlp(GERMAN.schema, (20, 20), seed=0),
+    ):
+        view, _ = received(model, GERMAN, cells, labels)
+        assert count_records(view, GERMAN.schema, GERMAN.statistics) is None
 
 
 def test_a_batch_as_large_as_the_layers_are_wide_is_estimated_as_tableak_does() -> None:

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.assessment import certainties, lift, measure, spreads
+from seepage.attacks.gradient.record_count import count_records
 from seepage.audit.captured import Capture, Description
 from seepage.audit.files import make_folder, write_whole
 from seepage.audit.parts import registry
@@ -27,6 +28,7 @@ from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of
 from seepage.transcript import RecordsSecret
+from seepage.views import GradientView
 
 FILES = ("reconstruction.csv", "confidence.csv", "results.json")
 
@@ -136,7 +138,8 @@ def recover(
         schema: of the table.
         statistics, origin: what the attacker knows of the columns, see ``known_statistics``.
         attack: registered name.
-        batch_size: number of records, where the update does not say it.
+        batch_size: number of records, where the update does not say it; counted if neither does, see
+            ``count_records``.
         options: arguments of the attack.
         seed: of its random starts.
         truth: the batch's records in any order, to score the guess with.
@@ -146,7 +149,7 @@ def recover(
         BadInputError: the number of records is not known or contradicts the update or the truth, the attack or an
             option is unknown, or labels can be neither restored nor are they given.
     """
-    records = _records(capture, batch_size, truth)
+    records, counted = _records(capture, schema, statistics, batch_size, truth, seed)
     given = capture.about.labels
     model = capture.view.model
     if given is None and model.head == "regression":
@@ -198,6 +201,7 @@ def recover(
             "statistics": _SAID[origin],
             "encoding": "as the update says" if capture.about.encoding is not None else "that of the statistics",
             "labels": "restored" if labels is None else "those in the update",
+            "records": "counted in the update" if counted else "granted",
         },
         notes=capture.notes,
         scores=None if truth is None else _scores(capture, knowledge, guess, truth, seed),
@@ -233,7 +237,10 @@ def check_new(folder: Path) -> None:
         raise BadInputError(f"{str(folder)!r} holds {there[0]} already; choose another --out or move it away.")
 
 
-def _records(capture: Capture, batch_size: int | None, truth: Table | None) -> int:
+def _records(
+    capture: Capture, schema: Schema, statistics: Statistics, batch_size: int | None, truth: Table | None, seed: int
+) -> tuple[int, bool]:
+    """Return the number of records, and whether it was read from the update itself."""
     if batch_size is not None:
         check_count("batch_size", batch_size)
     stated = capture.about.batch_size
@@ -243,17 +250,21 @@ def _records(capture: Capture, batch_size: int | None, truth: Table | None) -> i
         raise BadInputError(
             f"the update says that it is of {stated} records, --batch-size says {batch_size}; leave the option out."
         )
-    records = batch_size or stated
+    records, counted = batch_size or stated, False
+    if records is None and isinstance(capture.view, GradientView):
+        records = count_records(capture.view, schema, statistics, seed=seed)
+        counted = records is not None
     if records is None:
         raise BadInputError(
-            "the update does not say how many records are behind it; say it with --batch-size, or capture it with "
+            "the update does not say how many records are behind it, and they could not be counted in it, as in exact "
+            "gradients of ReLU networks with two hidden layers they can; say it with --batch-size, or capture it with "
             "batch_size=..."
         )
     if truth is not None and len(truth) != records:
         raise BadInputError(
             f"the truth has {len(truth)} rows, the update is of {records} records; give exactly the rows of its batch."
         )
-    return records
+    return records, counted
 
 
 def _scores(

@@ -44,7 +44,9 @@ def attack(
         Path | None,
         typer.Option(help="Public rows of the same kind (.csv, .parquet): what the attacker knows of the columns."),
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Records behind the update, where it does not say it.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Records behind the update, where it does not say it. Default: counted.")
+    ] = None,
     attack: Annotated[str, typer.Option(help="Attack; [bold]seepage attacks[/bold] lists them.")] = "unmix",
     truth: Annotated[
         Path | None, typer.Option(help="The true rows of the batch, in any order: scores what was read.")
@@ -139,7 +141,12 @@ def _show(found: Recovered, initial: bool, model_seed: int) -> None:
         Text(f"{settings['attack']} on an update of {settings['batch_size']} record(s)", style="bold")
         + Text(f" · {settings['protocol']}, model {clean(settings['model'])}", style="not bold")
     )
-    facts = [f"columns: {found.knowledge['statistics']}", f"labels: {found.knowledge['labels']}"]
+    counted = found.knowledge["records"]
+    facts = [
+        f"number of records: {counted}",
+        f"columns: {found.knowledge['statistics']}",
+        f"labels: {found.knowledge['labels']}",
+    ]
     if initial:
         facts.append(f"weights: those of the model's initialisation with seed {model_seed}; give --weights if it moved")
     for fact in (*facts, *found.notes):

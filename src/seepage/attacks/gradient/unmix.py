@@ -14,20 +14,25 @@ from torch import Tensor
 from seepage.attacks.gradient.parts.chains import affine_layers
 from seepage.attacks.gradient.parts.engine import match
 from seepage.attacks.gradient.parts.harvest import Gradient, Harvest, Harvester
-from seepage.attacks.gradient.parts.networks import Network
+from seepage.attacks.gradient.parts.inexact import InexactHarvester
 from seepage.attacks.gradient.parts.optimise import Progress, scaled
 from seepage.attacks.gradient.parts.profiles import Profile, reconstruction
 from seepage.attacks.gradient.parts.reconstruct import Reconstruction, as_gradient, check
+from seepage.attacks.gradient.parts.updates import moved_by
 from seepage.errors import check_count
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
 from seepage.registry import attacks
+from seepage.tabular.align import match as assign
 from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.views import GradientView, View
 
 # A number is proved where its standard error is this much smaller than what counts as right.
 _SURE = 4.0
+# Standard deviation of what rounding a parameter adds in a step, in precisions of its size: those of a number are
+# spread evenly over its last place, which is worth between half of it and all.
+_ROUNDING_OF_A_STEP = 0.25
 
 
 @attacks.register("unmix")
@@ -53,10 +58,14 @@ class Unmix:
     missing; what it returns is an estimate. A record is certified that was proved; a number of it, where its
     standard error is far below what counts as right.
 
-    Works up to about 0.9 times as many records as the narrowest hidden layer but the last has units, on gradients
-    that were sent as they are. With one hidden layer records are sought by the zeros of their errors, see
-    ``search_one_layer``: up to about a third of its width, in batches whose rows are affinely independent.
-    No linear models, no smooth activations, no batch normalisation, no convolutions, no noise.
+    Updates of several local steps, and gradients with noise of a known size, are searched in the same way with spans
+    that are nearly right; of these nothing is proved (``InexactHarvester``), and TabLeak's guess stands for what is
+    missing.
+
+    Works up to about 0.9 times as many records as the narrowest hidden layer but the last has units. With one hidden
+    layer records are sought by the zeros of their errors, see ``search_one_layer``: up to about a third of its width,
+    in batches whose rows are affinely independent, without noise or local steps. No linear models, no smooth
+    activations, no batch normalisation, no convolutions.
 
     Source: own. SPEAR (Dimitrov et al., NeurIPS 2024) reads batches out of the first layer's gradient by its sparse
     columns; here the next layer's rows are used, and the discreteness of tables.
@@ -118,13 +127,60 @@ class Unmix:
         read, known = as_gradient(view, knowledge)
         first = next(iter(read.gradient.values()))
         encoder = Encoder(known.schema, known.statistics, dtype=first.dtype, device=first.device)
-        harvester = Harvester(encoder, known.statistics, self.starts, self.rounds)
+        noise = _noise(view, known)
+        exact = Harvester(encoder, known.statistics, self.starts, self.rounds)
+        inexact = InexactHarvester(encoder, known.statistics, self.starts, self.rounds)
         found = []
         for victim, seed in enumerate(seeds):
-            found.append(harvester.run(_gradient(read.of(slice(victim, victim + 1)), known.batch_size), seed))
-            if progress is not None and found[-1].complete:
+            gradient = Gradient.of(read, victim, known.batch_size)
+            found.append(exact.run(gradient, seed) if noise is None else inexact.run(gradient, noise, seed))
+            if progress is not None and len(found[-1].cells) == known.batch_size:
                 progress(1 / view.victims)
-        return self._completed(read, known, seeds, found, encoder, progress)
+        if noise is None:
+            return self._completed(read, known, seeds, found, encoder, progress)
+        return self._estimated(view, knowledge, seeds, found, encoder, progress)
+
+    def _estimated(
+        self,
+        view: View,
+        knowledge: Knowledge,
+        seeds: Sequence[int],
+        found: Sequence[Harvest],
+        encoder: Encoder,
+        progress: Progress | None,
+    ) -> RecordsGuess:
+        """Return what was harvested, in place of the nearest of as many records that the fallback guesses."""
+        guesses = []
+        for victim, (harvest, seed) in enumerate(zip(found, seeds, strict=True)):
+            one = slice(victim, victim + 1)
+            taken, cells = len(harvest.cells), harvest.cells
+            labels, doubt = harvest.labels, _doubt(encoder, harvest)[0]
+            course = torch.full((1, 3), torch.nan, dtype=torch.float64)
+            if taken < knowledge.batch_size:
+                report = scaled(progress, 1 / view.victims)
+                rest = self.fallback(view.of(one), knowledge.of(one), [seed], report)
+                open_ = _unmatched(encoder, cells, rest.cells[0].to(cells))
+                assert rest.labels is not None
+                cells = torch.cat([cells, rest.cells[0].to(cells)[open_]])
+                labels = torch.cat([labels, rest.labels[0].to(labels)[open_]])
+                if rest.uncertainty is not None:
+                    doubt = torch.cat([doubt, rest.uncertainty[0].to(doubt)[open_]])
+                course = course if rest.course is None else rest.course
+            guesses.append((cells, labels, doubt, course[0]))
+        cells, labels, doubts, courses = zip(*guesses, strict=True)
+        every, whole = torch.stack(cells), all(len(doubt) == knowledge.batch_size for doubt in doubts)
+        read, _ = as_gradient(view, knowledge)
+        engine = match(read, self.fallback.matching)
+        loss = engine.loss(encoder.encode(every)[:, None], torch.stack(labels).to(encoder.mean.dtype))[:, 0]
+        return RecordsGuess(
+            cells=every.cpu(),
+            uncertainty=torch.stack(doubts).cpu() if whole else None,
+            labels=torch.stack(labels).cpu(),
+            loss=loss.double().cpu(),
+            course=torch.stack(courses),
+            certified=torch.zeros_like(every, dtype=torch.bool).cpu(),
+            regime=tuple(_estimated_regime(harvest, knowledge.batch_size) for harvest in found),
+        )
 
     def _completed(
         self,
@@ -185,21 +241,42 @@ def _outside(view: View, knowledge: Knowledge) -> str | None:
         return "not tried: no hidden layer"
     if view.model.head == "regression":
         return "not tried: labels are numbers"
-    if not isinstance(view, GradientView):
-        return "not tried: an update of several local steps"
-    if knowledge.defense.name != "none":
+    if knowledge.defense.signs or knowledge.defense.kept < 1:
         return f"not tried: gradients went through {knowledge.defense.name}"
+    if (knowledge.defense.name != "none" or not isinstance(view, GradientView)) and len(layers) < 3:
+        return "not tried: one hidden layer, and gradients that are not exact"
     return None
 
 
-def _gradient(view: GradientView, records: int) -> Gradient:
-    """Return a single victim's gradient, layer by layer."""
-    held = list(view.model.parameters.values())
-    if view.parameters is not None:
-        held = [parameter[0] for parameter in view.parameters.values()]
-    received = [g[0] for g in view.gradient.values()]
-    layers = [torch.cat([w, b[:, None]], 1) for w, b in zip(received[::2], received[1::2], strict=True)]
-    return Gradient(Network.at(held), view.model.head, layers, records, torch.finfo(received[0].dtype).eps)
+def _noise(view: View, known: Knowledge) -> list[float] | None:
+    """Return the standard deviation of what blurs each layer's mean gradient; None where they came as they are."""
+    if isinstance(view, GradientView):
+        layers = len(affine_layers(view.model.module) or ())
+        return None if known.defense.name == "none" else [known.defense.noise] * layers
+    steps = view.training.steps(known.batch_size // view.clients)
+    moved = moved_by(view, known.batch_size // view.clients)
+    weights = list(view.model.parameters.values())[::2]
+    return [
+        math.hypot(
+            known.defense.noise,
+            _ROUNDING_OF_A_STEP
+            * torch.finfo(weight.dtype).eps
+            * float(weight.detach().double().square().mean().sqrt())
+            * math.sqrt(steps)
+            / moved,
+        )
+        for weight in weights
+    ]
+
+
+def _unmatched(encoder: Encoder, taken: Tensor, guessed: Tensor) -> Tensor:
+    """Return the places of guessed records for which none that was taken stands."""
+    if not len(taken):
+        return torch.arange(len(guessed), device=guessed.device)
+    cost = torch.cdist(encoder.encode(guessed).double(), encoder.encode(taken).double())
+    stands = torch.zeros(len(guessed), dtype=torch.bool, device=guessed.device)
+    stands[assign(cost)] = True
+    return (~stands).nonzero()[:, 0]
 
 
 def _rest(view: GradientView, found: Sequence[Harvest], factor: float, victims: Sequence[int]) -> GradientView:
@@ -240,6 +317,11 @@ def _doubt(encoder: Encoder, harvest: Harvest) -> tuple[Float[Tensor, "record co
         doubt[:, i] = 0.5 + 0.5 * (2 * math.pi * (error / scale).square()).log()
         certain[:, i] = _SURE * harvest.spread[:, i] <= allowed[i]
     return doubt, certain & harvest.sure[:, None]
+
+
+def _estimated_regime(harvest: Harvest, records: int) -> str:
+    read, ranks = len(harvest.cells), " and ".join(map(str, harvest.dimensions))
+    return f"{read or 'none'} of {records} records read one by one in blurred gradients of rank {ranks}, none proved"
 
 
 def _regime(harvest: Harvest, records: int) -> str:

@@ -134,6 +134,17 @@ class CellsSearch:
         """Return what the first layer makes of where searches ended, before its ReLU."""
         return self._made_base + self._made[self._first + found.codes].sum(1) + found.numbers @ self._slope.T
 
+    def spread(self, found: Found) -> Float[Tensor, "start continuous"]:
+        """Return the standard errors of standardised numbers, were all that is left of the misfit chance."""
+        hidden = self.made(found)
+        jacobian = self._away_slope.expand(len(hidden), -1, -1)
+        if self._deep is not None:
+            slopes = (hidden > 0).to(hidden.dtype)[..., None] * self._slope
+            jacobian = torch.cat([jacobian, self._deep.off_rows[:, :-1] @ slopes], 1)
+        inverse = torch.linalg.pinv(jacobian.mT @ jacobian, hermitian=True)
+        rest = max(1, jacobian.shape[1] - jacobian.shape[2])
+        return (inverse.diagonal(dim1=-2, dim2=-1) * found.misfit[:, None] / rest).clamp_min(0).sqrt()
+
     def _run(self, codes: Tensor, numbers: Tensor, rounds: int) -> Found:
         index = self._first + codes
         made = self._made_base + self._made[index].sum(1)

@@ -15,24 +15,26 @@ from seepage.attacks.gradient.parts.first_layer import quotients
 from seepage.attacks.gradient.parts.networks import Network, extended
 from seepage.attacks.gradient.parts.one_layer import search_one_layer
 from seepage.attacks.gradient.parts.spans import Span, row_scale
+from seepage.attacks.gradient.parts.starts import Starts
 from seepage.models.model import Head
 from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.statistics import Statistics
+from seepage.views import GradientView
 
 # Squared misfit at which a search has arrived. False ends lie at 1e-3 and above.
-_ARRIVED = 1e-6
+ARRIVED = 1e-6
 # Ends of searches this near each other are taken for the same record, standardised.
 _ONE_RECORD = 0.03
 # A proof's relative distances from the spans, and how far a count of copies may be from a whole number.
-_OUTSIDE = 1e-4
+OUTSIDE = 1e-4
 _UNCOUNTED = 3e-4
 # Fewer dimensions outside a span prove nothing.
 _LEAST_OUTSIDE = 2
 # Dimensions outside the spans without which a record is not certified while others are missing.
 _SURPLUS = 8
 # Changes of one start; half a dozen are usual.
-_CHANGES = 40
+CHANGES = 40
 # Rounds without a find after which nothing more is expected.
 _PATIENCE = 3
 # Unknown numbers up to which those of all records are refined at once.
@@ -73,6 +75,21 @@ class _Proved(NamedTuple):
     counts: Float[Tensor, "candidate label"]
 
 
+class Evidence(NamedTuple):
+    """What a layer's gradient says of candidates.
+
+    Attributes:
+        outside, off: share of the input and of the error that lies outside their spans.
+        chances: of the labels, by the network.
+        total: copies times chances, less the number of copies with each label, if the candidate is a record.
+    """
+
+    outside: Float[Tensor, " candidate"]
+    off: Float[Tensor, " candidate"]
+    chances: Float[Tensor, "candidate label"]
+    total: Float[Tensor, "candidate label"]
+
+
 class Gradient:
     """One victim's gradient layer by layer, and what is left of it when records are taken away.
 
@@ -93,6 +110,15 @@ class Gradient:
             float(torch.linalg.matrix_norm(layer / scale[:, None], 2))
             for layer, scale in zip(self.left, self._scale, strict=True)
         ]
+
+    @classmethod
+    def of(cls, view: GradientView, victim: int, records: int) -> Gradient:
+        """Return a single victim's gradient of a plain network."""
+        place = view.model.parameters if view.parameters is None else {n: p[victim] for n, p in view.parameters.items()}
+        received = [g[victim] for g in view.gradient.values()]
+        layers = [torch.cat([w, b[:, None]], 1) for w, b in zip(received[::2], received[1::2], strict=True)]
+        rounding = torch.finfo(received[0].dtype).eps
+        return cls(Network.at(list(place.values())), view.model.head, layers, records, rounding)
 
     @property
     def classes(self) -> int:
@@ -129,6 +155,26 @@ class Gradient:
     def prove(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"], most: int) -> _Proved:
         """Test candidates against one layer: input and error in its spans, and a whole number of copies.
 
+        Args:
+            at: the layer.
+            span: of what is left of its gradient.
+            rows: encoded as the client did.
+            most: number of records not yet found.
+        """
+        told = self.evidence(at, span, rows)
+        counts = torch.zeros_like(told.chances)
+        open_ = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+        for copies in range(1, most + 1):
+            held = copies * told.chances - told.total
+            whole = held.round()
+            fits = open_ & ((held - whole).abs().amax(1) < _UNCOUNTED) & (whole >= 0).all(1)
+            counts[fits] = whole[fits]
+            open_ &= ~fits
+        return _Proved(~open_ & (told.outside < OUTSIDE) & (told.off < OUTSIDE), counts)
+
+    def evidence(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> Evidence:
+        """Return what one layer says of candidates.
+
         With u the error of one copy and v its extended input at the layer, c u v^T is part of the gradient G, and its
         removal lowers the rank, just if v lies in the span of G's rows, u in that of its columns and c v^T G^+ u = 1
         (Wedderburn). c says how many copies there are and of which labels.
@@ -137,7 +183,6 @@ class Gradient:
             at: the layer.
             span: of what is left of its gradient.
             rows: encoded as the client did.
-            most: number of records not yet found.
         """
         inputs = self.network.inputs(rows)
         entered = extended(inputs[at])
@@ -157,19 +202,9 @@ class Gradient:
         share = torch.einsum("nu,eu,ne->n", error, span.inverse, entered).reciprocal()
         total = self.records * share[:, None] * (weights @ basis)
         if self.head == "softmax":
-            p = outputs.softmax(-1)
-        else:
-            p = torch.cat([1 - outputs.sigmoid(), outputs.sigmoid()], -1)
-            total = torch.cat([-total, total], -1)
-        counts = torch.zeros_like(p)
-        open_ = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
-        for copies in range(1, most + 1):
-            held = copies * p - total
-            whole = held.round()
-            fits = open_ & ((held - whole).abs().amax(1) < _UNCOUNTED) & (whole >= 0).all(1)
-            counts[fits] = whole[fits]
-            open_ &= ~fits
-        return _Proved(~open_ & (outside < _OUTSIDE) & (off < _OUTSIDE), counts)
+            return Evidence(outside, off, outputs.softmax(-1), total)
+        chances = torch.cat([1 - outputs.sigmoid(), outputs.sigmoid()], -1)
+        return Evidence(outside, off, chances, torch.cat([-total, total], -1))
 
 
 class Harvester:
@@ -187,18 +222,10 @@ class Harvester:
     """
 
     def __init__(self, encoder: Encoder, statistics: Statistics, starts: int, rounds: int) -> None:
-        self._client, self._statistics = encoder, statistics
-        self._starts, self._rounds = starts, rounds
+        self._client, self._rounds = encoder, rounds
         self._encoder = Encoder(encoder.schema, statistics, device=encoder.mean.device)
-        schema = encoder.schema
-        self._discrete, self._continuous = list(schema.discrete), list(schema.continuous)
-        device = encoder.mean.device
-        self._place = torch.tensor([schema.blocks[i].start for i in self._continuous], dtype=torch.long, device=device)
-        self._whole = torch.tensor(
-            [bool(getattr(schema.columns[i], "integer", False)) for i in self._continuous],
-            dtype=torch.bool,
-            device=device,
-        )
+        self._starts = Starts(self._encoder, statistics, starts)
+        self._continuous, self._place = self._starts.continuous, self._starts.place
 
     def run(self, gradient: Gradient, seed: int, progress: Callable[[float], None] | None = None) -> Harvest:
         """Take out what can be proved.
@@ -217,7 +244,7 @@ class Harvester:
         barren = 0
         for _ in range(self._rounds):
             left = gradient.records - int(counts.sum())
-            if left == 0 or barren == _PATIENCE or not any(_tells(span) for span in spans):
+            if left == 0 or barren == _PATIENCE or not any(tells(span) for span in spans):
                 break
             candidates = self._candidates(gradient, spans, generator)
             new, held = self._proved(gradient, spans, candidates, left)
@@ -233,7 +260,7 @@ class Harvester:
         sure = torch.ones_like(repeats, dtype=torch.bool) if complete else self._sure(gradient, cells, counts)
         return Harvest(
             cells=cells.repeat_interleave(repeats, 0),
-            labels=_spell_out(counts),
+            labels=spell_out(counts),
             spread=self._spread(gradient, cells, counts).repeat_interleave(repeats, 0),
             left=gradient.left,
             complete=complete,
@@ -248,33 +275,27 @@ class Harvester:
         if len(spans) > 1:
             search = CellsSearch(self._encoder, gradient.network, spans[:2], allowed)
             return self._distinct(
-                torch.cat([single, self._arrived(search.run(*self._draw(allowed, generator), _CHANGES))])
+                torch.cat([single, self._arrived(search.run(*self._starts.draw(allowed, generator), CHANGES))])
             )
         found, rows = search_one_layer(
             *(self._encoder, gradient.network, gradient.left[0], spans[0], allowed),
-            lambda: self._draw(allowed, generator),
-            _CHANGES,
+            lambda: self._starts.draw(allowed, generator),
+            CHANGES,
         )
         return self._distinct(torch.cat([single, self._encoder.decode(rows), *map(self._arrived, found)]))
 
     def _arrived(self, found: Found) -> Tensor:
         """Return cells of searches that ended at a possible record, the best first."""
         best = found.misfit.argsort(stable=True)
-        best = best[found.misfit[best] < _ARRIVED]
-        cells = self._encoder.mean.new_empty(len(best), len(self._encoder.schema.columns))
-        cells[:, self._discrete] = found.codes[best].double()
-        cells[:, self._continuous] = self._values(found.numbers[best])
-        return cells
+        best = best[found.misfit[best] < ARRIVED]
+        return self._starts.cells(Found(found.codes[best], found.numbers[best], found.misfit[best]))
 
     def _distinct(self, cells: Tensor) -> Tensor:
         """Return cells without those that differ from earlier ones by no more than searches of one record do.
 
         What is left out though it is a record of its own is found when the other one is gone.
         """
-        apart = (cells[:, None] != cells[None])[..., self._discrete].any(-1)
-        if self._continuous:
-            numbers = self._encoder.encode(cells)[:, self._place]
-            apart |= ((numbers[:, None] - numbers[None]).abs() > _ONE_RECORD).any(-1)
+        apart = self._starts.apart(cells, cells, _ONE_RECORD)
         earlier = torch.ones_like(apart).tril(-1)
         return cells[(apart | ~earlier).all(1)]
 
@@ -287,30 +308,12 @@ class Harvester:
         near = (rows - valid).norm(dim=1) < 1e-3 * valid.norm(dim=1)
         return self._encoder.decode(rows[near])
 
-    def _draw(self, allowed: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        schema = self._encoder.schema
-        uniform = torch.rand(self._starts, len(schema.columns), generator=generator, dtype=torch.float64)
-        again = torch.rand(self._starts, len(schema.columns), generator=generator, dtype=torch.float64)
-        cells = self._statistics.rows(uniform).to(allowed.device)
-        for i in self._discrete:
-            held = allowed[schema.blocks[i]]
-            others = held.nonzero()[:, 0]
-            if len(others):
-                drawn = others[(again[:, i].to(allowed.device) * len(others)).long()]
-                cells[:, i] = torch.where(held[cells[:, i].long()], cells[:, i], drawn.double())
-        return cells[:, self._discrete].long(), self._encoder.encode(cells)[:, self._place]
-
-    def _values(self, numbers: Tensor) -> Tensor:
-        """Return standardised numbers in their columns' units, whole where they are."""
-        values = numbers * self._encoder.std[self._place] + self._encoder.mean[self._place]
-        return torch.where(self._whole, values.round(), values)
-
     def _proved(self, gradient: Gradient, spans: Sequence[Span], cells: Tensor, left: int) -> tuple[Tensor, Tensor]:
         passed = torch.zeros(len(cells), dtype=torch.bool, device=cells.device)
         counts: Tensor | None = None
         rows = self._client.encode(cells).double()
         for at, span in enumerate(spans):
-            if not _tells(span) or not len(cells):
+            if not tells(span) or not len(cells):
                 continue
             proof = gradient.prove(at, span, rows, left)
             counts = proof.counts if counts is None else torch.where(passed[:, None], counts, proof.counts)
@@ -357,10 +360,10 @@ class Harvester:
             gram, pull = system
             gram.diagonal().add_((self._noise(gradient) / _MOVE) ** 2)
             moved = torch.linalg.solve(gram, pull).view(len(cells), -1)
-            numbers = self._encoder.encode(cells)[:, self._place] + moved
+            numbers = self._starts.numbers(cells) + moved
             cells = cells.clone()
             low, high = self._encoder.low[self._place], self._encoder.high[self._place]
-            cells[:, self._continuous] = self._values(numbers.clamp(low, high))
+            cells[:, self._continuous] = self._starts.values(numbers.clamp(low, high))
         gradient.take(self._client.encode(cells).double(), counts)
         return cells
 
@@ -406,7 +409,7 @@ class Harvester:
         return gradient.rounding * float(torch.stack(sizes).max().sqrt())
 
 
-def _tells(span: Span) -> bool:
+def tells(span: Span) -> bool:
     """Whether anything lies outside the spans, so that lying inside says something."""
     reacting = int(span.scale.isfinite().sum())
     return 0 < span.rank <= min(reacting - _LEAST_OUTSIDE, span.rows.shape[1] - _LEAST_OUTSIDE)
@@ -420,6 +423,7 @@ def _rounding_left(gradient: Gradient) -> bool:
     )
 
 
-def _spell_out(counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy"]:
+def spell_out(counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy"]:
+    """Return the label of each copy, record by record."""
     labels = torch.arange(counts.shape[1], device=counts.device).expand(len(counts), -1)
     return labels.flatten().repeat_interleave(counts.flatten().long()).double()

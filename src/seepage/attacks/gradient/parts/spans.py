@@ -15,6 +15,8 @@ from torch import Tensor
 
 # Of the largest singular value, in roundings of the received numbers: what is smaller is rounding.
 _ROUNDINGS = 16.0
+# Of the largest singular value that noise alone would have.
+_ABOVE_NOISE = 1.2
 # Units whose gradient is this much smaller than the largest have not reacted.
 _DEAD = 1e-9
 
@@ -43,7 +45,13 @@ class Span:
 
     @classmethod
     def of(
-        cls, gradient: Float[Tensor, "unit extended"], scale: Float[Tensor, " unit"], largest: float, rounding: float
+        cls,
+        gradient: Float[Tensor, "unit extended"],
+        scale: Float[Tensor, " unit"],
+        largest: float,
+        rounding: float,
+        noise: float = 0.0,
+        most: int | None = None,
     ) -> Span:
         """Return the spans of a gradient.
 
@@ -52,6 +60,8 @@ class Span:
             scale: of each unit's row, see ``row_scale``.
             largest: the largest singular value of the whole scaled gradient.
             rounding: relative precision of the received numbers.
+            noise: standard deviation of what was added to each entry of the scaled gradient.
+            most: dimensions that the span can have.
 
         Example:
             >>> gradient = torch.tensor([[1.0, 1.0], [2.0, 2.0]], dtype=torch.float64)
@@ -60,7 +70,10 @@ class Span:
             (1, torch.Size([1, 2]), torch.Size([1, 2]))
         """
         left, values, right = torch.linalg.svd(gradient / scale[:, None])
-        rank = int((values > _ROUNDINGS * rounding * largest).sum())
+        # A matrix of noise alone has a norm next to this (Davidson and Szarek 2001).
+        loudest = noise * (gradient.shape[0] ** 0.5 + gradient.shape[1] ** 0.5)
+        rank = int((values > max(_ROUNDINGS * rounding * largest, _ABOVE_NOISE * loudest)).sum())
+        rank = rank if most is None else min(rank, most)
         inverse = right[:rank].T @ (left[:, :rank] / values[:rank]).T
         return cls(scale, right[:rank], right[rank:], left[:, rank:].T, inverse)
 
