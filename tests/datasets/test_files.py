@@ -157,6 +157,8 @@ def test_catalogue_without_any_files():
         "crime": "download",
         "synthetic": "generated",
         "synthetic_highdim": "generated",
+        "taobao": "manual",
+        "taobao_synthetic": "generated",
     }
     for listing in listed.values():
         assert listing.summary.endswith((".", "rows"))

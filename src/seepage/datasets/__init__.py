@@ -14,6 +14,8 @@ from seepage.datasets import health_heritage as health_heritage
 from seepage.datasets import lawschool as lawschool
 from seepage.datasets import synthetic as synthetic
 from seepage.datasets import synthetic_highdim as synthetic_highdim
+from seepage.datasets import taobao as taobao
+from seepage.datasets import taobao_synthetic as taobao_synthetic
 from seepage.datasets.catalogue import Listing, catalogue, load
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.own import from_frame, own_table

@@ -38,7 +38,7 @@ class About:
         name: the registered name.
         rows: number of rows after cleaning, of the complete original.
         columns: number of columns without the target.
-        width: number of encoded columns.
+        width: number of encoded columns; None where it depends on which rows are used.
         target: the target column.
         source: reference to the origin.
         licence: terms of use, as far as published.
@@ -52,7 +52,7 @@ class About:
     name: str
     rows: int
     columns: int
-    width: int
+    width: int | None
     target: str
     source: str
     licence: str

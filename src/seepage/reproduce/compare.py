@@ -176,7 +176,7 @@ def beside(table: Printed, run: str, place: Place, metric: str, ours: Estimate, 
     reading = table.metrics[metric]
     published = table.figure(place, reading.unit)
     difference = None
-    if published is not None:
+    if published is not None and table.judged:
         margin = MARGIN if reading.unit == "percent" else 0.0
         difference = welch(ours, published, reading.published or table.published_victims, margin)
     return Compared(

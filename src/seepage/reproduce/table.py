@@ -108,6 +108,7 @@ class Printed(BaseModel):
         published: by the values on the axes, mean and standard deviation (or mean alone), rates in percent; empty
             for a figure whose values are not printed.
         notes: what a reader of the comparison must know.
+        judged: whether ours are held against the print; not where they are of other data, as from a generator.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -120,6 +121,7 @@ class Printed(BaseModel):
     axes: tuple[str, ...]
     published: dict[Any, Any] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    judged: bool = True
 
     @property
     def first(self) -> str:
