@@ -154,7 +154,7 @@ def run(setting: dict[str, Any], victims: int, own: float) -> dict[str, object]:
         each = records // setting["batches"]
         protocol = FedAvg(records, epochs=setting["epochs"], local_batch_size=each, learning_rate=0.01)
     else:
-        protocol = FedSGD(records, replacement=False, defense=defense)
+        protocol = FedSGD(records, replacement=False, defense=defense if noise else None)
     guards = [stream(0, victim, "defense") for victim in range(victims)]
     ran = protocol.run(model, data.train, encoder, seeds, defense_seeds=guards if noise else ())
     known = Knowledge(data.schema, data.statistics, records, defense=defense.describe())
