@@ -7,11 +7,17 @@ from collections.abc import Mapping, Sequence
 from seepage.audit import AuditSpec, Row, Subject
 from seepage.audit.tiers import is_attack
 from seepage.audit.training import Learnt
-from seepage.report.text import clean, percent
+from seepage.report.text import clean, listed, percent
 from seepage.report.verdict import UNDEFENDED
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.rank import batch_rank, rank_ceiling
 from seepage.tabular.schema import Column, Continuous, Schema
 from seepage.tabular.texts import DAYS
 
+# Ranks are a matter of a second within these bounds, and left out beyond them.
+_WIDEST_RANKED = 500
+_LARGEST_RANKED = 1024
+_RANKED_BATCHES = 30
 _LABELS = {
     "true": "the true labels, in no particular order",
     "ordered": "the true labels in the order in which the client goes through its records, so who is in which batch",
@@ -38,7 +44,25 @@ def assumptions(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> list[
         facts.append(_of_training(subject.learnt))
     if spec.profile != "default":
         facts.append(f"attacks as in the official implementations (profile {spec.profile}), not the strongest known")
-    return facts + [clean(note, 200) for note in subject.dataset.notes]
+    return facts + _rank(spec, subject) + [clean(note, 200) for note in subject.dataset.notes]
+
+
+def _rank(spec: AuditSpec, subject: Subject) -> list[str]:
+    """Return how many records the rows of the table can be told apart by linear algebra, in all and in a batch."""
+    dataset = subject.dataset
+    encoder, cells = Encoder(dataset.schema, dataset.statistics), dataset.train.cells.cpu()
+    if encoder.width > _WIDEST_RANKED:
+        return []
+    of_batches = [
+        f"{batch_rank(encoder, cells, size, spec.seed, _RANKED_BATCHES, spec.replacement):.3g} of a batch of {size}"
+        for size in spec.batch_sizes
+        if size <= _LARGEST_RANKED
+    ]
+    mean = f", on average {listed(of_batches)}" if of_batches else ""
+    return [
+        f"the rows, encoded and with a constant, have rank {rank_ceiling(encoder, cells)}{mean}: the most records that "
+        "the first layer's gradient lets anybody tell apart by linear algebra alone; deeper layers may tell more"
+    ]
 
 
 def tolerances(schema: Schema, most: int = 12) -> str:

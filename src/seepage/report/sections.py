@@ -21,16 +21,10 @@ from seepage.report.grids import Grid, GridCell
 from seepage.report.summary import summary
 from seepage.report.text import clean, listed, percent, points
 from seepage.report.verdict import UNDEFENDED, pick, strongest
-from seepage.tabular.encoder import Encoder
-from seepage.tabular.rank import batch_rank, rank_ceiling
 
 MOST_ROWS = 2000
 # On a table of one's own, a rate never speaks of fewer records than this.
 LEAST_RECORDS = 5
-# Ranks are a matter of a second within these bounds, and left out beyond them.
-_WIDEST_RANKED = 500
-_LARGEST_RANKED = 1024
-_RANKED_BATCHES = 30
 _NEARLY_ALL = 0.98
 _OF_A_RECORD = 60
 _NO_DEFENSE = (
@@ -267,30 +261,11 @@ def _threat_model(found: _Found) -> Section:
         else "No column is marked as sensitive, so none is singled out below."
     )
     facts.append("Guesses hold the same knowledge as the attacker and never see the gradient.")
-    facts += _rank(report)
     words = [
         "Every figure below holds under these assumptions. A low figure means that these attacks found little, "
         "not that nothing can be found."
     ]
     return Section(found.name("threat-model"), "Threat model and what the attacker is granted", words, facts)
-
-
-def _rank(report: Audited) -> list[str]:
-    """Return how many records the rows of the table can be told apart by linear algebra, in all and in a batch."""
-    dataset, spec = report.subject.dataset, report.spec
-    encoder, cells = Encoder(dataset.schema, dataset.statistics), dataset.train.cells.cpu()
-    if encoder.width > _WIDEST_RANKED:
-        return []
-    of_batches = [
-        f"{batch_rank(encoder, cells, size, spec.seed, _RANKED_BATCHES, spec.replacement):.3g} of a batch of {size}"
-        for size in spec.batch_sizes
-        if size <= _LARGEST_RANKED
-    ]
-    mean = f", on average {listed(of_batches)}" if of_batches else ""
-    return [
-        f"The rows, encoded and with a constant, have rank {rank_ceiling(encoder, cells)}{mean}: the most records that "
-        "the first layer's gradient lets anybody tell apart by linear algebra alone. Deeper layers may tell more."
-    ]
 
 
 def _drawn(spec: AuditSpec) -> str:
