@@ -18,8 +18,11 @@ from seepage.tabular.statistics import Statistics
 
 # Squared misfit at which a search has arrived; false ends lie at 0.1 and above as long as spans are good for anything.
 _ARRIVED = 0.05
-# Ends nearer to each other than so many standard deviations are one record's.
+# Ends nearer to each other than so many standard deviations are one record's; up to the second number they are if one
+# is so many times farther from the spans.
 _ONE_RECORD = 0.1
+_NEAR = 0.5
+_WORSE = 10.0
 # Rounds that better nothing, after which nothing more is expected.
 _PATIENCE = 2
 # How many times what single records are usually off several copies have to explain better, and the least that counts.
@@ -82,9 +85,9 @@ class InexactHarvester:
             for done in range(self._rounds):
                 starts = self._starts.draw(allowed, generator)
                 if barren and len(held.misfit) < gradient.records:
-                    starts = self._towards(gradient, noise, allowed, starts, gradient.records - int(counts.sum()))
+                    starts = self._towards(gradient, noise, allowed, starts, gradient.records - len(held.misfit))
                 held = self._distinct(held, search.run(*starts, CHANGES), gradient.records)
-                counts = self._counts(gradient, spans[1], self._starts.cells(held))
+                counts = self._counts(gradient, spans[1], self._starts.cells(held), 0)
                 gradient.take(self._client.encode(self._starts.cells(held)).double(), counts)
                 barren = 0 if len(held.misfit) > before else barren + 1
                 before = max(before, len(held.misfit))
@@ -93,6 +96,8 @@ class InexactHarvester:
                     progress((1 if stop else 1 / (self._rounds - done)) * 0.5)
                 if stop:
                     break
+            # Only now: what looks like a copy may have been a record that was not found yet.
+            counts = self._counts(gradient, spans[1], self._starts.cells(held), gradient.records - len(held.misfit))
             spread = search.spread(held) * self._encoder.std[self._starts.place]
         cells = self._starts.cells(held)
         repeats = counts.sum(1).long()
@@ -133,7 +138,9 @@ class InexactHarvester:
         misfit = torch.cat([held.misfit, new.misfit[arrived]])
         every = _of(Found(codes, numbers, misfit), misfit.argsort(stable=True))
         cells = self._starts.cells(every)
-        apart = self._starts.apart(cells, cells, _ONE_RECORD)
+        # Near a record's end there may be another one of its own searches, clearly worse, or another record's.
+        worse = every.misfit[:, None] > _WORSE * every.misfit
+        apart = self._starts.apart(cells, cells, _NEAR) | (self._starts.apart(cells, cells, _ONE_RECORD) & ~worse)
         chosen: list[int] = []
         for i in range(len(cells)):
             if len(chosen) == most:
@@ -143,20 +150,26 @@ class InexactHarvester:
         return _of(every, torch.tensor(chosen, dtype=torch.long, device=misfit.device))
 
     def _counts(
-        self, gradient: Gradient, span: Span, cells: Float[Tensor, "record column"]
+        self, gradient: Gradient, span: Span, cells: Float[Tensor, "record column"], spare: int
     ) -> Float[Tensor, "record label"]:
-        """Return the number of copies with each label that comes nearest to the second layer's gradient."""
+        """Return the number of copies with each label that comes nearest to the second layer's gradient.
+
+        Args:
+            gradient: of the victim.
+            span: of its second layer.
+            cells: of the records.
+            spare: how many there are more than these.
+        """
         told = gradient.evidence(1, span, self._client.encode(cells).double())
         counts, off = _whole(told, 1)
         if not len(cells):
             return counts
         more, gained = counts.clone(), torch.zeros_like(off)
         least = max(_SEVERAL * float(off.median()), _COUNTED)
-        for copies in range(2, gradient.records - len(cells) + 2):
+        for copies in range(2, spare + 2):
             whole, left = _whole(told, copies)
             better = off - left > gained.clamp_min(least)
             more[better], gained = whole[better], torch.where(better, off - left, gained)
-        spare = gradient.records - len(cells)
         for i in gained.argsort(descending=True, stable=True)[: int((gained > 0).sum())].tolist():
             extra = int(more[i].sum()) - 1
             if extra <= spare:
