@@ -16,20 +16,21 @@ from pathlib import Path
 
 import site_figures
 from seepage.datasets.about import cards
-from seepage.reproduce import PublishedTable, tables
+from seepage.reproduce import PublishedTable, StudyTable, study_tables, tables
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = "benchmarks/RESULTS.md"
 FOLDER = "benchmarks/results"
+Table = PublishedTable | StudyTable
 _ONE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.S)
 _ALL = re.compile(r"(<!-- tables -->\n).*?(<!-- end of tables -->)", re.S)
 _NONE = "–"
 
 
-def measured(root: Path) -> dict[str, tuple[PublishedTable, list[site_figures.Line]]]:
+def measured(root: Path) -> dict[str, tuple[Table, list[site_figures.Line]]]:
     """Return each published table that there is a file of, by the file's name, with its lines."""
     found = {}
-    for table in tables().values():
+    for table in (*tables().values(), *study_tables().values()):
         path = root / FOLDER / f"{table.name.replace('/', '_')}.csv"
         if path.is_file():
             found[path.stem] = (table, site_figures.read(path))
@@ -59,7 +60,7 @@ def fill(markdown: str, root: Path) -> str:
     return _ALL.sub(lambda found: f"{found[1]}\n{overview(files)}\n\n{found[2]}", markdown)
 
 
-def section(name: str, table: PublishedTable, lines: Sequence[site_figures.Line]) -> str:
+def section(name: str, table: Table, lines: Sequence[site_figures.Line]) -> str:
     """Return what was measured of one table, line by line."""
     head = ["run", *table.axes, "n", "ours", "printed", "difference [95%]", "within", "best guess", "lift"]
     rows = []
@@ -83,11 +84,11 @@ def section(name: str, table: PublishedTable, lines: Sequence[site_figures.Line]
     return f"{_about(name, table, lines)}\n\n{text}"
 
 
-def overview(files: dict[str, tuple[PublishedTable, list[site_figures.Line]]]) -> str:
+def overview(files: dict[str, tuple[Table, list[site_figures.Line]]]) -> str:
     """Return one line a table: how much of it was measured, and how much of that agrees with the print."""
     rows = []
     for table, lines in files.values():
-        first = [line for line in lines if line["run"] == table.runs[0].name and line["agrees"]]
+        first = [line for line in lines if line["run"] == table.first and line["agrees"]]
         counts = sorted({int(line["n"]) for line in lines})
         agree = sum(line["agrees"] == "yes" for line in first)
         above = sum(line["agrees"] == "above" for line in first)
@@ -106,13 +107,13 @@ def overview(files: dict[str, tuple[PublishedTable, list[site_figures.Line]]]) -
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 
-def _about(name: str, table: PublishedTable, lines: Sequence[site_figures.Line]) -> str:
+def _about(name: str, table: Table, lines: Sequence[site_figures.Line]) -> str:
     said = [f"{table.title}; printed in {table.source}.", f"As data: [{name}.csv](results/{name}.csv)."]
     victims = max((int(line["n"]) for line in lines if line.get("seconds_per_victim", "?")), default=0)
     command = f"seepage reproduce {table.name}" + (f" --victims {victims}" if victims else "")
     for axis in table.axes:
         values = list(dict.fromkeys(line[axis] for line in lines))
-        if axis == "dataset" and len(values) < len(table.values(axis)):
+        if axis == "dataset" and len(values) < len({spec.dataset for _, spec in table.specs()}):
             command += "".join(f" --only {axis}={value}" for value in values)
     said.insert(1, f"`{command}`.")
     commits = [commit for commit in dict.fromkeys(line.get("commit", "") for line in lines) if commit]
@@ -125,7 +126,7 @@ def _about(name: str, table: PublishedTable, lines: Sequence[site_figures.Line])
     return " ".join(said)
 
 
-def _dataset(table: PublishedTable, line: site_figures.Line) -> str:
+def _dataset(table: Table, line: site_figures.Line) -> str:
     return line.get("dataset") or str(table.audit.get("dataset", ""))
 
 

@@ -157,14 +157,33 @@ class DeepFMClient(nn.Module):
         self, cut: Float[Tensor, "record cut"], cells: Float[Tensor, "record private"]
     ) -> Float[Tensor, "record output"]:
         """Return the logits."""
+        return self._logits(cut, self.own.embedded(cells), self.own.numbers(cells), self.own.linear(cells))
+
+    def relaxed(
+        self, cut: Float[Tensor, "record cut"], shares: Sequence[Float[Tensor, "record _value"]]
+    ) -> Float[Tensor, "record output"]:
+        """Return the logits where discrete columns hold mixtures of their values, and there are no others.
+
+        Args:
+            cut: activations.
+            shares: of each column's values.
+        """
+        own, first = (
+            [table.weight for table in tables if isinstance(table, nn.Embedding)]
+            for tables in (self.own.embeddings, self.own.first_order)
+        )
+        mine = torch.stack([share @ table for share, table in zip(shares, own, strict=True)], dim=1)
+        linear = torch.stack([share @ table for share, table in zip(shares, first, strict=True)]).sum(0)
+        return self._logits(cut, mine, cut.new_zeros(len(cut), 0), linear)
+
+    def _logits(self, cut: Tensor, mine: Tensor, numbers: Tensor, linear: Tensor) -> Tensor:
         theirs = cut[:, : self.fields * self.dim].unflatten(1, (self.fields, self.dim))
-        mine = self.own.embedded(cells)
         vectors = theirs.sum(1) + mine.sum(1)
         pairs = (vectors.square() - theirs.square().sum(1) - mine.square().sum(1)) / 2
-        units = torch.cat([cut[:, : self.inputs], mine.flatten(1), self.own.numbers(cells)], dim=1)
+        units = torch.cat([cut[:, : self.inputs], mine.flatten(1), numbers], dim=1)
         for layer in self.hidden:
             units = torch.relu(layer(units))
-        logits = self.out(units) + pairs @ self.second_order + self.own.linear(cells) + self.bias
+        logits = self.out(units) + pairs @ self.second_order + linear + self.bias
         return logits + cut[:, self.inputs :] if self.logit else logits
 
     @property

@@ -1,0 +1,166 @@
+"""A network that decodes what comes back over the cut, trained on public rows (after Pasquini et al. 2021, FSHA)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seepage.attacks.split.exact import check_gradient
+from seepage.attacks.split.parts.messages import bound_of, message_of
+from seepage.attacks.split.parts.space import Space
+from seepage.errors import BadInputError, check_count
+from seepage.guesses import CutGuess
+from seepage.knowledge import CutKnowledge
+from seepage.models.model import seeded
+from seepage.models.split import SplitModel, record_losses
+from seepage.registry import cut_attacks
+from seepage.views import CutView
+
+_RATE = 1e-3
+_BATCH = 256
+
+
+@cut_attacks.register("fsha")
+@dataclass(frozen=True)
+class FSHA:
+    """Decodes each record's gradient by a network that was trained on what auxiliary rows would send back.
+
+    Pasquini et al., Unleashing the Tiger (2021), invert what a client sends by a decoder trained on public data, after
+    a malicious server has steered the client's network into a space of its own making. Deviations: here clients compute
+    the last layers, so that they send gradients and there is nothing to steer; the server is honest and knows the
+    client's weights, which give it auxiliary rows' gradients, clipped and with noise where it knows of them. Inputs are
+    the gradient's direction, the logarithm of its norm and the activations; the answer is the chance of each value.
+
+    Attributes:
+        hidden: units of the decoder's layers.
+        epochs: of its training.
+        bins: of a continuous private column.
+
+    Raises:
+        BadInputError: an argument is out of range.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> from seepage.knowledge import Auxiliary
+        >>> from seepage.models.deepfm import deepfm
+        >>> from seepage.protocols.split import SplitLearning
+        >>> data = telling(rows=400)
+        >>> protocol = SplitLearning(epochs=2, batch_size=32)
+        >>> trained = protocol.train(deepfm(data.schema, ["cause"], seed=0), data.train, seed=0)
+        >>> seen = protocol.observe(trained, data.train.rows(range(50)), seed=1)
+        >>> others = data.train.rows(range(50, 400))
+        >>> known = CutKnowledge(data.schema, data.statistics, auxiliary=Auxiliary(others.cells, others.labels))
+        >>> guess = FSHA()(seen.view, known, seeds=[0])
+        >>> float((guess.labels == seen.labels).double().mean()) > 0.9
+        True
+    """
+
+    hidden: tuple[int, ...] = (256, 128)
+    epochs: int = 40
+    bins: int = 16
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "bins"):
+            check_count(name, getattr(self, name))
+        for width in self.hidden:
+            check_count("a width of the decoder", width)
+
+    def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
+        """Return the guess; ``seeds`` are of the decoder and of the noise it is trained with.
+
+        Raises:
+            BadInputError: the attacker holds no auxiliary rows, or no gradient was received.
+        """
+        check_gradient(view)
+        rows = knowledge.auxiliary
+        if rows is None or not len(rows):
+            raise BadInputError("fsha trains its decoder on auxiliary rows, but the attacker holds none; grant some.")
+        model = view.model
+        space = Space.of(model, knowledge, self.bins)
+        private = model.scaled(rows.cells, model.private)
+        wanted = [
+            (private[:, i, None] - values.to(private)).abs().argmin(1) for i, values in enumerate(space.values)
+        ] + [rows.labels.long()]
+        widths = [*space.widths, model.classes]
+        generator = torch.Generator().manual_seed(seeds[0])
+        cut = model.cut(rows.cells).detach()
+        seen = _features(view.own_gradient, view.cut)
+        decoder = seeded(lambda: _decoder([seen.shape[1], *self.hidden, sum(widths)]), seeds[0])
+        messages = _Messages(model, knowledge, view.clip, cut, private, rows.labels.long(), generator)
+        center = spread = torch.zeros(())
+        optimiser = torch.optim.Adam(decoder.parameters(), lr=_RATE)
+        for epoch in range(self.epochs):
+            inputs = _features(messages.drawn(), cut)
+            if not epoch:
+                center, spread = inputs.mean(0), inputs.std(0).clamp(min=1e-6)
+            inputs = (inputs - center) / spread
+            for batch in torch.randperm(len(rows), generator=generator).split(_BATCH):
+                parts = decoder(inputs[batch]).split(widths, dim=1)
+                losses = [functional.cross_entropy(part, one[batch]) for part, one in zip(parts, wanted, strict=True)]
+                optimiser.zero_grad()
+                torch.stack(losses).sum().backward()
+                optimiser.step()
+        with torch.no_grad():
+            parts = decoder((seen - center) / spread).double().split(widths, dim=1)
+        chances = [part.softmax(1) for part in parts]
+        codes = torch.stack([one.argmax(1) for one in chances[:-1]], dim=1)
+        return CutGuess(
+            cells=model.unscaled(space.of_codes(codes), model.private),
+            labels=chances[-1].argmax(1).double(),
+            chances=tuple(chances[:-1]),
+            label_chances=chances[-1],
+        )
+
+
+class _Messages:
+    """What auxiliary rows would send, as far as the attacker knows what clients do to gradients and labels."""
+
+    def __init__(
+        self,
+        model: SplitModel,
+        knowledge: CutKnowledge,
+        clip: float | None,
+        cut: Tensor,
+        private: Tensor,
+        labels: Tensor,
+        generator: torch.Generator,
+    ) -> None:
+        self._model, self._cut, self._private, self._labels = model, cut, private, labels
+        self._generator, self._defense = generator, knowledge.defense
+        self._sent = message_of(knowledge.defense, clip)
+        self._bound = None if not self._defense.clips or self._defense.own_norm else bound_of(self._defense, clip)
+
+    def drawn(self) -> Float[Tensor, "row cut"]:
+        """Return messages with fresh noise and fresh flips."""
+        labels, defense = self._labels, self._defense
+        if defense.flip:
+            flips = torch.rand(len(labels), generator=self._generator) < defense.flip
+            others = torch.randint(1, self._model.classes, (len(labels),), generator=self._generator)
+            labels = torch.where(flips, (labels + others) % self._model.classes, labels)
+        received = self._cut.clone().requires_grad_(True)
+        losses = record_losses(self._model.head, self._model.client(received, self._private), labels)
+        [own] = torch.autograd.grad(losses.sum(), received)
+        if self._sent is None:
+            return own
+        norms = torch.linalg.vector_norm(own, dim=1, keepdim=True)
+        bound = norms / 2 if self._bound is None else torch.full_like(norms, self._bound)
+        noise = torch.randn(own.shape, generator=self._generator, dtype=own.dtype)
+        return self._sent(own) + defense.noise_multiplier * bound * noise
+
+
+def _features(gradient: Float[Tensor, "row cut"], cut: Float[Tensor, "row cut"]) -> Float[Tensor, "row feature"]:
+    norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True).clamp(min=torch.finfo(gradient.dtype).tiny)
+    return torch.cat([gradient / norms, norms.log(), cut], dim=1).detach()
+
+
+def _decoder(sizes: Sequence[int]) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
+        layers += [nn.Linear(inputs, outputs)] + ([nn.ReLU()] if i + 2 < len(sizes) else [])
+    return nn.Sequential(*layers)

@@ -1,0 +1,113 @@
+"""Cells and weights that explain what came back, by descent on both in turn (Erdogan et al. 2022, UnSplit)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.attacks.split.exact import check_gradient
+from seepage.errors import BadInputError, check_choice, check_count
+from seepage.guesses import CutGuess
+from seepage.knowledge import CutKnowledge
+from seepage.models.deepfm import DeepFMClient
+from seepage.registry import cut_attacks
+from seepage.views import CutView
+
+Weights = Literal["cloned", "granted"]
+_INPUT_RATE, _WEIGHT_RATE = 0.1, 1e-3
+_STD = 0.1
+
+
+@cut_attacks.register("unsplit")
+@dataclass(frozen=True)
+class UnSplit:
+    """Descends on the private cells and on a copy of the client's weights in turn, until both explain what came back.
+
+    Erdogan et al., UnSplit (2022): the server knows the architecture of the client's part, but none of its weights.
+    Deviations: clients compute the last layers here, so that gradients are matched, not activations; cells are points
+    of the simplex of each column's values, and no smoothness is asked of them; 1,000 rounds of 100 steps of both are
+    cut to ``rounds`` of ``steps``, with a greater rate for cells. Labels are relaxed and found with the cells. Since
+    nothing ties values to positions in a table of unknown embeddings, cells can hardly be told without the weights;
+    with them (``weights: granted``, not in the paper) it is a descent where ``exact`` goes through everything.
+
+    Attributes:
+        weights: ``cloned``: unknown, and found with the cells; ``granted``: known, as to ``exact``.
+        rounds, steps: of the descent.
+
+    Raises:
+        BadInputError: an argument is out of range.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> from seepage.models.deepfm import deepfm
+        >>> from seepage.protocols.split import SplitLearning
+        >>> data = telling(rows=200)
+        >>> protocol = SplitLearning(epochs=2, batch_size=32)
+        >>> trained = protocol.train(deepfm(data.schema, ["noise_0"], seed=0), data.train, seed=0)
+        >>> seen = protocol.observe(trained, data.train.rows(range(20)), seed=1)
+        >>> guess = UnSplit(rounds=2, steps=5)(seen.view, CutKnowledge(data.schema, data.statistics), seeds=[0])
+        >>> guess.cells.shape
+        torch.Size([20, 1])
+    """
+
+    weights: Weights = "cloned"
+    rounds: int = 20
+    steps: int = 20
+
+    def __post_init__(self) -> None:
+        check_choice("weights:", self.weights, Weights)
+        for name in ("rounds", "steps"):
+            check_count(name, getattr(self, name))
+
+    def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
+        """Return the guess; ``seeds`` are of the weights that the descent begins with.
+
+        Raises:
+            BadInputError: the client part is no DeepFM with one logit, a private column is continuous, or no gradient
+                was received.
+        """
+        check_gradient(view)
+        model = view.model
+        if not isinstance(model.client, DeepFMClient) or model.head != "sigmoid" or model.client.own.dense:
+            raise BadInputError(
+                "unsplit descends on mixtures of embeddings, for which the client part must be a DeepFM with one logit "
+                f"and private columns of categories, got {type(model.client).__name__} with head {model.head} and "
+                f"{', '.join(model.private_names)} private; use exact."
+            )
+        client = copy.deepcopy(model.client).requires_grad_(True)
+        if self.weights == "cloned":
+            generator = torch.Generator().manual_seed(seeds[0])
+            with torch.no_grad():
+                for parameter in client.parameters():
+                    parameter.copy_(_STD * torch.randn(parameter.shape, generator=generator))
+        columns = [knowledge.schema.columns[i] for i in model.private]
+        cells = [torch.zeros(view.records, column.width, dtype=view.cut.dtype) for column in columns]
+        cells = [one.requires_grad_(True) for one in cells]
+        label = torch.zeros(view.records, dtype=view.cut.dtype, requires_grad=True)
+        inputs = torch.optim.Adam([*cells, label], lr=_INPUT_RATE, amsgrad=True)
+        weights = torch.optim.Adam(client.parameters(), lr=_WEIGHT_RATE, amsgrad=True)
+        for _ in range(self.rounds):
+            for optimiser in (inputs, weights) if self.weights == "cloned" else (inputs,):
+                for _ in range(self.steps):
+                    optimiser.zero_grad()
+                    _misfit(client, view, cells, label).sum().backward()
+                    optimiser.step()
+        chances = tuple(one.detach().double().softmax(1) for one in cells)
+        codes = torch.stack([one.argmax(1) for one in chances], dim=1)
+        return CutGuess(codes.double(), (label.detach() > 0).double(), chances=chances)
+
+
+def _misfit(client: DeepFMClient, view: CutView, cells: Sequence[Tensor], label: Tensor) -> Float[Tensor, " record"]:
+    """Return the squared distance between the gradients of relaxed cells and the received ones, relative to these."""
+    cut = view.cut.clone().requires_grad_(True)
+    logits = client.relaxed(cut, [one.softmax(1) for one in cells])[:, 0]
+    [derivatives] = torch.autograd.grad(logits.sum(), cut, create_graph=True)
+    found = (logits.sigmoid() - label.sigmoid())[:, None] * derivatives
+    size = view.own_gradient.square().sum(1).clamp(min=1e-12)
+    return (found - view.own_gradient).square().sum(1) / size
