@@ -15,6 +15,7 @@ from seepage.attacks.gradient.parts.cells_search import CellsSearch, occurring
 from seepage.attacks.gradient.parts.harvest import Gradient, Harvester
 from seepage.attacks.gradient.parts.networks import Network, extended
 from seepage.attacks.gradient.parts.spans import Span, row_scale
+from seepage.attacks.gradient.parts.starts import Starts
 from seepage.attacks.gradient.record_count import count_records
 from seepage.attacks.gradient.tableak import tableak
 from seepage.attacks.gradient.unmix import unmix
@@ -373,7 +374,7 @@ def test_taking_every_record_leaves_nothing() -> None:
     held.take(rows, torch.nn.functional.one_hot(labels.long(), 2).double())
     assert all(float(left.norm()) < 1e-12 for left in held.left)
     assert [a.shape[1] for a, _ in pairwise(held.received)] == [GERMAN.schema.width + 1, 51, 41]
-    assert Harvester(encoder, GERMAN.statistics, 4, 1).run(held, 0).dimensions == (0, 0, 0)
+    assert Harvester(encoder, Starts(encoder, GERMAN.statistics, 4), 1).run(held, 0).dimensions == (0, 0, 0)
 
 
 @pytest.mark.parametrize(("continuous", "discrete"), [(0, 5), (5, 0)])

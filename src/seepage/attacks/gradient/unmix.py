@@ -18,6 +18,7 @@ from seepage.attacks.gradient.parts.inexact import InexactHarvester
 from seepage.attacks.gradient.parts.optimise import Progress, scaled
 from seepage.attacks.gradient.parts.profiles import Profile, reconstruction
 from seepage.attacks.gradient.parts.reconstruct import Reconstruction, as_gradient, check
+from seepage.attacks.gradient.parts.starts import Starts
 from seepage.attacks.gradient.parts.updates import moved_by
 from seepage.errors import check_count
 from seepage.guesses import RecordsGuess
@@ -128,8 +129,9 @@ class Unmix:
         first = next(iter(read.gradient.values()))
         encoder = Encoder(known.schema, known.statistics, dtype=first.dtype, device=first.device)
         noise = _noise(view, known)
-        exact = Harvester(encoder, known.statistics, self.starts, self.rounds)
-        inexact = InexactHarvester(encoder, known.statistics, self.starts, self.rounds)
+        precise = Encoder(known.schema, known.statistics, device=first.device)
+        starts = Starts(precise, known.statistics, self.starts)
+        exact, inexact = Harvester(encoder, starts, self.rounds), InexactHarvester(encoder, starts, self.rounds)
         found = []
         for victim, seed in enumerate(seeds):
             gradient = Gradient.of(read, victim, known.batch_size)

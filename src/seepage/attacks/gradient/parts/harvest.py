@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,7 +19,6 @@ from seepage.attacks.gradient.parts.starts import Starts
 from seepage.models.model import Head
 from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
-from seepage.tabular.statistics import Statistics
 from seepage.views import GradientView
 
 # Squared misfit at which a search has arrived. False ends lie at 1e-3 and above.
@@ -215,25 +214,22 @@ class Harvester:
     again with all others taken away, against at least eight dimensions outside each span.
 
     Args:
-        encoder: of the client, in its precision.
-        statistics: public marginals, from which searches start.
-        starts: of the searches of a round.
+        client: its encoder, in its precision.
+        starts: where searches begin.
         rounds: most rounds.
     """
 
-    def __init__(self, encoder: Encoder, statistics: Statistics, starts: int, rounds: int) -> None:
-        self._client, self._rounds = encoder, rounds
-        self._encoder = Encoder(encoder.schema, statistics, device=encoder.mean.device)
-        self._starts = Starts(self._encoder, statistics, starts)
-        self._continuous, self._place = self._starts.continuous, self._starts.place
+    def __init__(self, client: Encoder, starts: Starts, rounds: int) -> None:
+        self._client, self._starts, self._rounds = client, starts, rounds
+        self._encoder = starts.encoder
+        self._continuous, self._place = starts.continuous, starts.place
 
-    def run(self, gradient: Gradient, seed: int, progress: Callable[[float], None] | None = None) -> Harvest:
+    def run(self, gradient: Gradient, seed: int) -> Harvest:
         """Take out what can be proved.
 
         Args:
             gradient: of the victim; holds what is left afterwards.
             seed: of the starts.
-            progress: called with the share of the work done since the last call.
         """
         generator = torch.Generator().manual_seed(seed)
         device = self._encoder.mean.device
@@ -253,8 +249,6 @@ class Harvester:
                 cells = self._refine(gradient, cells, counts)
             barren = 0 if len(new) else barren + 1
             spans = gradient.spans()
-            if progress is not None:
-                progress(len(new) / gradient.records)
         repeats = counts.sum(1).long()
         complete = int(repeats.sum()) == gradient.records and _rounding_left(gradient)
         sure = torch.ones_like(repeats, dtype=torch.bool) if complete else self._sure(gradient, cells, counts)

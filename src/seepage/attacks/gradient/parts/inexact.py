@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float
@@ -14,7 +14,6 @@ from seepage.attacks.gradient.parts.harvest import CHANGES, Evidence, Gradient, 
 from seepage.attacks.gradient.parts.spans import Span
 from seepage.attacks.gradient.parts.starts import Starts
 from seepage.tabular.encoder import Encoder
-from seepage.tabular.statistics import Statistics
 
 # Squared misfit at which a search has arrived; false ends lie at 0.1 and above as long as spans are good for anything.
 _ARRIVED = 0.05
@@ -42,34 +41,29 @@ class InexactHarvester:
     trains, so that their span in an update is as exact as in a gradient; the outputs of the first hidden layer are
     taken in the middle of the way, where the client was on average, and their span is cut off at as many dimensions as
     there are records. Nothing can be taken away exactly, nor has to be: searches from other starts end at other
-    records. Of their ends those nearest to the spans are taken, at most as many as there are records. How often each is
-    there, and with which labels, is a least-squares problem in numbers that are not negative: counts of records
-    and labels whose gradients add up to the received one.
+    records, and those that are missing are also sought near what the others leave of the gradient. Of the ends those
+    nearest to the spans are taken, at most as many as there are records. With which label each is there, and at last
+    how often, is what comes nearest to the second layer's gradient, see ``Gradient.evidence``.
 
     Nothing is proved.
 
     Args:
-        encoder: of the client, in its precision.
-        statistics: public marginals, from which searches start.
-        starts: of the searches of a round.
+        client: its encoder, in its precision.
+        starts: where searches begin.
         rounds: most rounds.
     """
 
-    def __init__(self, encoder: Encoder, statistics: Statistics, starts: int, rounds: int) -> None:
-        self._client, self._rounds = encoder, rounds
-        self._encoder = Encoder(encoder.schema, statistics, device=encoder.mean.device)
-        self._starts = Starts(self._encoder, statistics, starts)
+    def __init__(self, client: Encoder, starts: Starts, rounds: int) -> None:
+        self._client, self._starts, self._rounds = client, starts, rounds
+        self._encoder = starts.encoder
 
-    def run(
-        self, gradient: Gradient, noise: Sequence[float], seed: int, progress: Callable[[float], None] | None = None
-    ) -> Harvest:
+    def run(self, gradient: Gradient, noise: Sequence[float], seed: int) -> Harvest:
         """Read what records can be told from their combinations.
 
         Args:
             gradient: of the victim, of a network with two hidden layers at least.
             noise: standard deviation of what was added to each layer's entries.
             seed: of the starts.
-            progress: called with the share of the work done since the last call.
         """
         generator = torch.Generator().manual_seed(seed)
         spans = [
@@ -82,7 +76,7 @@ class InexactHarvester:
             allowed = self._occurring(gradient, noise[0])
             search = CellsSearch(self._encoder, gradient.network, spans, allowed)
             barren, before = 0, 0
-            for done in range(self._rounds):
+            for _ in range(self._rounds):
                 starts = self._starts.draw(allowed, generator)
                 if barren and len(held.misfit) < gradient.records:
                     starts = self._towards(gradient, noise, allowed, starts, gradient.records - len(held.misfit))
@@ -91,10 +85,7 @@ class InexactHarvester:
                 gradient.take(self._client.encode(self._starts.cells(held)).double(), counts)
                 barren = 0 if len(held.misfit) > before else barren + 1
                 before = max(before, len(held.misfit))
-                stop = barren == _PATIENCE or before == gradient.records
-                if progress is not None:
-                    progress((1 if stop else 1 / (self._rounds - done)) * 0.5)
-                if stop:
+                if barren == _PATIENCE or before == gradient.records:
                     break
             # Only now: what looks like a copy may have been a record that was not found yet.
             counts = self._counts(gradient, spans[1], self._starts.cells(held), gradient.records - len(held.misfit))
