@@ -64,6 +64,8 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
         (("--attack", "uifv_iqa", "--queries", "0"), "budget|grants queries=0"),
         (("--attack", "uifv_sb"), "did you mean"),
         (("--parties", "7"), "holds no column"),
+        (("--returned", "pa_imfk"), "returned: .*pa_imfl"),
+        (("--bottleneck", "0"), "width: .*greater than or equal to 1"),
         (("--feature-noise", "-1"), "feature_noise: .*greater than 0"),
     ],
 )
@@ -80,4 +82,4 @@ def test_what_cannot_be_audited_is_said_in_a_paragraph(seepage: Any, tmp_path: P
 def test_published_tables_are_listed(seepage: Any) -> None:
     code, out, _ = seepage("reproduce", "--list")
     assert code == 0
-    assert all(f"uifv/table{number}" in out for number in (3, 5, 6, 8, 9, 12, 14))
+    assert all(f"uifv/table{number}" in out for number in (3, 5, 6, 8, 9, 10, 11, 12, 14))

@@ -71,8 +71,8 @@ class FeatureGuess:
             of a training whose network diverged.
         chances: for each column, of each of its categories (training, record, value), None for a continuous column;
             None where the attack gives none.
-        spreads: standard deviation that the attack expects of its error, in the cells' own units, NaN for discrete
-            columns; None where it gives none.
+        radii: error that nine in ten of a column's cells stay below, as the attack expects, in their own units, NaN
+            for discrete columns; None where it expects nothing.
         failed: trainings in which the attack itself failed, such as by numbers that are not finite; what it would
             have found is unknown.
         queries: rows that were asked of the target, in each training.
@@ -80,7 +80,7 @@ class FeatureGuess:
 
     cells: Float[Tensor, "training record column"]
     chances: tuple[Float[Tensor, "training record _value"] | None, ...] | None = None
-    spreads: Float[Tensor, "training record column"] | None = None
+    radii: Float[Tensor, "training column"] | None = None
     failed: Bool[Tensor, " training"] | None = None
     queries: int = 0
 

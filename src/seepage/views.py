@@ -196,6 +196,23 @@ class FeatureView:
         return self.own.shape[1]
 
 
+@dataclass(frozen=True)
+class ReturnedView:
+    """What a passive party of vertical learning holds and receives of the records of training, in the last epoch.
+
+    Attributes:
+        party: which it is.
+        features: that it sent.
+        gradient: by them, of each record's own loss, as received.
+        own: inputs of its bottom model.
+    """
+
+    party: int
+    features: Float[Tensor, "training record feature"]
+    gradient: Float[Tensor, "training record feature"]
+    own: Float[Tensor, "training record encoded"]
+
+
 AnyView = View | RoundsView
 
 

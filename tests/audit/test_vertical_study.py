@@ -58,6 +58,21 @@ def test_every_level_of_access_stands_beside_guesses_with_what_it_was_granted() 
     assert not itself["is_attack"]
     assert itself["mean"] > by["none", "uifv_dpa", "accuracy", None]["mean"] + 0.2
     assert 0.5 < by["none", "training", "auc", None]["mean"] < 1
+    told = {name: by["none", "training", f"label_auc_{name}", None]["mean"] for name in ("completion", "gradient")}
+    assert told["gradient"] > 0.8
+    assert 0.5 < told["completion"] < 1
+    assert by["none", "uifv_qa", "coverage", "n"]["lift"] is None
+    assert 0.7 < by["none", "uifv_qa", "coverage", "n"]["mean"] <= 1
+
+
+def test_a_bottleneck_hides_more_than_it_costs() -> None:
+    defenses = [{}, {"label": "narrow", "width": 1, "feature_noise": 0.1}, {"label": "back", "returned": "vfldefender"}]
+    spec = VerticalSpec.of(**(SPEC.model_dump(mode="json") | {"defenses": defenses, "attacks": ["ridge_sa"]}))
+    by = figures(spec, Store(None))
+    read, kept = (by[one, "ridge_sa", "accuracy", None]["lift"] for one in ("none", "narrow"))
+    assert kept < read / 2
+    assert by["narrow", "training", "auc", None]["mean"] > by["none", "training", "auc", None]["mean"] - 0.05
+    assert by["back", "ridge_sa", "accuracy", None]["lift"] > kept
 
 
 def test_records_of_training_are_attacked_as_they_were_sent() -> None:
@@ -112,6 +127,8 @@ def test_what_cannot_be_audited_is_refused_before_anything_is_trained(changed: d
         {"leaked": -1},
         {"attacks": ["uifv_qb"]},
         {"defenses": [{}, {}]},
+        {"defenses": [{"gradient_noise": 1.0, "returned": "pa_imfl"}]},
+        {"defenses": [{"width": 0}]},
         {"attacks": ["uifv_qa", "uifv_qa"]},
     ],
 )

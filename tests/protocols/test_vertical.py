@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from seepage.datasets.planted import telling, uniform
-from seepage.defenses.feature_noise import FeatureNoise, ReturnedNoise
+from seepage.defenses.feature_noise import FeatureNoise
+from seepage.defenses.returned import ReturnedNoise
 from seepage.errors import BadInputError
 from seepage.learning import vertical_step
 from seepage.models.vertical import Stack, VerticalModel, vertical_mlp

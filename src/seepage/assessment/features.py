@@ -30,7 +30,8 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
     such a range: its schema's tolerance), which no constant meets by a long tail alone. ``macro_accuracy``: the mean
     over columns of that, and of a discrete column's mean over its categories, so that frequent ones count no more
     than rare ones. ``records``: the share of records with all cells found. ``calibration``: of each column with
-    chances. ``failed``: whether the attack failed.
+    chances. ``coverage``: of each column with radii, the share of cells within them, nine tenths where they are right.
+    ``failed``: whether the attack failed.
 
     Args:
         schema: of the target's columns.
@@ -63,6 +64,8 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
             middle.append(within(true, said, middle_tolerance(column, true)[:, None]))
             macro.append(middle[-1].double().mean(1))
             figures["middle_accuracy", column.name] = macro[-1]
+            if guess.radii is not None:
+                figures["coverage", column.name] = within(true, said, guess.radii[:, i, None]).double().mean(1)
     every, central = torch.stack(near, dim=-1).double(), torch.stack(middle, dim=-1).double()
     figures["accuracy", None] = every.mean((1, 2))
     figures["middle_accuracy", None] = central.mean((1, 2))
@@ -73,7 +76,7 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
         figures["middle_accuracy_continuous", None] = central[..., list(schema.continuous)].mean((1, 2))
     figures["macro_accuracy", None] = torch.stack(macro).mean(0)
     figures["records", None] = every.amin(-1).mean(1)
-    figures = {key: torch.where(failed, torch.nan, values) for key, values in figures.items()}
+    figures = {key: torch.where(failed, torch.nan, values.double()) for key, values in figures.items()}
     figures["failed", None] = failed.double()
     return [
         Measurement(metric, column, values, metric not in NO_LEAK, (0.0, 1.0))
@@ -82,7 +85,7 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
 
 
 # Figures that say how good an answer is, not how much leaks.
-NO_LEAK = frozenset({"calibration", "failed"})
+NO_LEAK = frozenset({"calibration", "coverage", "failed"})
 
 
 def within(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from seepage.audit.parts import registry
 from seepage.audit.spec import Part, Parts
 from seepage.audit.study_spec import Labelled, StudySpec, known, several, told_apart
-from seepage.defenses.feature_noise import FeatureNoise, ReturnedNoise
+from seepage.defenses.feature_noise import FeatureNoise
+from seepage.defenses.returned import PaImfl, ReturnedDefense, ReturnedNoise, VflDefender
 from seepage.protocols.vertical import VerticalLearning
 from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Schema
@@ -25,21 +26,32 @@ class FeatureDefense(Labelled):
         label: what results call it.
         feature_noise: ratio, see ``FeatureNoise``.
         gradient_noise, clip: see ``ReturnedNoise``.
+        returned: ``pa_imfl`` or ``vfldefender``, with their defaults; see ``defenses.returned``.
+        width: number of features that passive parties send, instead of the spec's: a bottleneck.
     """
 
     feature_noise: float | None = Field(default=None, gt=0)
     gradient_noise: float | None = Field(default=None, gt=0)
     clip: float = Field(default=1.0, gt=0)
+    returned: Literal["pa_imfl", "vfldefender"] | None = None
+    width: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _one_of_a_kind(self) -> FeatureDefense:
+        if self.gradient_noise is not None and self.returned is not None:
+            raise ValueError(
+                "gradients go back with noise or by another mechanism, give gradient_noise or returned, not both"
+            )
+        return self
 
     def learning(self, epochs: int, batch_size: int, learning_rate: float) -> VerticalLearning:
         """Return the protocol under it."""
-        features, returned = self.feature_noise, self.gradient_noise
+        features, noise = self.feature_noise, self.gradient_noise
+        returned: ReturnedDefense | None = None if noise is None else ReturnedNoise(noise, self.clip)
+        if self.returned is not None:
+            returned = PaImfl() if self.returned == "pa_imfl" else VflDefender()
         return VerticalLearning(
-            epochs,
-            batch_size,
-            learning_rate,
-            None if features is None else FeatureNoise(features),
-            None if returned is None else ReturnedNoise(returned, self.clip),
+            epochs, batch_size, learning_rate, None if features is None else FeatureNoise(features), returned
         )
 
 

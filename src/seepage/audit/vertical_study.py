@@ -12,7 +12,14 @@ import torch
 from seepage import datasets
 from seepage.assessment import auc, measure_features
 from seepage.assessment.features import NO_LEAK
-from seepage.attacks.vertical import DataPassiveAttack, ShadowInversion
+from seepage.attacks.vertical import (
+    DataPassiveAttack,
+    ShadowInversion,
+    completion_scores,
+    gradient_scores,
+    left_out,
+    raw_scores,
+)
 from seepage.audit.grid import plain
 from seepage.audit.parts import registry
 from seepage.audit.seeds import stream
@@ -33,6 +40,8 @@ from seepage.transcript import FeatureTranscript
 
 # What InverNet of the data-passive attack makes of its own shadow's features: no attack.
 SELF_INVERSION = "self_inversion"
+# Labels that a passive party knows, where it is the attacker.
+KNOWN_LABELS = 100
 # Fields of a spec that say what is measured and how it is called, but change no training.
 _NOT_DETERMINING = {"attacks", "baselines", "defenses", "data_folder", "dataset", "passive", "threads"}
 _GRANTS: dict[Grant, str] = {
@@ -185,6 +194,9 @@ def _facts(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Size
         f"{spec.units} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
         "A number counts as found within a tenth of its column's range, as in UIFV; middle_accuracy takes a tenth of "
         "the range between the 5th and the 95th percentile, which a few large values do not widen.",
+        "Were the passive party the attacker, label_auc_completion and label_auc_gradient say how well it tells labels "
+        f"of training from its features and from the gradients that come back, knowing {KNOWN_LABELS}; "
+        "label_auc_columns, from its columns alone.",
         "A network of the attacker that diverged is a failure of the attack: it counts under 'failed', and in no "
         "other figure.",
     )
@@ -248,7 +260,25 @@ class _Made:
                 positive = target.sorted_codes[-1]
                 figures["auc", None] = auc(said[:, positive], true == positive)
             answers.append(Answer(figures))
+        if target.width == 2:
+            self._labels(target.sorted_codes[-1], answers)
         return answers
+
+    def _labels(self, positive: int, answers: list[Answer]) -> None:
+        """Add how well the attacked party, were it the attacker, tells labels of training, of which it knows some."""
+        view = self.learning.passive(self.trained, self.spec.victim)
+        count = min(KNOWN_LABELS, self.trained.rows.records // 2)
+        true = self.trained.rows.labels == positive
+        known = torch.arange(count).expand(len(true), count)
+        sought = true[:, :count].double()
+        if bool((sought == sought[:, :1]).all(1).any()):
+            return
+        rest = left_out(view, known)
+        for name, score in (("completion", completion_scores), ("gradient", gradient_scores), ("columns", raw_scores)):
+            for k, said in enumerate(score(view, known, sought)):
+                figures = dict(answers[k].figures)
+                figures[f"label_auc_{name}", None] = auc(said[rest[k]], true[k][rest[k]])
+                answers[k] = Answer(figures)
 
     def guess(self, part: StudyPart) -> list[Answer]:
         """Return the figures of an attack, a guess or the self-inversion in each training."""
@@ -313,7 +343,8 @@ def _make(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes
     both = [split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.units)]
     rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
     auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
-    model = vertical_mlp(partition, _seeds(spec, "initialisation"), spec.bottom, spec.features, spec.top)
+    widths = [spec.features] + [defense.width or spec.features] * (partition.parties - 1)
+    model = vertical_mlp(partition, _seeds(spec, "initialisation"), spec.bottom, widths, spec.top)
     learning = spec.learning(defense)
     trained = learning.train(model, train, _seeds(spec, "training"))
     if spec.attacked == "trained":

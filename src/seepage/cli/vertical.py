@@ -43,6 +43,17 @@ def vertical(
         list[float] | None,
         typer.Option(help="Defense: gradients are clipped to 1 and get noise of this deviation. Repeatable."),
     ] = None,
+    bottleneck: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Defense: passive parties send so many features, with noise of a tenth of their standard deviation. "
+            "Repeatable."
+        ),
+    ] = None,
+    returned: Annotated[
+        list[str] | None,
+        typer.Option(help="Defense: what is done to gradients, pa_imfl or vfldefender. Repeatable."),
+    ] = None,
     epochs: Annotated[int, typer.Option(help="Passes over the rows before the attack.")] = 20,
     trainings: Annotated[int, typer.Option(help="Independent trainings; intervals are over them.")] = 3,
     records: Annotated[int | None, typer.Option(help="Records attacked. Default: all, a fifth.")] = None,
@@ -78,6 +89,8 @@ def vertical(
     defenses: list[dict[str, Any]] = [{}]
     defenses += [{"label": f"feature_noise_{ratio:g}", "feature_noise": ratio} for ratio in feature_noise or []]
     defenses += [{"label": f"gradient_noise_{ratio:g}", "gradient_noise": ratio} for ratio in gradient_noise or []]
+    defenses += [{"label": f"bottleneck_{width}", "width": width, "feature_noise": 0.1} for width in bottleneck or []]
+    defenses += [{"label": name, "returned": name} for name in returned or []]
     chosen = {} if not attack else {"attacks": attack}
     spec = VerticalSpec.of(
         dataset=loaded.name,

@@ -25,6 +25,9 @@ _RESTARTS = 2
 _SLOWER = 0.2
 # On a gradient's norm, of one network.
 _CLIP = 1.0
+# Share of errors that stay below the radii.
+SURE = 0.9
+_TEMPERATURES = tuple(2.0**k for k in range(-6, 4))
 
 
 @dataclass(frozen=True)
@@ -187,6 +190,65 @@ class Inverter:
         finite = torch.stack([p.detach().flatten(1).isfinite().all(1) for p in parameters]).all(0)
         failed = ~finite | ~(last <= _WORSE * constant + 1e-6)
         return Inverse(networks.requires_grad_(False), mean, std, encoder, self.loss, failed, excess)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What pairs that a network was not trained on say of how sure its answers are.
+
+    Attributes:
+        temperatures: that scores of each discrete column are divided by, so that their softmax fits; 1 of others.
+        radii: of each continuous column, in encoded units, the error that nine in ten stay below; NaN of others.
+    """
+
+    temperatures: Float[Tensor, "training column"]
+    radii: Float[Tensor, "training column"]
+
+    @classmethod
+    def of(
+        cls,
+        found: Inverse,
+        inputs: Float[Tensor, "training row feature"],
+        encoded: Float[Tensor, "training row encoded"],
+    ) -> Calibration:
+        """Measure it on pairs held out.
+
+        Radii are those of split conformal prediction (Lei et al. 2018): they hold for nine in ten of any records that
+        are exchangeable with the held-out ones, or of fewer where fewer than ten were held out.
+        """
+        outputs, schema = found.outputs(inputs), found.encoder.schema
+        rows = inputs.shape[1]
+        temperatures = torch.ones(len(inputs), len(schema.columns))
+        radii = torch.full_like(temperatures, torch.nan)
+        rank = min(math.ceil(SURE * (rows + 1)), rows)
+        for i, (column, block) in enumerate(zip(schema.columns, schema.blocks, strict=True)):
+            if isinstance(column, Discrete):
+                fits = [
+                    (encoded[..., block] * (outputs[..., block] / t).log_softmax(-1)).sum((1, 2)) for t in _TEMPERATURES
+                ]
+                temperatures[:, i] = torch.tensor(_TEMPERATURES)[torch.stack(fits).argmax(0)]
+            else:
+                errors = (outputs[..., block.start] - encoded[..., block.start]).abs()
+                radii[:, i] = errors.sort(1).values[:, rank - 1]
+        return cls(temperatures, radii)
+
+    def chances(
+        self, found: Inverse, inputs: Float[Tensor, "training record feature"]
+    ) -> tuple[Float[Tensor, "training record _value"] | None, ...]:
+        """Return the chance of each category, None for columns of numbers."""
+        outputs, schema = found.outputs(inputs), found.encoder.schema
+        return tuple(
+            (outputs[..., block] / self.temperatures[:, i, None, None]).double().softmax(-1)
+            if isinstance(column, Discrete)
+            else None
+            for i, (column, block) in enumerate(zip(schema.columns, schema.blocks, strict=True))
+        )
+
+    def widths(self, found: Inverse) -> Float[Tensor, "training column"]:
+        """Return the radii in the cells' own units."""
+        columns = found.encoder.schema.columns
+        scale = [1.0 if isinstance(c, Discrete) else (c.high / 2 - c.low / 2) or 1.0 for c in columns]
+        return self.radii.double() * torch.tensor(scale, dtype=torch.float64)
 
 
 def row_losses(

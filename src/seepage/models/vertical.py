@@ -181,7 +181,7 @@ def vertical_mlp(
     partition: Partition,
     seeds: Sequence[int],
     bottom: Sequence[int] = (300, 100),
-    features: int = 100,
+    features: int | Sequence[int] = 100,
     top: Sequence[int] = (100, 50),
     head: SplitHead | None = None,
 ) -> VerticalModel:
@@ -194,12 +194,12 @@ def vertical_mlp(
         partition: columns of each party.
         seeds: of each training's initialisation.
         bottom: units of each hidden layer of the bottom models.
-        features: that each party sends.
+        features: that each party sends, of all or by party; few of them are a bottleneck.
         top: units of each hidden layer of the top model.
         head: default ``sigmoid`` for two classes, ``softmax`` for more.
 
     Raises:
-        BadInputError: the target has no classes.
+        BadInputError: the target has no classes, or there is not one number of features a party.
 
     Example:
         >>> from seepage.datasets.planted import telling
@@ -215,10 +215,15 @@ def vertical_mlp(
     # Parties draw from streams of their own: another party's width changes no one else's initialisation.
     streams = [torch.Generator().manual_seed(seed) for seed in seeds]
     drawn = [[int(torch.randint(2**62, (1,), generator=one)) for one in streams] for _ in range(partition.parties + 1)]
+    widths = [features] * partition.parties if isinstance(features, int) else list(features)
+    if len(widths) != partition.parties:
+        raise BadInputError(
+            f"{partition.parties} parties send features, but {len(widths)} numbers of features were given; give one "
+            "for all, or one a party."
+        )
     bottoms = tuple(
-        Stack((schema.width, *bottom, features), drawn[party + 1]) for party, schema in enumerate(partition.schemas)
+        Stack((schema.width, *bottom, width), seeds_of_party)
+        for schema, width, seeds_of_party in zip(partition.schemas, widths, drawn[1:], strict=True)
     )
     outputs = 1 if chosen == "sigmoid" else classes
-    return VerticalModel(
-        partition, bottoms, Stack((features * partition.parties, *top, outputs), drawn[0]), chosen, "vertical_mlp"
-    )
+    return VerticalModel(partition, bottoms, Stack((sum(widths), *top, outputs), drawn[0]), chosen, "vertical_mlp")

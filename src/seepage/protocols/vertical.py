@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.defenses.feature_noise import FeatureNoise, ReturnedNoise
+from seepage.defenses.feature_noise import FeatureNoise
+from seepage.defenses.returned import ReturnedDefense
 from seepage.errors import BadInputError, check_count
 from seepage.knowledge import FeatureAuxiliary, FeatureKnowledge, KnownFeatures, Leaked, Queries
 from seepage.learning import VerticalStep, vertical_step
@@ -18,7 +19,7 @@ from seepage.models.split import label_chances
 from seepage.models.vertical import VerticalModel
 from seepage.tabular.statistics import Statistics
 from seepage.transcript import FeatureTranscript
-from seepage.views import FeatureView
+from seepage.views import FeatureView, ReturnedView
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class TrainedVertical:
         losses: of each training and epoch, mean over records, in nats.
         rows: that were trained on.
         sent: every party's features of them, as sent in the last epoch.
+        back: every party's gradients by them, of each record's own loss, as received in the last epoch.
     """
 
     model: VerticalModel
@@ -60,6 +62,7 @@ class TrainedVertical:
     losses: Float[Tensor, "training epoch"]
     rows: Rows
     sent: tuple[Float[Tensor, "training record _feature"], ...]
+    back: tuple[Float[Tensor, "training record _feature"], ...]
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class VerticalLearning:
     batch_size: int = 64
     learning_rate: float | int = 1e-3
     features: FeatureNoise | None = None
-    returned: ReturnedNoise | None = None
+    returned: ReturnedDefense | None = None
 
     def __post_init__(self) -> None:
         check_count("epochs", self.epochs)
@@ -121,22 +124,29 @@ class VerticalLearning:
         every = torch.arange(len(seeds))[:, None]
         losses = torch.zeros(len(seeds), self.epochs)
         sent: list[Tensor] = []
+        back: list[Tensor] = []
         for epoch in range(self.epochs):
             shuffled = torch.stack([torch.randperm(rows.records, generator=one) for one in order])
             for batch in shuffled.split(self.batch_size, dim=1):
                 computed = model.features([one[every, batch] for one in encoded])
                 messages = self._defended(computed, _spread(computed), noising)
                 step = vertical_step(model.active, messages, labels[every, batch].to(messages[0].dtype))
+                gradients = self._returned(step, returning)
                 optimiser.zero_grad()
-                torch.autograd.backward(list(computed), list(self._returned(step, returning)))
+                torch.autograd.backward(list(computed), list(gradients))
                 for name, gradient in step.parameters.items():
                     top[name].grad = gradient
                 optimiser.step()
                 losses[:, epoch] += step.losses * batch.shape[1] / rows.records
                 if epoch == self.epochs - 1:
-                    sent = sent or [one.new_zeros(len(seeds), rows.records, one.shape[-1]) for one in messages]
-                    for held, message in zip(sent, messages, strict=True):
+                    if not sent:
+                        sent = [one.new_zeros(len(seeds), rows.records, one.shape[-1]) for one in messages]
+                        back = [torch.zeros_like(one) for one in sent]
+                    for held, message in zip((*sent, *back), (*messages, *gradients), strict=True):
                         held[every, batch] = message
+                    # A batch's gradients are of its mean loss.
+                    for held in back:
+                        held[every, batch] *= batch.shape[1]
         if not bool(losses.isfinite().all()):
             raise BadInputError(
                 f"vertical training at a learning rate of {self.learning_rate:g} ended in numbers that are not finite; "
@@ -144,7 +154,7 @@ class VerticalLearning:
             )
         with torch.no_grad():
             spread = _spread(model.features(encoded))
-        return TrainedVertical(model, spread, losses, rows, tuple(sent))
+        return TrainedVertical(model, spread, losses, rows, tuple(sent), tuple(back))
 
     def send(
         self, trained: TrainedVertical, rows: Rows, generator: torch.Generator
@@ -186,6 +196,16 @@ class VerticalLearning:
         view = FeatureView(trained.model.active, target, rows.cells[..., own], trained.sent, rows.labels)
         return FeatureTranscript(view, rows.cells[..., theirs], rows.labels)
 
+    def passive(self, trained: TrainedVertical, party: int) -> ReturnedView:
+        """Return what a passive party held and received of the records of training in the last epoch.
+
+        Raises:
+            BadInputError: there is no such passive party.
+        """
+        trained.model.partition.check_target(party)
+        own = trained.model.encoded(trained.rows.cells)[party]
+        return ReturnedView(party, trained.sent[party], trained.back[party], own)
+
     def predict(
         self, trained: TrainedVertical, rows: Rows, generator: torch.Generator
     ) -> Float[Tensor, "training record label"]:
@@ -223,7 +243,7 @@ class VerticalLearning:
         if self.features is not None:
             names["feature_noise"] = {"ratio": self.features.ratio}
         if self.returned is not None:
-            names["returned_noise"] = {"ratio": self.returned.ratio, "clip": self.returned.clip}
+            names[self.returned.name] = asdict(self.returned)
         return KnownFeatures(names, 0.0 if self.features is None else float(self.features.ratio))
 
     def knowledge(self, trained: TrainedVertical, target: int, statistics: Statistics) -> FeatureKnowledge:

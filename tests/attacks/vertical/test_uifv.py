@@ -33,7 +33,7 @@ def test_cells_are_read_from_the_features_that_were_sent(
     assert accuracy(guess.cells, HERE.seen) > max(least, GUESSING + 0.2)
     assert guess.failed is not None
     assert not bool(guess.failed.any())
-    assert (guess.chances is None) == (loss == "mse")
+    assert (guess.chances is None) == (loss == "mse" and made is not QueryAttack)
     assert guess.queries == (0 if known.queries is None else known.queries.used)
 
 
@@ -75,6 +75,27 @@ def test_an_attack_uses_nothing_that_its_level_of_access_lacks(name: str) -> Non
     if "queries" in attack.grants:
         with pytest.raises(BadInputError, match="budget of 0 queries"):
             attack(HERE.seen.view, HERE.granted(queries=0), SEEDS)
+
+
+def test_pairs_held_out_say_how_sure_the_answers_are() -> None:
+    # So few pairs and steps that some answers are wrong.
+    attack = QueryAttack(epochs=1, steps=60, held_out=0.5)
+    guess = attack(HERE.seen.view, HERE.granted().only(attack.grants), SEEDS)
+    assert guess.chances is not None
+    assert guess.radii is not None
+    for i in (0, 1):
+        chances = guess.chances[i]
+        assert chances is not None
+        right = (guess.cells[..., i] == HERE.seen.cells[..., i]).double()
+        assert float(right.mean()) < 1
+        assert abs(float(chances.amax(-1).mean() - right.mean())) < 0.1
+    assert guess.chances[2] is None
+    assert bool(guess.radii[:, :2].isnan().all())
+    error = (guess.cells[..., 2] - HERE.seen.cells[..., 2]).abs()
+    covered = (error <= guess.radii[:, 2, None]).double().mean(1)
+    assert bool(((covered > 0.83) & (covered < 0.97)).all())
+    alone = QueryAttack(epochs=1, steps=60, held_out=0)(HERE.seen.view, HERE.granted(), SEEDS)
+    assert alone.radii is None
 
 
 def test_a_budget_bounds_what_is_asked() -> None:
@@ -164,6 +185,8 @@ def test_own_columns_tell_something_but_less_than_features() -> None:
     "made",
     [
         lambda: QueryAttack(layers=4),
+        lambda: QueryAttack(rows=0),
+        lambda: QueryAttack(held_out=1.0),
         lambda: StealthAttack(learning_rate=0.0),
         lambda: StealthAttack(epochs=0),
         lambda: IsolatedQueryAttack(rows=0),

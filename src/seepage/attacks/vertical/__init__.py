@@ -1,5 +1,8 @@
 """Attacks of the active party in vertical learning on a passive party's columns."""
 
+from seepage.attacks.vertical.labels import completion_scores, gradient_scores, left_out, raw_scores
+from seepage.attacks.vertical.ridge import RidgeStealth
+from seepage.attacks.vertical.student import StudentAttack
 from seepage.attacks.vertical.uifv import (
     DataPassiveAttack,
     IsolatedQueryAttack,
@@ -7,5 +10,21 @@ from seepage.attacks.vertical.uifv import (
     ShadowInversion,
     StealthAttack,
 )
+from seepage.attacks.vertical.white_box import Generator, Ginver, GradientInversion
 
-__all__ = ["DataPassiveAttack", "IsolatedQueryAttack", "QueryAttack", "ShadowInversion", "StealthAttack"]
+__all__ = [
+    "DataPassiveAttack",
+    "Generator",
+    "Ginver",
+    "GradientInversion",
+    "IsolatedQueryAttack",
+    "QueryAttack",
+    "RidgeStealth",
+    "ShadowInversion",
+    "StealthAttack",
+    "StudentAttack",
+    "completion_scores",
+    "gradient_scores",
+    "left_out",
+    "raw_scores",
+]

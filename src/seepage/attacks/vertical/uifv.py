@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -15,7 +15,7 @@ from seepage.attacks.vertical.parts.shadow import shadow
 from seepage.errors import BadInputError, check_count
 from seepage.guesses import FeatureGuess
 from seepage.knowledge import FeatureKnowledge, Grant
-from seepage.models.inverse import Inverse, InverseLoss, Inverter
+from seepage.models.inverse import Calibration, Inverse, InverseLoss, Inverter
 from seepage.models.vertical import encoder_of
 from seepage.registry import feature_attacks
 from seepage.views import FeatureView
@@ -69,10 +69,27 @@ class _InverNet:
 class QueryAttack(_InverNet):
     """UIFV with auxiliary rows and queries: the target's own answers for rows whose cells are known train InverNet.
 
-    Source: Yang et al., UIFV (arXiv 2406.12588), section 4. Deviations: see ``Inverter``.
+    Source: Yang et al., UIFV (arXiv 2406.12588), section 4. Deviations: see ``Inverter``; and some pairs are held out,
+    which say how sure the answers are (ours).
+
+    Attributes:
+        rows: that are asked, at most the budget and the auxiliary rows; as many as these if None.
+        held_out: share of them on which chances and radii are measured.
+
+    Raises:
+        BadInputError: an argument is out of range.
     """
 
     grants: ClassVar[tuple[Grant, ...]] = ("auxiliary", "queries")
+    rows: int | None = None
+    held_out: float | int = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rows is not None:
+            check_count("rows", self.rows)
+        if isinstance(self.held_out, bool) or not 0 <= self.held_out < 1:
+            raise BadInputError(f"a share held out is from 0 to below 1, got held_out={self.held_out!r}.")
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess.
@@ -88,9 +105,15 @@ class QueryAttack(_InverNet):
         rows = knowledge.granted_auxiliary("the query attack").cells
         channel = knowledge.granted_queries("the query attack")
         encoder = encoder_of(knowledge.schema)
-        asked = encoder.encode(rows[:, : channel.left])
-        found = self.inverter.fit(channel.ask(asked), asked, encoder, seeds)
-        return guess_of(found, view.received, queries=asked.shape[1])
+        asked = encoder.encode(rows[:, : min(self.rows or channel.left, channel.left)])
+        answered = channel.ask(asked)
+        kept = asked.shape[1] - int(self.held_out * asked.shape[1])
+        found = self.inverter.fit(answered[:, :kept], asked[:, :kept], encoder, seeds)
+        guess = guess_of(found, view.received, queries=asked.shape[1])
+        if kept == asked.shape[1]:
+            return guess
+        sure = Calibration.of(found, answered[:, kept:], asked[:, kept:])
+        return replace(guess, chances=sure.chances(found, view.received), radii=sure.widths(found))
 
 
 @dataclass(frozen=True)

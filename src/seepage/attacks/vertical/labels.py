@@ -1,0 +1,93 @@
+"""A passive party of vertical learning after the labels: from what it learnt, or from the gradients that come back."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from seepage.attacks.vertical.ridge import regressed
+from seepage.errors import BadInputError
+from seepage.views import ReturnedView
+
+
+def completion_scores(
+    view: ReturnedView, known: Int[Tensor, "training known"], labels: Float[Tensor, "training known"]
+) -> Float[Tensor, "training record"]:
+    """Score records by a head on the party's own trained features, which is fitted to a few known labels.
+
+    Source: Fu et al., Label Inference Attacks Against Vertical Federated Learning (USENIX Security 2022), passive model
+    completion. Deviation: the head is a regression whose penalty and kernel follow from leaving one out, instead of a
+    layer that is trained with MixMatch.
+
+    Args:
+        view: of the passive party.
+        known: positions of records whose labels it knows; they should be left out of any figure.
+        labels: of these, 1 for the sought one and 0 for others.
+
+    Raises:
+        BadInputError: the known labels of a training are all the same.
+    """
+    return _scores(view.features, known, labels)
+
+
+def raw_scores(
+    view: ReturnedView, known: Int[Tensor, "training known"], labels: Float[Tensor, "training known"]
+) -> Float[Tensor, "training record"]:
+    """Score records by the same head on the party's columns as they are: what it could tell without learning together.
+
+    Args:
+        view, known, labels: as of ``completion_scores``.
+
+    Raises:
+        BadInputError: the known labels of a training are all the same.
+    """
+    return _scores(view.own, known, labels)
+
+
+def gradient_scores(
+    view: ReturnedView, known: Int[Tensor, "training known"], labels: Float[Tensor, "training known"]
+) -> Float[Tensor, "training record"]:
+    """Score records by the cosines of their gradients with those of known ones: with the sought label less without it.
+
+    Source: Li et al., Label Leakage and Protection (ICLR 2022), the direction of gradients, with several known records
+    of both kinds.
+
+    Args:
+        view, known, labels: as of ``completion_scores``.
+
+    Raises:
+        BadInputError: the known labels of a training are all the same.
+    """
+    _check(labels)
+    every = torch.arange(len(known))[:, None]
+    directions = functional.normalize(view.gradient.double(), dim=-1)
+    held, sought = directions[every, known], labels.double()[..., None]
+    with_it = (held * sought).sum(1, keepdim=True) / sought.sum(1, keepdim=True)
+    without = (held * (1 - sought)).sum(1, keepdim=True) / (1 - sought).sum(1, keepdim=True)
+    return (directions * (with_it - without)).sum(-1)
+
+
+def left_out(view: ReturnedView, known: Int[Tensor, "training known"]) -> Bool[Tensor, "training record"]:
+    """Return the records whose labels are not known."""
+    rest = torch.ones(view.features.shape[:2], dtype=torch.bool)
+    rest[torch.arange(len(known))[:, None], known] = False
+    return rest
+
+
+def _scores(
+    inputs: Float[Tensor, "training record input"], known: Tensor, labels: Tensor
+) -> Float[Tensor, "training record"]:
+    _check(labels)
+    every = torch.arange(len(known))[:, None]
+    values = labels.double()[..., None]
+    return regressed(inputs[every, known].double(), values, inputs.double())[..., 0]
+
+
+def _check(labels: Float[Tensor, "training known"]) -> None:
+    if bool((labels == labels[:, :1]).all(1).any()):
+        raise BadInputError(
+            f"all {labels.shape[1]} known labels of a training are the same, so that nothing tells others apart; let "
+            "the party know records of both kinds."
+        )

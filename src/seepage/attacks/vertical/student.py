@@ -1,0 +1,88 @@
+"""The data-passive attack that is valid: what auxiliary rows say of the target, averaged over like features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.baselines.vertical import own_inputs
+from seepage.errors import BadInputError, check_count
+from seepage.guesses import FeatureGuess
+from seepage.knowledge import FeatureKnowledge, Grant
+from seepage.models.inverse import Inverter, cells_of
+from seepage.models.vertical import encoder_of
+from seepage.registry import feature_attacks
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.schema import Discrete
+from seepage.views import FeatureView
+
+
+@feature_attacks.register("student_dpa")
+@dataclass(frozen=True)
+class StudentAttack:
+    """A teacher guesses the target's cells from the attacker's own columns and labels; a student averages by features.
+
+    Our own. The teacher learns on auxiliary rows. Its guesses for the records of training, whose labels the attacker
+    knows, are noisy, but records whose target cells are the same send the same features: a student that regresses the
+    guesses on the features averages the noise out. No axes of a shadow have to be the target's.
+
+    Attributes:
+        hidden: units of the teacher's hidden layers.
+        epochs: of the teacher.
+        student_epochs: of the student.
+
+    Raises:
+        BadInputError: an argument is out of range.
+    """
+
+    grants: ClassVar[tuple[Grant, ...]] = ("auxiliary",)
+    hidden: tuple[int, ...] = (100, 100)
+    epochs: int = 15
+    student_epochs: int = 10
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "student_epochs"):
+            check_count(name, getattr(self, name))
+
+    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
+        """Return the guess.
+
+        Args:
+            view: with the records of training (``earlier``), or with labels of its own.
+            knowledge: with auxiliary rows.
+            seeds: of teacher and student, one a training.
+
+        Raises:
+            BadInputError: rows were not granted, or no records with labels were seen.
+        """
+        rows = knowledge.granted_auxiliary("the student attack")
+        seen = view if view.labels is not None else view.earlier
+        if seen is None or seen.labels is None:
+            raise BadInputError(
+                "the student attack learns from records whose labels the attacker knows, but the view has none; keep "
+                "those of training (earlier)."
+            )
+        encoder = encoder_of(knowledge.schema)
+        teacher = Inverter(self.hidden, "fields", epochs=self.epochs).fit(
+            own_inputs(view, rows.own, rows.labels), encoder.encode(rows.cells), encoder, seeds
+        )
+        taught = expected(encoder, teacher.outputs(own_inputs(seen, seen.own, seen.labels)))
+        student = Inverter(epochs=self.student_epochs, batch_size=256).fit(seen.received, taught, encoder, seeds)
+        outputs = student.outputs(view.received)
+        failed = teacher.failed | student.failed
+        cells = torch.where(failed[:, None, None], torch.nan, cells_of(encoder, outputs))
+        return FeatureGuess(cells, failed=failed)
+
+
+def expected(encoder: Encoder, outputs: Float[Tensor, "training row encoded"]) -> Float[Tensor, "training row encoded"]:
+    """Return encoded rows in expectation: chances of categories by their logits, numbers as they are."""
+    parts = [
+        outputs[..., block].softmax(-1) if isinstance(column, Discrete) else outputs[..., block]
+        for column, block in zip(encoder.schema.columns, encoder.schema.blocks, strict=True)
+    ]
+    return torch.cat(parts, dim=-1)

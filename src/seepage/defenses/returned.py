@@ -1,0 +1,166 @@
+"""What is done to the gradients that go back to passive parties of vertical learning."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.defenses.cut_noise import clipped
+from seepage.errors import BadInputError
+
+
+@dataclass(frozen=True)
+class ReturnedNoise:
+    """Each record's gradient is clipped and gets normal noise.
+
+    UIFV's "differential privacy" at ratios whose unit is not stated; our reading: the norm of the gradient of a
+    record's own loss is bounded by ``clip``, and the noise has a standard deviation of ``ratio`` bounds on each entry.
+
+    Attributes:
+        ratio: standard deviation of the noise, in units of the bound.
+        clip: bound on the norm.
+
+    Raises:
+        BadInputError: an argument is not a positive number.
+
+    Example:
+        >>> sent = ReturnedNoise(1e-9)(torch.tensor([[[3.0, 4.0]]]), torch.Generator().manual_seed(0))
+        >>> [round(x, 1) for x in sent[0, 0].tolist()]
+        [0.6, 0.8]
+    """
+
+    name: ClassVar[str] = "returned_noise"
+
+    ratio: float | int
+    clip: float | int = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive("ratio", self.ratio)
+        check_positive("clip", self.clip)
+
+    def __call__(
+        self, gradients: Float[Tensor, "training record feature"], generator: torch.Generator
+    ) -> Float[Tensor, "training record feature"]:
+        """Return what is sent back of the gradients of each record's own loss."""
+        noise = torch.randn(gradients.shape, generator=generator, dtype=gradients.dtype).to(gradients.device)
+        return clipped(gradients, float(self.clip)) + self.ratio * self.clip * noise
+
+
+@dataclass(frozen=True)
+class PaImfl:
+    """PA-iMFL, our reading: Laplace noise on some coordinates, of which the signs alone are sent.
+
+    Of Wang et al., arXiv 2309.13864, the abstract alone was at hand: local differential privacy, a subsample that
+    amplifies it, and gradients reset to their signs, for horizontal learning in layers. Here each record's gradient is
+    scaled down to an L1 norm of ``clip``, gets Laplace noise of scale ``clip / epsilon``, keeps each coordinate with
+    probability ``kept``, and goes back as signs times the mean magnitude of what was kept.
+
+    Attributes:
+        epsilon: of the noise on one message, before the subsample.
+        kept: chance of a coordinate to be kept.
+        clip: bound on the L1 norm.
+
+    Raises:
+        BadInputError: an argument is no positive number, or the chance above 1.
+
+    Example:
+        >>> sent = PaImfl(kept=1)(torch.tensor([[[0.3, -0.1]]]), torch.Generator().manual_seed(0))
+        >>> bool(sent[0, 0, 0].abs() == sent[0, 0, 1].abs())
+        True
+    """
+
+    name: ClassVar[str] = "pa_imfl"
+
+    epsilon: float | int = 1.0
+    kept: float | int = 0.5
+    clip: float | int = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "kept", "clip"):
+            check_positive(name, getattr(self, name))
+        if self.kept > 1:
+            raise BadInputError(f"the chance of a coordinate to be kept is at most 1, got kept={self.kept!r}.")
+
+    @property
+    def amplified(self) -> float:
+        """Epsilon of a message after the subsample, ``ln(1 + kept (e^epsilon - 1))``.
+
+        Example:
+            >>> round(PaImfl(epsilon=1.0, kept=0.5).amplified, 2)
+            0.62
+        """
+        return math.log1p(float(self.kept) * math.expm1(float(self.epsilon)))
+
+    def __call__(
+        self, gradients: Float[Tensor, "training record feature"], generator: torch.Generator
+    ) -> Float[Tensor, "training record feature"]:
+        """Return what is sent back of the gradients of each record's own loss."""
+        size = gradients.abs().sum(-1, keepdim=True)
+        bounded = gradients * (self.clip / size.clamp(min=float(self.clip)))
+        drawn = torch.rand((2, *gradients.shape), generator=generator, dtype=gradients.dtype).to(gradients.device)
+        # The inverse of the Laplace distribution function; 0 and 1 themselves would be infinite.
+        centred = (drawn[0] - 0.5).clamp(-0.4999999, 0.4999999)
+        laplace = -centred.sign() * torch.log1p(-2 * centred.abs()) * (self.clip / self.epsilon)
+        kept = (drawn[1] < self.kept).to(gradients)
+        noisy = (bounded + laplace) * kept
+        magnitude = noisy.abs().sum(-1, keepdim=True) / kept.sum(-1, keepdim=True).clamp(min=1)
+        return noisy.sign() * magnitude
+
+
+@dataclass(frozen=True)
+class VflDefender:
+    """VFLDefender, our reading: a random vector at right angles is added to each record's gradient.
+
+    Of Zhu et al. (IEEE TIFS 2024) the abstract alone was at hand: it obscures the correlation between changes of
+    bottom models and labels or features. Here the gradient keeps its component along itself, so that training follows
+    it on average, and gets one of ``ratio`` times its norm in a random direction orthogonal to it.
+
+    Attributes:
+        ratio: norm of what is added, in units of the gradient's.
+
+    Raises:
+        BadInputError: the ratio is not a positive number.
+
+    Example:
+        >>> gradient = torch.tensor([[[3.0, 4.0, 0.0]]])
+        >>> added = VflDefender(1.0)(gradient, torch.Generator().manual_seed(0)) - gradient
+        >>> round(float(added.norm()), 4), abs(round(float((added * gradient).sum()), 4))
+        (5.0, 0.0)
+    """
+
+    name: ClassVar[str] = "vfldefender"
+
+    ratio: float | int = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive("ratio", self.ratio)
+
+    def __call__(
+        self, gradients: Float[Tensor, "training record feature"], generator: torch.Generator
+    ) -> Float[Tensor, "training record feature"]:
+        """Return what is sent back of the gradients of each record's own loss."""
+        tiny = torch.finfo(gradients.dtype).tiny
+        norms = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
+        along = gradients / norms.clamp(min=tiny)
+        drawn = torch.randn(gradients.shape, generator=generator, dtype=gradients.dtype).to(gradients.device)
+        across = drawn - (drawn * along).sum(-1, keepdim=True) * along
+        across = across / torch.linalg.vector_norm(across, dim=-1, keepdim=True).clamp(min=tiny)
+        return gradients + self.ratio * norms * across
+
+
+ReturnedDefense = ReturnedNoise | PaImfl | VflDefender
+
+
+def check_positive(name: str, value: float | int) -> None:
+    """Refuse what is not a positive number.
+
+    Raises:
+        BadInputError: says what came.
+    """
+    if isinstance(value, bool) or not 0 < value < math.inf:
+        raise BadInputError(f"{name} of a defense is a positive number, got {name}={value!r}.")

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+
+from seepage.attacks.vertical import (
+    Generator,
+    Ginver,
+    GradientInversion,
+    RidgeStealth,
+    StealthAttack,
+    StudentAttack,
+    ridge,
+)
+from seepage.baselines.vertical import Constant, Random
+from seepage.errors import BadInputError
+from seepage.registry import feature_attacks
+from tests.attacks.vertical.parts import accuracy, setting
+
+HERE = setting()
+SEEDS = [0, 1]
+GUESSING = accuracy(Constant()(HERE.seen.view, HERE.known).cells, HERE.seen)
+
+
+def test_ridge_regression_is_scikit_learn_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    known, asked = generator.normal(size=(30, 6)), generator.normal(size=(9, 6))
+    values = known @ generator.normal(size=(6, 2)) + generator.normal(size=(30, 2)) + 5
+    mean, std = known.mean(0), known.std(0)
+    for penalty in (0.01, 1.0):
+        monkeypatch.setattr(ridge, "_PENALTIES", (penalty,))
+        monkeypatch.setattr(ridge, "_WIDTHS", (float("inf"),))
+        kernel = ((known - mean) / std) @ ((known - mean) / std).T
+        fitted = Ridge(alpha=penalty * float(np.mean(np.diag(kernel)))).fit((known - mean) / std, values)
+        found = ridge.regressed(*(torch.tensor(one)[None] for one in (known, values, asked)))
+        np.testing.assert_allclose(found[0].numpy(), fitted.predict((asked - mean) / std), rtol=1e-6)
+
+
+def test_kernel_and_penalty_are_those_of_leaving_one_out() -> None:
+    generator = np.random.default_rng(1)
+    known, asked = generator.uniform(-2, 2, size=(40, 1)), generator.uniform(-2, 2, size=(50, 1))
+    values, wanted = np.sin(2 * known), np.sin(2 * asked)
+    found = ridge.regressed(*(torch.tensor(one)[None] for one in (known, values, asked)))[0].numpy()
+    # No line fits a sine: the radial kernel must have won.
+    assert float(np.mean((found - wanted) ** 2)) < 0.01
+    scaled = (known - known.mean()) / known.std()
+    apart = np.abs(scaled - scaled.T)
+    errors = []
+    for width in (1.0, 2.0, 4.0):
+        gamma = 1 / (2 * (width * float(torch.tensor(apart).flatten().median())) ** 2)
+        for penalty in ridge._PENALTIES:
+            model = KernelRidge(alpha=penalty, kernel="rbf", gamma=gamma)  # pyright: ignore[reportArgumentType]
+            said = cross_val_predict(model, scaled, values - values.mean(), cv=LeaveOneOut())
+            model.fit(scaled, values - values.mean())
+            errors.append((np.mean((said - values + values.mean()) ** 2), model))
+    best = min(errors, key=lambda pair: pair[0])[1]
+    expected = best.predict((asked - known.mean()) / known.std()) + values.mean()
+    np.testing.assert_allclose(found, expected, atol=0.02)
+
+
+def test_few_leaked_records_suffice_for_a_regression() -> None:
+    known = HERE.granted().only(["leaked"])
+    guess = RidgeStealth()(HERE.seen.view, known, SEEDS)
+    network = StealthAttack(epochs=10, steps=250)(HERE.seen.view, known, SEEDS)
+    assert accuracy(guess.cells, HERE.seen) > GUESSING + 0.3
+    assert accuracy(guess.cells, HERE.seen) > accuracy(network.cells, HERE.seen) - 0.05
+
+
+def test_the_student_needs_no_shadow_and_beats_its_teacher_s_information() -> None:
+    attack = StudentAttack(epochs=20, student_epochs=20)
+    known = HERE.granted().only(["auxiliary"])
+    guess = attack(HERE.seen.view, known, SEEDS)
+    shadow = feature_attacks.create("uifv_dpa", epochs=10, steps=250, shadow_epochs=10, hidden=(32,))
+    honest = shadow(HERE.seen.view, known, SEEDS)
+    assert accuracy(guess.cells, HERE.seen) > accuracy(honest.cells, HERE.seen) + 0.05
+    assert accuracy(guess.cells, HERE.seen) > GUESSING
+    with pytest.raises(BadInputError, match="records whose labels"):
+        attack(replace(HERE.seen.view, earlier=None), known, SEEDS)
+
+
+@pytest.mark.parametrize("valid", [False, True])
+def test_a_known_bottom_model_is_inverted(valid: bool) -> None:
+    known = HERE.granted().only(["bottom"])
+    assert accuracy(Ginver(valid=valid, steps=400)(HERE.seen.view, known, SEEDS).cells, HERE.seen) > GUESSING + 0.2
+    matched = GradientInversion(match="features", valid=valid, steps=150, learning_rate=0.05)
+    assert accuracy(matched(HERE.seen.view, known, SEEDS).cells, HERE.seen) > GUESSING + 0.3
+
+
+def test_a_prediction_says_less_than_features() -> None:
+    known = HERE.granted().only(["bottom"])
+    matches: tuple[Literal["features", "prediction"], ...] = ("features", "prediction")
+    said = []
+    for match in matches:
+        attack = GradientInversion(match=match, valid=True, steps=150, learning_rate=0.05)
+        said.append(accuracy(attack(HERE.seen.view, known, SEEDS).cells, HERE.seen))
+    assert said[1] < said[0] - 0.2
+
+
+def test_the_generator_makes_the_model_predict_what_it_did() -> None:
+    known = HERE.granted().only(["bottom"])
+    attack = Generator(steps=400, hidden=(50,), learning_rate=0.01, valid=True)
+    guess = attack(HERE.seen.view, known, SEEDS)
+    assert guess.failed is not None
+    assert not bool(guess.failed.any())
+    assert guess.cells.shape == HERE.seen.cells.shape
+    view = HERE.seen.view
+    wanted = view.model.top(torch.cat(list(view.features), dim=-1)).detach()
+    bottom = HERE.trained.model.bottoms[1]
+    encoder = HERE.trained.model.encoders[1]
+
+    def apart(cells: torch.Tensor) -> float:
+        sent = bottom(encoder.encode(cells)).detach()
+        again = view.model.top(torch.cat([view.features[0], sent], dim=-1)).detach()
+        return float((again.sigmoid() - wanted.sigmoid()).square().mean())
+
+    assert apart(guess.cells) < apart(Random()(view, known, SEEDS).cells)
+
+
+@pytest.mark.parametrize("name", ["ridge_sa", "student_dpa", "ginver", "gia", "grn"])
+def test_what_an_attack_needs_is_asked_for(name: str) -> None:
+    with pytest.raises(BadInputError, match="needs"):
+        feature_attacks.create(name)(HERE.seen.view, HERE.known.only([]), SEEDS)
+    if name in {"ginver", "gia", "grn"}:
+        for wrong in ({"steps": 0}, {"learning_rate": 0.0}):
+            with pytest.raises(BadInputError):
+                feature_attacks.create(name, **wrong)
