@@ -1,11 +1,15 @@
 """Whether anything that `unmix` certifies is false: thousands of random networks and batches.
 
     python benchmarks/certificates.py --victims 10000 --out benchmarks/results/unmix_certificates.csv
+    python benchmarks/certificates.py --victims 1000 --sent update --out certificates_update.csv
+    python benchmarks/certificates.py --victims 1000 --sent noise --out certificates_noise.csv
 
 Each victim has a network of random depth and widths with a random initialisation, and a batch of a random size from a
 random table: rows as they come, rows with copies (under one label or several), or rows of which some are affine
 combinations of others (two rows and what comes of swapping some of their columns). A certified record is false if the
-batch has no record of its own for it, with the same label, the same categories and numbers that count as right. Victims
+batch has no record of its own for it, with the same label, the same categories and numbers that count as right. With
+`--sent` the client sends what 1 to 10 epochs over the whole batch changed, or a gradient with noise of a standard
+deviation between 1e-8 and 1e-4, in place of an exact gradient. Victims
 come in blocks of 250, one line a block and kind; a block that is in the file is not run again.
 """
 
@@ -15,7 +19,7 @@ import argparse
 import csv
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -27,12 +31,13 @@ from seepage.attacks.gradient.unmix import unmix
 from seepage.audit.memory import keep_freed_memory
 from seepage.audit.provenance import commit
 from seepage.datasets.dataset import Dataset
+from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.knowledge import Knowledge
-from seepage.learning import gradient
+from seepage.learning import LocalTraining, gradient, local_update
 from seepage.models.mlp import mlp
 from seepage.tabular.align import right_cells
 from seepage.tabular.encoder import Encoder
-from seepage.views import GradientView
+from seepage.views import GradientView, UpdateView, View
 
 TABLES = ("adult", "german", "lawschool", "health_heritage")
 KINDS = ("plain", "copies", "hull")
@@ -58,6 +63,7 @@ def main() -> None:
     """Add one line a block and kind to a CSV file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--victims", type=int, default=10_000)
+    parser.add_argument("--sent", choices=("gradient", "update", "noise"), default="gradient")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     keep_freed_memory()
@@ -72,7 +78,7 @@ def main() -> None:
             continue
         tallies = {kind: Tally() for kind in KINDS}
         for victim in range(block * BLOCK, (block + 1) * BLOCK):
-            attack_one(victim, tables, tallies)
+            attack_one(victim, tables, tallies, arguments.sent)
         write(arguments.out, block, tallies.items())
 
 
@@ -88,7 +94,7 @@ def write(out: Path, block: int, tallies: Iterable[tuple[str, Tally]]) -> None:
             writer.writerow(line | {"commit": str((commit() or {}).get("hash", ""))[:9]})
 
 
-def attack_one(victim: int, tables: dict[str, Dataset], tallies: dict[str, Tally]) -> None:
+def attack_one(victim: int, tables: dict[str, Dataset], tallies: dict[str, Tally], sent: str) -> None:
     """Attack one random victim and count what was certified."""
     generator = torch.Generator().manual_seed(victim)
 
@@ -111,11 +117,20 @@ def attack_one(victim: int, tables: dict[str, Dataset], tallies: dict[str, Tally
             cells[first + 3] = torch.where(swapped, cells[first + 1], cells[first])
     encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
     model = mlp(data.schema, widths, seed=victim)
-    view = GradientView(model, gradient(model, encoder.encode(cells[None]), labels[None].float()))
+    rows, told = encoder.encode(cells[None]), labels[None].float()
+    known = Knowledge(data.schema, data.statistics, records)
+    if sent == "update":
+        training = LocalTraining(draw(1, 10), records, learning_rate=0.01)
+        epochs = (rows[:, None].expand(-1, training.epochs, -1, -1), told[:, None].expand(-1, training.epochs, -1))
+        view: View = UpdateView(model, local_update(model, *epochs, training), training)
+    elif sent == "noise":
+        defense = GaussianNoise(10.0 ** -draw(4, 8))
+        view = GradientView(model, defense(gradient(model, rows, told), [victim]))
+        known = replace(known, defense=defense.describe())
+    else:
+        view = GradientView(model, gradient(model, rows, told))
     begun = time.perf_counter()
-    guess = unmix(starts=128, restarts=1, iterations=1)(
-        view, Knowledge(data.schema, data.statistics, records), [victim]
-    )
+    guess = unmix(starts=128, restarts=1, iterations=1)(view, known, [victim])
     tally = tallies[kind]
     tally.seconds += time.perf_counter() - begun
     certified = cast(Tensor, guess.certified)[0]

@@ -14,6 +14,8 @@ from seepage.assessment import match_records
 from seepage.attacks.gradient.parts.cells_search import CellsSearch, occurring
 from seepage.attacks.gradient.parts.harvest import Gradient, Harvester
 from seepage.attacks.gradient.parts.networks import Network, extended
+from seepage.attacks.gradient.parts.reconstruct import as_gradient
+from seepage.attacks.gradient.parts.replay import replayed
 from seepage.attacks.gradient.parts.spans import Span, row_scale
 from seepage.attacks.gradient.parts.starts import Starts
 from seepage.attacks.gradient.record_count import count_records
@@ -127,7 +129,7 @@ def test_what_is_outside_goes_to_tableak_as_it_is() -> None:
         )
 
 
-@pytest.mark.parametrize(("epochs", "step"), [(1, 16), (2, 8), (5, 4)])
+@pytest.mark.parametrize(("epochs", "step"), [(1, 16), (4, 16), (2, 8), (5, 4)])
 def test_updates_of_several_local_steps_are_read_record_by_record(epochs: int, step: int) -> None:
     encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
     protocol = FedAvg(16, epochs=epochs, local_batch_size=step, learning_rate=0.01)
@@ -135,10 +137,12 @@ def test_updates_of_several_local_steps_are_read_record_by_record(epochs: int, s
     guess = unmix(restarts=2, iterations=2)(ran.view, Knowledge(GERMAN.schema, GERMAN.statistics, 16), [0, 1])
     assert guess.labels is not None
     assert guess.certified is not None
-    assert not guess.certified.any()
     assert guess.uncertainty is not None
+    # Of several local batches the order is not known, and nothing can be replayed.
+    assert bool(guess.certified.all()) == bool(guess.certified.any()) == (step == 16)
+    told = "all 16 records proved by a replay" if step == 16 else "16 of 16 records read one by one"
     assert guess.regime is not None
-    assert all(told.startswith("16 of 16 records read one by one") for told in guess.regime)
+    assert all(regime.startswith(told) for regime in guess.regime)
     for v in range(2):
         assert_right(guess.cells[v], guess.labels[v], ran.secret.cells[v], ran.secret.labels[v])
 
@@ -155,13 +159,35 @@ def test_noise_that_is_known_is_read_through_until_it_hides_the_records() -> Non
         ours = unmix(restarts=3, iterations=5)(ran.view, knowledge, [7])
         assert ours.regime is not None
         if reads:
-            assert ours.regime[0].startswith("16 of 16 records")
+            assert ours.regime == ("all 16 records proved by a replay",)
+            assert ours.certified is not None
+            assert ours.certified.all()
             assert ours.labels is not None
             assert_right(ours.cells[0], ours.labels[0], ran.secret.cells[0], ran.secret.labels[0])
         else:
             assert ours.regime[0].startswith("none of 16 records")
             theirs = tableak(restarts=3, iterations=5)(ran.view, knowledge, [7])
             assert torch.equal(ours.cells, theirs.cells)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_replay_proves_nothing_that_is_wrong(wrong: bool) -> None:
+    """Also where what is wrong is a category that two records have exchanged."""
+    model, encoder = nn3(GERMAN.schema, seed=0), Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
+    cells, labels = GERMAN.train.cells[:10], GERMAN.train.labels[:10]
+    training = LocalTraining(3, 10, learning_rate=0.01)
+    update = local_update(model, encoder.encode(cells).expand(1, 3, -1, -1), labels.float().expand(1, 3, -1), training)
+    view, knowledge = UpdateView(model, update, training), Knowledge(GERMAN.schema, GERMAN.statistics, 10)
+    read, _ = as_gradient(view, knowledge)
+    guessed = cells.clone()
+    if wrong:
+        first = int((cells[:, 0] != cells[0, 0]).nonzero()[0])
+        guessed[[0, first], 0] = cells[[first, 0], 0]
+    starts = Starts(Encoder(GERMAN.schema, GERMAN.statistics), GERMAN.statistics, 1)
+    found = replayed(view, 0, Gradient.of(read, 0, 10), encoder, starts, guessed, labels, [1e-7] * 3)
+    proved = found.sure.nonzero()[:, 0]
+    assert bool(right_cells(GERMAN.schema, found.cells[proved], cells[proved]).all())
+    assert wrong or bool(found.sure.all())
 
 
 def test_what_an_update_does_not_give_is_tableaks() -> None:

@@ -18,6 +18,7 @@ from seepage.attacks.gradient.parts.inexact import InexactHarvester
 from seepage.attacks.gradient.parts.optimise import Progress, scaled
 from seepage.attacks.gradient.parts.profiles import Profile, reconstruction
 from seepage.attacks.gradient.parts.reconstruct import Reconstruction, as_gradient, check
+from seepage.attacks.gradient.parts.replay import can_replay, replayed
 from seepage.attacks.gradient.parts.starts import Starts
 from seepage.attacks.gradient.parts.updates import moved_by
 from seepage.errors import check_count
@@ -60,8 +61,8 @@ class Unmix:
     standard error is far below what counts as right.
 
     Updates of several local steps, and gradients with noise of a known size, are searched in the same way with spans
-    that are nearly right; of these nothing is proved (``InexactHarvester``), and TabLeak's guess stands for what is
-    missing.
+    that are nearly right (``InexactHarvester``); a whole batch is proved by going the client's way again, where no
+    order of local batches is open (``replayed``), and TabLeak's guess stands for what is missing.
 
     Works up to about 0.9 times as many records as the narrowest hidden layer but the last has units. With one hidden
     layer records are sought by the zeros of their errors, see ``search_one_layer``: up to about a third of its width,
@@ -135,7 +136,11 @@ class Unmix:
         found = []
         for victim, seed in enumerate(seeds):
             gradient = Gradient.of(read, victim, known.batch_size)
-            found.append(exact.run(gradient, seed) if noise is None else inexact.run(gradient, noise, seed))
+            if noise is None:
+                found.append(exact.run(gradient, seed))
+            else:
+                harvest = inexact.run(gradient, noise, seed)
+                found.append(_proved(view, victim, gradient, encoder, starts, harvest, noise))
             if progress is not None and len(found[-1].cells) == known.batch_size:
                 progress(1 / view.victims)
         if noise is None:
@@ -156,7 +161,7 @@ class Unmix:
         for victim, (harvest, seed) in enumerate(zip(found, seeds, strict=True)):
             one = slice(victim, victim + 1)
             taken, cells = len(harvest.cells), harvest.cells
-            labels, doubt = harvest.labels, _doubt(encoder, harvest)[0]
+            labels, (doubt, sure) = harvest.labels, _doubt(encoder, harvest)
             course = torch.full((1, 3), torch.nan, dtype=torch.float64)
             if taken < knowledge.batch_size:
                 report = scaled(progress, 1 / view.victims)
@@ -168,8 +173,9 @@ class Unmix:
                 if rest.uncertainty is not None:
                     doubt = torch.cat([doubt, rest.uncertainty[0].to(doubt)[open_]])
                 course = course if rest.course is None else rest.course
-            guesses.append((cells, labels, doubt, course[0]))
-        cells, labels, doubts, courses = zip(*guesses, strict=True)
+                sure = torch.zeros_like(cells, dtype=torch.bool)
+            guesses.append((cells, labels, doubt, course[0], sure))
+        cells, labels, doubts, courses, certain = zip(*guesses, strict=True)
         every, whole = torch.stack(cells), all(len(doubt) == knowledge.batch_size for doubt in doubts)
         read, _ = as_gradient(view, knowledge)
         engine = match(read, self.fallback.matching)
@@ -180,7 +186,7 @@ class Unmix:
             labels=torch.stack(labels).cpu(),
             loss=loss.double().cpu(),
             course=torch.stack(courses),
-            certified=torch.zeros_like(every, dtype=torch.bool).cpu(),
+            certified=torch.stack(certain).cpu(),
             regime=tuple(_estimated_regime(harvest, knowledge.batch_size) for harvest in found),
         )
 
@@ -271,6 +277,26 @@ def _noise(view: View, known: Knowledge) -> list[float] | None:
     ]
 
 
+def _proved(
+    view: View,
+    victim: int,
+    gradient: Gradient,
+    client: Encoder,
+    starts: Starts,
+    harvest: Harvest,
+    noise: Sequence[float],
+) -> Harvest:
+    """Return a harvest with the records that a replay proves."""
+    if len(harvest.cells) < gradient.records or not can_replay(view, gradient.records):
+        return harvest
+    found = replayed(view, victim, gradient, client, starts, harvest.cells, harvest.labels, noise)
+    if not bool(found.sure.any()):
+        return harvest
+    spread = torch.full_like(harvest.spread, torch.nan)
+    spread[:, starts.continuous] = found.error[:, None] * client.std[starts.place].to(found.error)
+    return replace(harvest, cells=found.cells, sure=found.sure, spread=spread, complete=bool(found.sure.all()))
+
+
 def _unmatched(encoder: Encoder, taken: Tensor, guessed: Tensor) -> Tensor:
     """Return the places of guessed records for which none that was taken stands."""
     if not len(taken):
@@ -322,8 +348,14 @@ def _doubt(encoder: Encoder, harvest: Harvest) -> tuple[Float[Tensor, "record co
 
 
 def _estimated_regime(harvest: Harvest, records: int) -> str:
-    read, ranks = len(harvest.cells), " and ".join(map(str, harvest.dimensions))
-    return f"{read or 'none'} of {records} records read one by one in blurred gradients of rank {ranks}, none proved"
+    read, sure = len(harvest.cells), int(harvest.sure.sum())
+    if harvest.complete:
+        return f"all {records} records proved by a replay"
+    ranks = " and ".join(map(str, harvest.dimensions))
+    return (
+        f"{read or 'none'} of {records} records read one by one in blurred gradients of rank {ranks}, "
+        f"{sure or 'none'} proved"
+    )
 
 
 def _regime(harvest: Harvest, records: int) -> str:

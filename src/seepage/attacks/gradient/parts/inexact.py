@@ -45,7 +45,7 @@ class InexactHarvester:
     nearest to the spans are taken, at most as many as there are records. With which label each is there, and at last
     how often, is what comes nearest to the second layer's gradient, see ``Gradient.evidence``.
 
-    Nothing is proved.
+    Nothing is proved here, see ``replayed``.
 
     Args:
         client: its encoder, in its precision.
