@@ -9,6 +9,7 @@ import torch
 
 from seepage.attacks.vertical import DataPassiveAttack, IsolatedQueryAttack, QueryAttack, StealthAttack
 from seepage.baselines.vertical import Constant, OwnColumns
+from seepage.defenses.feature_noise import FeatureNoise
 from seepage.errors import BadInputError
 from seepage.knowledge import Queries
 from seepage.models.inverse import InverseLoss, Inverter
@@ -96,6 +97,22 @@ def test_pairs_held_out_say_how_sure_the_answers_are() -> None:
     assert bool(((covered > 0.83) & (covered < 0.97)).all())
     alone = QueryAttack(epochs=1, steps=60, held_out=0)(HERE.seen.view, HERE.granted(), SEEDS)
     assert alone.radii is None
+
+
+def test_own_columns_help_where_features_say_little() -> None:
+    blurred = replace(HERE.protocol, features=FeatureNoise(5.0))
+    seen = blurred.observe(HERE.trained, HERE.auxiliary.of(slice(0, 200)), 1, seed=0)
+    rest = HERE.auxiliary.of(slice(200, 400))
+    found = []
+    for beside in (False, True):
+        known = replace(
+            HERE.known,
+            queries=blurred.queries(HERE.trained, 1, 200, seed=1),
+            auxiliary=blurred.auxiliary(HERE.trained, rest, 1, seed=1),
+        )
+        attack = QueryAttack(own_columns=beside, loss="fields", epochs=5, steps=60)
+        found.append(accuracy(attack(seen.view, known, SEEDS).cells, seen))
+    assert found[1] > found[0]
 
 
 def test_a_budget_bounds_what_is_asked() -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from seepage.attacks.vertical.parts.generated import generated, plain_uniform
 from seepage.attacks.vertical.parts.shadow import shadow
+from seepage.baselines.vertical import own_inputs
 from seepage.errors import BadInputError, check_count
 from seepage.guesses import FeatureGuess
 from seepage.knowledge import FeatureKnowledge, Grant
@@ -75,6 +76,8 @@ class QueryAttack(_InverNet):
     Attributes:
         rows: that are asked, at most the budget and the auxiliary rows; as many as these if None.
         held_out: share of them on which chances and radii are measured.
+        own_columns: whether InverNet takes the attacker's own columns beside the features (ours), which matters where
+            these say little.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -83,6 +86,7 @@ class QueryAttack(_InverNet):
     grants: ClassVar[tuple[Grant, ...]] = ("auxiliary", "queries")
     rows: int | None = None
     held_out: float | int = 0.1
+    own_columns: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,18 +106,22 @@ class QueryAttack(_InverNet):
         Raises:
             BadInputError: rows or queries were not granted.
         """
-        rows = knowledge.granted_auxiliary("the query attack").cells
+        rows = knowledge.granted_auxiliary("the query attack")
         channel = knowledge.granted_queries("the query attack")
         encoder = encoder_of(knowledge.schema)
-        asked = encoder.encode(rows[:, : min(self.rows or channel.left, channel.left)])
-        answered = channel.ask(asked)
+        asked = encoder.encode(rows.cells[:, : min(self.rows or channel.left, channel.left)])
+        answered, received = channel.ask(asked), view.received
+        if self.own_columns:
+            mine = own_inputs(view, rows.own[:, : asked.shape[1]], None)
+            answered = torch.cat([answered, mine], dim=-1)
+            received = torch.cat([received, own_inputs(view, view.own, None)], dim=-1)
         kept = asked.shape[1] - int(self.held_out * asked.shape[1])
         found = self.inverter.fit(answered[:, :kept], asked[:, :kept], encoder, seeds)
-        guess = guess_of(found, view.received, queries=asked.shape[1])
+        guess = guess_of(found, received, queries=asked.shape[1])
         if kept == asked.shape[1]:
             return guess
         sure = Calibration.of(found, answered[:, kept:], asked[:, kept:])
-        return replace(guess, chances=sure.chances(found, view.received), radii=sure.widths(found))
+        return replace(guess, chances=sure.chances(found, received), radii=sure.widths(found))
 
 
 @dataclass(frozen=True)
