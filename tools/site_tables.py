@@ -100,10 +100,11 @@ def overview(files: dict[str, tuple[Table, list[site_figures.Line]]]) -> str:
                 str(len(first)),
                 str(agree),
                 str(above),
-                str(len(first) - agree - above),
+                str(sum(line["agrees"] == "below" for line in first)),
+                str(sum(line["agrees"] == "undetermined" for line in first)),
             ]
         )
-    head = ["table", "what", "n", "cells of `faithful` in print", "within", "above", "below"]
+    head = ["table", "what", "n", "cells of `faithful` in print", "within", "above", "below", "too few to tell"]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 

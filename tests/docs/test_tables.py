@@ -71,7 +71,7 @@ def test_what_was_measured_is_told_and_what_is_partial_too(folder: Path) -> None
     assert "Measured at commit abc." in made
     assert "Partial data: 56,117 of the 96,584 rows of `lawschool`." in made
     assert "| `tableak/table19` |" in made
-    assert cells(made.splitlines()[6])[2:] == ["3", "1", "0", "0", "1"]
+    assert cells(made.splitlines()[6])[2:] == ["3", "1", "0", "0", "1", "0"]
     assert "old" not in made
     assert made.endswith("\nend\n")
     assert site_tables.fill(made, root) == made

@@ -55,10 +55,10 @@ def test_every_published_figure_has_a_place_that_the_table_measures(table: Study
     def printed(values: object, at: tuple = ()) -> set[tuple]:
         if not isinstance(values, dict):
             return {at}
-        return set().union(*(printed(inner, (*at, key)) for key, inner in values.items()))
+        return set[tuple]().union(*(printed(inner, (*at, key)) for key, inner in values.items()))
 
     assert printed(table.published) <= places
-    assert printed(table.published)
+    assert printed(table.published) or not table.judged
 
 
 def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
