@@ -129,3 +129,6 @@ cut_baselines: Registry[Any] = Registry("cut_baseline")
 # Of vertical learning.
 feature_attacks: Registry[Any] = Registry("feature_attack")
 feature_baselines: Registry[Any] = Registry("feature_baseline")
+# Of pooled learning.
+property_attacks: Registry[Any] = Registry("property_attack")
+property_baselines: Registry[Any] = Registry("property_baseline")

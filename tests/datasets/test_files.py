@@ -151,6 +151,7 @@ def test_catalogue_without_any_files():
         "german": "bundled",
         "lawschool": "manual",
         "health_heritage": "manual",
+        "health_years": "manual",
         "bank_full": "download",
         "bank_additional": "download",
         "credit": "download",

@@ -49,6 +49,10 @@ def test_adult_is_the_papers() -> None:
         original["education-num"].astype(float), [0, 4, 8, 12, 16], labels=["1-4", "5-8", "9-12", "13-16"]
     )
     assert (ADULT.train.frame["education-level"] == expected.astype(object)).all()
+    levels = load("adult_education", classes=16).train
+    assert torch.equal(levels.labels + 1, torch.from_numpy(original["education-num"].to_numpy(dtype=float)))
+    with pytest.raises(BadInputError, match="classes=3"):
+        load("adult_education", classes=3)
 
 
 def test_categories_are_zero_and_one_and_numbers_standardised() -> None:

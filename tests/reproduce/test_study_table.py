@@ -45,7 +45,7 @@ def test_every_published_figure_has_a_place_that_the_table_measures(table: Study
             if table.part(name) is None:
                 continue
             for defense in spec.swept[: 1 if name in table.once else None]:
-                for column in (*getattr(spec, "private", ()), "label"):
+                for column in (*getattr(spec, "private", ()), *getattr(spec, "told", ()), "label"):
                     for metric in table.metrics:
                         row = {"dataset": spec.dataset, "column": column, "defense": defense.label, "attack": name}
                         row |= {"model": None, "batch_size": None, "metric": metric}

@@ -13,12 +13,13 @@ from seepage.assessment.entropy import Entropy
 from seepage.assessment.exact_match import ExactMatch
 from seepage.assessment.f1 import f1
 from seepage.assessment.features import measure_features
-from seepage.assessment.intervals import Estimate, interval, paired, tau_b
+from seepage.assessment.intervals import Estimate, clustered, interval, paired, tau_b
 from seepage.assessment.kendall import Kendall
 from seepage.assessment.lifts import Lift, best_baseline, lift
 from seepage.assessment.matched import Matched, match_records, scales
 from seepage.assessment.measurement import Association, Measured, Measurement, Metric
 from seepage.assessment.measuring import measure, measure_matched
+from seepage.assessment.n_leaked import rows_worth, rows_worth_of_error
 from seepage.assessment.quarters import Quarters
 from seepage.assessment.rmse import RMSE
 
@@ -42,6 +43,7 @@ __all__ = [
     "best_baseline",
     "calibration_error",
     "certainties",
+    "clustered",
     "f1",
     "interval",
     "lift",
@@ -51,6 +53,8 @@ __all__ = [
     "measure_features",
     "measure_matched",
     "paired",
+    "rows_worth",
+    "rows_worth_of_error",
     "scales",
     "spreads",
     "tau_b",

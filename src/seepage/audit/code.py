@@ -20,6 +20,7 @@ _DETERMINING = (
     "audit/training.py",
     *("audit/split_study.py", "audit/split_spec.py", "audit/study.py"),
     *("audit/vertical_study.py", "audit/vertical_spec.py"),
+    *("audit/pooled_study.py", "audit/pooled_spec.py"),
 )
 
 

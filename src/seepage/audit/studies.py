@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from seepage.audit.pooled_spec import PooledSpec
+from seepage.audit.pooled_study import pooled_study
 from seepage.audit.split_spec import SplitSpec
 from seepage.audit.split_study import split_study
 from seepage.audit.study import Study
@@ -44,6 +46,12 @@ STUDIES: dict[str, StudyKind] = {
         vertical_study,
         "vertical learning: what the active party reads of a passive party's columns",
         {"units": 1, "epochs": 3, "records": 1000},
+    ),
+    "pooled": StudyKind(
+        PooledSpec,
+        pooled_study,
+        "pooled learning: what a joint model's answers tell of a sensitive column's distribution",
+        {"units": 2, "targets": 20, "shadows": 40},
     ),
 }
 

@@ -7,10 +7,10 @@ import pandas as pd
 from seepage.datasets.about import About, dataset
 from seepage.datasets.adult import adult
 from seepage.datasets.dataset import Dataset
+from seepage.errors import BadInputError
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
 
-CLASSES = ("1-4", "5-8", "9-12", "13-16")
 LEFT_OUT = ("fnlwgt", "education", "education-num")
 CARD = About(
     name="adult_education",
@@ -26,7 +26,7 @@ CARD = About(
 
 
 @dataset(CARD)
-def adult_education(missing: str = "category") -> Dataset:
+def adult_education(missing: str = "category", classes: int = 4) -> Dataset:
     """Census income (UCI Adult) with four classes of education to be learnt, bundled: the official training rows.
 
     As in Zhang, Tople and Ohrimenko (2021): 12 columns, of which income is one; ``fnlwgt`` and both columns on
@@ -36,21 +36,26 @@ def adult_education(missing: str = "category") -> Dataset:
     Args:
         missing: ``category`` makes a missing value a category of its own, as the paper's 32,561 rows need; ``drop``
             leaves the 30,162 complete rows, on which its correlations were taken.
+        classes: of as many levels each: 2, 4, 8 or 16.
 
     Raises:
-        BadInputError: ``missing`` is neither.
+        BadInputError: ``missing`` is neither, or the levels cannot be divided so.
 
     Example:
         >>> data = adult_education()
         >>> len(data.train), data.test, data.schema.width
         (32561, None, 92)
     """
+    if classes not in (2, 4, 8, 16):
+        raise BadInputError(f"the 16 levels of education make 2, 4, 8 or 16 classes; got classes={classes!r}.")
     whole = adult(missing=missing)
+    width = 16 // classes
+    names = tuple(f"{low + 1}-{low + width}" if width > 1 else str(low + 1) for low in range(0, 16, width))
     frame = whole.train.frame
-    level = (frame["education-num"].astype(int) - 1) // 4
+    level = (frame["education-num"].astype(int) - 1) // width
     frame = frame.drop(columns=list(LEFT_OUT)).assign(
-        **{CARD.target: pd.Series([CLASSES[i] for i in level], index=frame.index, dtype=object)}
+        **{CARD.target: pd.Series([names[i] for i in level], index=frame.index, dtype=object)}
     )
     columns = tuple(c for c in whole.schema.columns if c.name not in LEFT_OUT)
-    schema = Schema(columns=(*columns, whole.schema.target), target=Discrete(name=CARD.target, categories=CLASSES))
+    schema = Schema(columns=(*columns, whole.schema.target), target=Discrete(name=CARD.target, categories=names))
     return Dataset(CARD.name, Table(schema, frame), None, whole.notes, CARD.source, CARD.licence)

@@ -1,5 +1,6 @@
 """Attacks on the distribution of a sensitive column in the rows behind a joint model."""
 
+from seepage.attacks.property.deep_sets import DeepSets
 from seepage.attacks.property.kl import KL
 from seepage.attacks.property.meta import Meta
 from seepage.attacks.property.parts.shadows import Shadows, binary_shadows, spread_shadows, train_shadows
@@ -9,6 +10,7 @@ from seepage.attacks.property.white_box import WhiteBox
 
 __all__ = [
     "KL",
+    "DeepSets",
     "Dominant",
     "Joint",
     "Meta",

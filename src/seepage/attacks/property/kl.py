@@ -12,9 +12,11 @@ from seepage.attacks.property.parts.features import LEAST
 from seepage.attacks.property.parts.shadows import Shadows
 from seepage.guesses import PropertyGuess
 from seepage.knowledge import PooledKnowledge
+from seepage.registry import property_attacks
 from seepage.views import PredictionView
 
 
+@property_attacks.register("kl")
 @dataclass(frozen=True)
 class KL:
     """Let all pairs of shadow models of two shares vote for the one whose answers are nearer to the target's.

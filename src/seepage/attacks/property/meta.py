@@ -13,11 +13,13 @@ from seepage.attacks.property.parts.shadows import Shadows
 from seepage.errors import check_choice
 from seepage.guesses import PropertyGuess
 from seepage.knowledge import PooledKnowledge
+from seepage.registry import property_attacks
 from seepage.views import PredictionView
 
 Features = Literal["raw", "log"]
 
 
+@property_attacks.register("meta")
 @dataclass(frozen=True)
 class Meta:
     """Tell shares of an attribute apart by a classifier of models' answers.

@@ -15,6 +15,7 @@ from seepage.attacks.property.parts.shadows import Shadows
 from seepage.errors import BadInputError
 from seepage.guesses import PropertyGuess
 from seepage.knowledge import PooledKnowledge
+from seepage.registry import property_attacks
 from seepage.views import PredictionView
 
 # Ridge strengths in units of the features' mean square.
@@ -22,6 +23,7 @@ _RIDGES = np.logspace(-4, 4, 33)
 _GRID = 1001
 
 
+@property_attacks.register("ratio")
 @dataclass(frozen=True)
 class Ratio:
     """Estimate the share of the victim's rows that carry the attribute, with a confidence interval.

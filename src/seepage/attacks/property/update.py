@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 
-from seepage.attacks.property.parts.classifiers import fitted_chances
+from seepage.attacks.property.meta import Features, Meta
+from seepage.attacks.property.parts.classifiers import Classifier, fitted_chances
 from seepage.attacks.property.parts.features import Reduced, logarithms
 from seepage.attacks.property.parts.shadows import Shadows
 from seepage.errors import BadInputError
 from seepage.guesses import PropertyGuess
 from seepage.knowledge import PooledKnowledge
-from seepage.views import PredictionView, UpdatedView
+from seepage.registry import property_attacks
+from seepage.views import UpdatedView
 
 
+@property_attacks.register("dominant")
 @dataclass(frozen=True)
 class Dominant:
     """Which value dominates the new rows: the published attack on a model's update.
@@ -24,10 +26,11 @@ class Dominant:
     the same value dominates the victim's rows in both, it is guessed for the new rows, the other one else.
 
     Attributes:
-        attack: on each model alone.
+        features, classifier: of the attack on each model, see ``Meta``.
     """
 
-    attack: Callable[[PredictionView, PooledKnowledge, Shadows, int], PropertyGuess]
+    features: Features = "raw"
+    classifier: Classifier = "lr"
 
     def __call__(
         self, view: UpdatedView, known: PooledKnowledge, before: Shadows, after: Shadows, seed: int
@@ -45,8 +48,9 @@ class Dominant:
             BadInputError: see the attack.
         """
         shares = torch.tensor(known.shares, dtype=torch.float64)
-        first = self.attack(view.before, known, before, seed)
-        second = self.attack(view.after, replace(known, rows=2 * known.rows), after, seed + 1)
+        attack = Meta(self.features, self.classifier)
+        first = attack(view.before, known, before, seed)
+        second = attack(view.after, replace(known, rows=2 * known.rows), after, seed + 1)
         # Above, below or at an even split.
         side = torch.sign((shares - 0.5).round(decimals=9))
         was, becomes = side[first.chosen], side[second.chosen]
@@ -59,6 +63,7 @@ class Dominant:
         return PropertyGuess((known.shares[0], known.shares[-1]), chances)
 
 
+@property_attacks.register("joint")
 @dataclass(frozen=True)
 class Joint:
     """The new rows' share from both models' answers at once.

@@ -10,9 +10,11 @@ from seepage.attacks.property.parts.shadows import Shadows
 from seepage.errors import check_choice
 from seepage.guesses import PropertyGuess
 from seepage.knowledge import PooledKnowledge
+from seepage.registry import property_attacks
 from seepage.views import ModelView
 
 
+@property_attacks.register("white_box")
 @dataclass(frozen=True)
 class WhiteBox:
     """Tell shares of an attribute apart by a classifier of models' weights.

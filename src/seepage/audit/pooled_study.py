@@ -1,0 +1,381 @@
+"""Pooled learning as a study: every attack on the same joint models, with the same shadow models, of several seeds."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seepage import datasets
+from seepage.assessment import Figures, rows_worth
+from seepage.attacks.property import DeepSets, Meta, Ratio, WhiteBox, binary_shadows, spread_shadows, train_shadows
+from seepage.attacks.property.parts.shadows import Shadows
+from seepage.audit.grid import plain
+from seepage.audit.parts import registry
+from seepage.audit.pooled_spec import UPDATES, PooledDefense, PooledSpec, pair
+from seepage.audit.seeds import stream
+from seepage.audit.spec import Part
+from seepage.audit.study import Answer, Scale, Study, StudyPart
+from seepage.datasets import Dataset
+from seepage.datasets.marked import SYNTHETIC, marked, with_synthetic
+from seepage.defenses.accounting import gaussian_guarantee
+from seepage.errors import BadInputError, unknown_name
+from seepage.guesses import PropertyGuess
+from seepage.knowledge import PooledKnowledge
+from seepage.models.pooling import MarkedRows
+from seepage.models.stacked import Dense
+from seepage.protocols.pooled import PooledLearning, Sets, alternating, parted
+from seepage.tabular.schema import Discrete
+from seepage.transcript import PooledTranscript
+
+DELTA = 1e-5
+# What the attack gets out of shuffled shadow models: guessing, or the audit is at fault.
+SHUFFLED = "shuffled"
+# Range of shares of an attack that estimates one, and models that are trained without other parties' rows.
+_RANGE = (0.1, 0.9)
+_LOCAL = 20
+# Fields of a spec that say what is measured, on how many seeds and how it is called, but change no set-up.
+_NOT_DETERMINING = {"attacks", "baselines", "defenses", "units", "data_folder", "dataset"}
+
+
+def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = False) -> Study:
+    """Return what a spec of pooled learning measures.
+
+    Args:
+        spec: what to do.
+        dataset: rows of one's own, instead of those that the spec names.
+        own: whether they are private.
+
+    Raises:
+        BadInputError: a setting cannot be used with these rows.
+    """
+    data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+    if spec.synthetic is not None:
+        synthetic = spec.synthetic
+        data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
+    sensitive = SYNTHETIC if spec.synthetic is not None else spec.sensitive
+    by_label = {defense.label: defense for defense in spec.defenses}
+    rows = {label: _rows(spec, data, sensitive, defense) for label, defense in by_label.items()}
+    _check(spec, data, next(iter(rows.values())), by_label)
+    parts = [StudyPart(Part(name="training"), "about")]
+    if spec.protocol != "update":
+        parts.append(StudyPart(Part(name=SHUFFLED), "about"))
+    parts += [StudyPart(part, "guess") for part in spec.baselines]
+    parts += [StudyPart(part, "attack") for part in spec.attacks]
+
+    def granted(defense: str, part: StudyPart) -> dict[str, Any]:
+        models = part.part.name in ("white_box", "deep_sets")
+        limit = by_label[defense].queries
+        return {
+            "sees": "the joint models" if models else "answers to its queries",
+            "queries": 0 if models else spec.queries if limit is None else min(limit, spec.queries),
+            "auxiliary": spec.auxiliary,
+            "own rows": 0 if spec.protocol == "single_party" else spec.rows,
+            "training": "known",
+            "defense": by_label[defense].model_dump(mode="json", exclude={"label"}, exclude_defaults=True),
+        }
+
+    return Study(
+        kind="pooled",
+        dataset=data.name,
+        protocol=spec.protocol,
+        model="mlp" if spec.hidden else "lr",
+        batch_size=spec.batch_size,
+        units=spec.units,
+        unit=spec.unit,
+        make=lambda unit, defense: _make(spec, data, rows[defense], by_label[defense], unit).measure,
+        defenses={label: one.model_dump(mode="json", exclude={"label"}) for label, one in by_label.items()},
+        parts=tuple(parts),
+        identity={
+            "spec": spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
+            "dataset": data.name,
+            "rows": [len(data.all), plain(data.all.cells), plain(data.all.labels)],
+        },
+        scales={
+            "loss": Scale(None),
+            "epsilon": Scale(None),
+            "local_accuracy": Scale(None, 0.0, 1.0),
+            "rows_worth": Scale(True),
+            "share_error": Scale(False, 0.0, 1.0),
+            "coverage": Scale(None, 0.0, 1.0),
+            "width": Scale(None, 0.0, 1.0),
+        },
+        utility=("task_accuracy",),
+        granted=granted,
+        settings={"hidden": list(spec.hidden), "epochs": spec.epochs, "shares": list(spec.shares)},
+        facts=_facts(spec, data, sensitive),
+        notes=data.notes,
+        lead="What the answers of a jointly trained model give away of how a sensitive column is distributed in "
+        "another party's data.",
+        attacker="A party",
+        headline="shares of a sensitive column",
+        rows=len(data.all),
+        target=data.schema.target.name,
+        sensitive=(sensitive,),
+        seed=spec.seed,
+        threads=spec.threads,
+        own=own,
+    )
+
+
+def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefense) -> MarkedRows:
+    names = data.schema.names
+    for name in (*spec.inputs, *defense.without):
+        if name not in names:
+            raise unknown_name("column", name, names)
+    left_out = {name for name in names if spec.inputs and name not in (*spec.inputs, sensitive)} | {*defense.without}
+    value = 5 if spec.synthetic is not None else spec.value
+    keep = spec.keep and sensitive not in left_out
+    return marked(data, sensitive, value, keep, sorted(left_out - {sensitive}))
+
+
+def _check(spec: PooledSpec, data: Dataset, rows: MarkedRows, defenses: dict[str, PooledDefense]) -> None:
+    """Refuse, before anything is trained, what would fail after it."""
+    sets = _sets(spec, rows, 0)
+    # Parts of one model are drawn without replacement; what is needed most decides.
+    wanted = torch.tensor([[share, *_others(spec)] for share in _all_shares(spec)], dtype=torch.float64)
+    if spec.protocol == "update":
+        wanted = torch.tensor([[a, b] for a in spec.new_shares for b in spec.new_shares], dtype=torch.float64)
+    for held, who in ((sets.held, "victims' rows"), (sets.auxiliary, "auxiliary rows")):
+        try:
+            held.drawn(wanted, spec.rows, torch.Generator().manual_seed(0))
+        except BadInputError as error:
+            raise BadInputError(f"{who} of {data.name!r}: {error}") from error
+    for defense in defenses.values():
+        if defense.queries is not None and any(part.name in UPDATES for part in spec.attacks):
+            raise BadInputError("a limit of queries is not audited for updates; leave it out.")
+
+
+def _all_shares(spec: PooledSpec) -> list[float]:
+    estimates = any(part.name == "ratio" for part in spec.attacks)
+    return [*spec.shares, *(_RANGE if estimates else ())]
+
+
+def _others(spec: PooledSpec) -> tuple[float, ...]:
+    return (0.5,) * (spec.parties - 2)
+
+
+def _sets(spec: PooledSpec, rows: MarkedRows, unit: int) -> Sets:
+    return parted(
+        rows,
+        spec.auxiliary,
+        spec.rows,
+        spec.queries,
+        stream(spec.seed, unit, "sets"),
+        spec.auxiliary_share,
+        spec.own_share,
+        spec.apart,
+    )
+
+
+@dataclass(frozen=True)
+class _Made:
+    """One attack seed: who holds what, the joint models, and what the attacker knows."""
+
+    spec: PooledSpec
+    unit: int
+    defense: PooledDefense
+    learning: PooledLearning
+    sets: Sets
+    known: PooledKnowledge
+
+    def measure(self, part: StudyPart) -> Answer:
+        """Return what a part gets."""
+        name, options = part.part.name, part.part.options
+        if name == "training" and part.kind == "about":
+            return self._training()
+        if part.kind == "guess":
+            guess = registry.property_baselines.create(name, **options)(self.spec.targets, self.known)
+            # Right as often as the guess holds the truth for likely; of new rows, one of two shares is.
+            update = self.spec.protocol == "update"
+            told = [("accuracy", name) for name in (None, *self.spec.told)]
+            chance = 0.5 if update else float(guess.chances[0].max())
+            return Answer(dict.fromkeys(told, chance))
+        if name in UPDATES:
+            return self._update(part)
+        begun = time.perf_counter()
+        attack: Any = Meta(shuffled=True) if name == SHUFFLED else registry.property_attacks.create(name, **options)
+        seed = stream(self.spec.seed, self.unit, "attack") % 2**31
+        shadows = self._spread if isinstance(attack, Ratio) else self._shadows
+        view: Any = self._seen.models if isinstance(attack, WhiteBox | DeepSets) else self._seen.answers.again()
+        guess = attack(view, self.known, shadows, seed)
+        seconds = time.perf_counter() - begun
+        figures = self._figures(guess)
+        if isinstance(attack, Ratio):
+            figures |= self._estimates(attack, seed)
+        return Answer(figures, None if part.kind == "about" else seconds / self.spec.targets)
+
+    @cached_property
+    def _own(self) -> MarkedRows | None:
+        return None if self.spec.protocol == "single_party" else self.sets.own
+
+    @cached_property
+    def _truth(self) -> Tensor:
+        return alternating(self.spec.shares, self.spec.targets)
+
+    @cached_property
+    def _seen(self) -> PooledTranscript:
+        return self.learning.train(self.sets.held, self._own, self._truth, self._seed("targets"))
+
+    @cached_property
+    def _shadows(self) -> Shadows:
+        return binary_shadows(self.known, self.spec.shadows, self._seed("shadows"))
+
+    @cached_property
+    def _spread(self) -> Shadows:
+        return spread_shadows(self.known, self.spec.shadows, self._seed("spread"), *_RANGE)
+
+    def _seed(self, purpose: str) -> int:
+        return stream(self.spec.seed, self.unit, purpose) % 2**62
+
+    def _training(self) -> Answer:
+        """Return how well joint models do, on rows that none was trained on, beside those of the victim's alone."""
+        tested = self.sets.auxiliary
+        queries, labels = tested.inputs, tested.labels
+
+        def accuracy(seen: PooledTranscript) -> float:
+            hits = [
+                (seen.models.models.of(slice(k, k + 1)).answers(queries)[0].argmax(1) == labels).double().mean()
+                for k in range(min(_LOCAL, seen.models.targets))
+            ]
+            return float(torch.stack(hits).mean())
+
+        if self.spec.protocol == "update":
+            pairs, _ = self._updates
+            figures: Figures = {("task_accuracy", None): _accuracy(pairs.after.ask(queries), labels)}
+            return Answer(figures)
+        truth = alternating(self.spec.shares, len(self.spec.shares) * max(1, _LOCAL // len(self.spec.shares)))
+        local = replace(self.learning, others=()).train(self.sets.held, None, truth, self._seed("local"))
+        figures = {("task_accuracy", None): accuracy(self._seen), ("local_accuracy", None): accuracy(local)}
+        if self.defense.clip is not None:
+            count = self.spec.rows * (self.spec.parties if self._own is not None else 1)
+            size = min(self.spec.batch_size or count, count)
+            steps = self.spec.epochs * -(-count // size)
+            found = gaussian_guarantee(self.defense.noise, size / count, steps, DELTA) if self.defense.noise else None
+            figures["epsilon", None] = None if found is None else found.epsilon
+        return Answer(figures)
+
+    def _figures(self, guess: PropertyGuess) -> Figures:
+        shares = torch.tensor(self.known.shares, dtype=torch.float64)
+        right = (shares[guess.chosen] == self._truth).double()
+        figures: Figures = {("accuracy", None): float(right.mean())}
+        if len(shares) == 2:
+            figures["rows_worth", None] = rows_worth(float(right.mean()), *self.known.shares)
+        else:
+            for share in self.known.shares:
+                figures["accuracy", f"{share:.0%}"] = float(right[self._truth == share].mean())
+        return figures
+
+    def _estimates(self, attack: Ratio, seed: int) -> Figures:
+        """Return how good shares and intervals are that an attack estimates, over shares on the whole range."""
+        truth = torch.linspace(*_RANGE, self.spec.targets, dtype=torch.float64)
+        seen = self.learning.train(self.sets.held, self._own, truth, self._seed("range"))
+        guess = attack(seen.answers, self.known, self._spread, seed)
+        assert guess.share is not None
+        assert guess.low is not None
+        assert guess.high is not None
+        # Shares are whole rows.
+        slack = 0.5 / self.spec.rows
+        inside = (guess.low - slack <= truth) & (truth <= guess.high + slack)
+        return {
+            ("share_error", None): float((guess.share - truth).abs().mean()),
+            ("coverage", None): float(inside.double().mean()),
+            ("width", None): float((guess.high - guess.low).mean()),
+        }
+
+    @cached_property
+    def _updates(self) -> Any:
+        ends = self.spec.new_shares
+        pairs = torch.tensor([[a, b] for a in ends for b in ends], dtype=torch.float64)
+        shares = pairs.repeat(self.spec.targets // 4, 1)
+        return self.learning.update(self.sets.held, self._own, shares, self._seed("targets"))
+
+    def _update(self, part: StudyPart) -> Answer:
+        spec = self.spec
+        attack = registry.property_attacks.create(part.part.name, **part.part.options)
+        begun = time.perf_counter()
+        view, shares = self._updates
+        view = replace(view, before=view.before.again(), after=view.after.again())
+        low, high = spec.new_shares
+        if part.part.name == "dominant":
+            before = binary_shadows(self.known, spec.shadows, self._seed("before"))
+            after = binary_shadows(replace(self.known, rows=2 * spec.rows), spec.shadows, self._seed("after"))
+            guess = attack(view, self.known, before, after, self._seed("attack") % 2**31)
+        else:
+            two = replace(self.known, shares=(low, high))
+            pairs = torch.tensor([[a, b] for a in (low, high) for b in (low, high)], dtype=torch.float64)
+            lines = pairs.repeat(-(-spec.shadows // 4), 1)
+            before = train_shadows(two, lines[:, :1], self._seed("before"))
+            after = train_shadows(two, lines, self._seed("after"))
+            guess = attack(view, two, before, after, self._seed("attack") % 2**31)
+        seconds = time.perf_counter() - begun
+        right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
+        figures: Figures = {("accuracy", None): float(right.mean())}
+        for a in (low, high):
+            for b in (low, high):
+                chosen = (shares[:, 0] == a) & (shares[:, 1] == b)
+                figures["accuracy", pair(a, b)] = float(right[chosen].mean())
+        return Answer(figures, seconds / spec.targets)
+
+
+def _accuracy(answers: Tensor, labels: Tensor) -> float:
+    return float((answers.argmax(2) == labels).double().mean())
+
+
+def _make(spec: PooledSpec, data: Dataset, rows: MarkedRows, defense: PooledDefense, unit: int) -> _Made:
+    target = data.schema.target
+    assert isinstance(target, Discrete)
+    learner = Dense(
+        target.width,
+        spec.hidden,
+        spec.epochs,
+        spec.batch_size,
+        spec.learning_rate,
+        spec.weight_decay,
+        defense.clip,
+        defense.noise,
+    )
+    sets = _sets(spec, rows, unit)
+    learning = PooledLearning(learner, spec.rows, _others(spec), defense.answers, defense.queries)
+    asked = spec.queries if defense.queries is None else min(spec.queries, defense.queries)
+    known = PooledKnowledge(
+        learner,
+        sets.auxiliary,
+        sets.queries.inputs[:asked],
+        None if spec.protocol == "single_party" else sets.own,
+        spec.rows,
+        spec.shares,
+        _others(spec),
+        defense.answers,
+    )
+    return _Made(spec, unit, defense, learning, sets, known)
+
+
+def _facts(spec: PooledSpec, data: Dataset, sensitive: str) -> tuple[str, ...]:
+    role = {
+        "multi_party": f"a party, which put {spec.rows:,} rows of its own into the pool ({spec.own_share:.0%} of them "
+        "with the attribute)",
+        "single_party": "a client of the model, which put no rows into it",
+        "update": f"a party with {spec.rows:,} rows of its own, which sees the model before and after new rows came in",
+    }[spec.protocol]
+    further = f", and {spec.parties - 2} further parties with as many rows, half of them with it" * (spec.parties > 2)
+    trained = "are trained on the column, too" if spec.keep else "are not trained on the column"
+    kind = f"networks with hidden layers {spec.hidden}" if spec.hidden else "logistic regressions"
+    return (
+        f"The attacker is {role}. It sees the joint model's answers to {spec.queries:,} queries; attacks called "
+        "white_box and deep_sets see the model itself.",
+        f"It is granted the training recipe and {spec.auxiliary:,} auxiliary rows of the same kind with the attribute "
+        "known, and knows the defense.",
+        f"The secret is the share of {sensitive!r} in the {spec.rows:,} rows of another party{further}: one of "
+        f"{', '.join(f'{share:.0%}' for share in spec.shares)}.",
+        f"Pooled learning on {data.name}, {data.extent}: the computation is ideal and gives away nothing but the "
+        f"model's answers. Models are {kind} and {trained}; {spec.epochs} epochs of Adam at {spec.learning_rate:g}, "
+        f"{'whole batches' if spec.batch_size is None else f'batches of {spec.batch_size}'}.",
+        f"In each of {spec.units} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked with "
+        f"{spec.shadows} shadow models; intervals are over attack seeds.",
+        f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but guessing is a fault.",
+    )

@@ -1,0 +1,142 @@
+"""``seepage pooled``: what a joint model tells of a sensitive column's distribution."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seepage.audit import make_spec
+from seepage.audit.pooled_spec import UPDATES, PooledSpec
+from seepage.audit.pooled_study import pooled_study
+from seepage.audit.subject import load_rows
+from seepage.cli.app import app
+from seepage.cli.own import read_dataset_option
+from seepage.cli.studies import AsJson, FailAbove, FailColumn, run_study_command
+from seepage.datasets import Dataset
+from seepage.errors import BadInputError
+from seepage.tabular.schema import Category, Discrete
+
+# Shares that a model before and after an update is asked for.
+_FINE = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+@app.command()
+def pooled(
+    dataset: Annotated[str, typer.Option(help="Name of a dataset; seepage datasets lists them.")] = "adult_education",
+    dataset_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Argument of the dataset, such as missing=drop.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="A table of your own: .csv, .csv.gz or .parquet.")] = None,
+    target: Annotated[str | None, typer.Option(help="That table's column to be learnt.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="YAML schema of that table.")] = None,
+    missing: Annotated[str | None, typer.Option(help="Missing cells of that table: refuse, drop or category.")] = None,
+    sensitive: Annotated[str, typer.Option(help="Column whose distribution is the secret.")] = "sex",
+    value: Annotated[
+        str | None,
+        typer.Option(help="Its value whose share is asked for. Default: the rarer of two; numbers above the median."),
+    ] = None,
+    leave_out: Annotated[
+        bool, typer.Option("--leave-out", help="Models are not trained on the sensitive column.")
+    ] = False,
+    protocol: Annotated[str, typer.Option(help="multi_party, single_party or update.")] = "multi_party",
+    parties: Annotated[int, typer.Option(help="That pool their rows, the attacker among them.")] = 2,
+    rows: Annotated[int, typer.Option(help="That each party holds.")] = 2_000,
+    auxiliary: Annotated[int, typer.Option(help="Rows of the attacker's own with the column known.")] = 10_000,
+    queries: Annotated[int, typer.Option(help="That the attacker asks.")] = 1_000,
+    share: Annotated[list[float] | None, typer.Option(help="A share to be told apart. Repeatable.")] = None,
+    hidden: Annotated[
+        list[int] | None, typer.Option(help="Units of a hidden layer. Repeatable. Default: logistic regression.")
+    ] = None,
+    epochs: Annotated[int, typer.Option(help="Passes over the pooled rows.")] = 20,
+    without: Annotated[
+        list[str] | None, typer.Option(help="Defense: models are not trained on this column. Repeatable.")
+    ] = None,
+    digits: Annotated[
+        list[int] | None, typer.Option(help="Defense: answers are rounded to so many digits. Repeatable.")
+    ] = None,
+    label_only: Annotated[
+        bool, typer.Option("--label-only", help="Defense: only the likeliest class is told.")
+    ] = False,
+    limit: Annotated[list[int] | None, typer.Option(help="Defense: so many queries are answered. Repeatable.")] = None,
+    noise: Annotated[
+        list[float] | None, typer.Option(help="Defense: DP-SGD with clip 1 and noise of so many. Repeatable.")
+    ] = None,
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(help="meta, kl, ratio, white_box, deep_sets; of updates dominant, joint. Repeatable."),
+    ] = None,
+    targets: Annotated[int, typer.Option(help="Joint models that are attacked for each seed.")] = 100,
+    shadows: Annotated[int, typer.Option(help="Models that the attacker trains for each seed.")] = 100,
+    seeds: Annotated[int, typer.Option(help="Attack seeds; intervals are over them.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="Run folder; what is there is not run again.")] = None,
+    data_folder: Annotated[Path | None, typer.Option(help="Where files of datasets lie.")] = None,
+    seed: Annotated[int, typer.Option(help="Every random number follows from it.")] = 0,
+    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+    fail_above: FailAbove = None,
+    fail_column: FailColumn = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what a jointly trained model tells of how a sensitive column is distributed in another party's rows.
+
+    Parties train one model on all their rows inside a computation that gives nothing away but the model's answers. The
+    attacker trains models like it on rows of its own, with one share of the sensitive value and with another, and
+    compares answers. Joint models with known shares say how often that is right, beside guessing.
+
+    [bold]Examples[/bold]
+
+        seepage pooled --sensitive sex --leave-out --without relationship --digits 2 --label-only --out pooled
+
+        seepage pooled --data people.csv --target outcome --sensitive smoker --rows 500 --auxiliary 2000
+    """
+    settings = {"data": data, "target": target, "schema_file": schema, "missing": missing, "data_folder": data_folder}
+    options = dict(map(read_dataset_option, dataset_option or [])) or None
+    given = {name: setting for name, setting in {**settings, "dataset_options": options}.items() if setting is not None}
+    loaded, _ = load_rows(make_spec(dataset=dataset, **given))
+    defenses: list[dict[str, Any]] = [{}]
+    defenses += [{"label": f"without_{'_'.join(without)}", "without": without}] if without else []
+    defenses += [{"label": f"digits_{number}", "digits": number} for number in digits or []]
+    defenses += [{"label": "label_only", "label_only": True}] if label_only else []
+    defenses += [{"label": f"queries_{number}", "queries": number} for number in limit or []]
+    defenses += [{"label": f"dp_sgd_{multiplier:g}", "clip": 1.0, "noise": multiplier} for multiplier in noise or []]
+    update = protocol == "update"
+    attacks: dict[str, Any] = {"attacks": attack} if attack else {"attacks": UPDATES} if update else {}
+    shares: dict[str, Any] = {"shares": share} if share else {"shares": _FINE} if update else {}
+    spec = PooledSpec.of(
+        dataset=loaded.name,
+        sensitive=sensitive,
+        value=None if value is None else _value(loaded, sensitive, value),
+        keep=not leave_out,
+        protocol=protocol,
+        parties=parties,
+        rows=rows,
+        auxiliary=auxiliary,
+        queries=queries,
+        hidden=hidden or (),
+        epochs=epochs,
+        defenses=defenses,
+        targets=targets,
+        shadows=shadows,
+        units=seeds,
+        seed=seed,
+        threads=threads,
+        **attacks,
+        **shares,
+    )
+    study = pooled_study(spec, loaded, own=data is not None)
+    run_study_command([(spec, study)], out, fail_above, fail_column, as_json)
+
+
+def _value(data: Dataset, sensitive: str, said: str) -> Category:
+    """Return what a text stands for in a column: the category that is written so, or a number."""
+    column = data.schema.column(sensitive)
+    if isinstance(column, Discrete):
+        return next((category for category in column.categories if str(category) == said), said)
+    try:
+        return float(said)
+    except ValueError:
+        raise BadInputError(
+            f"--value of the column of numbers {sensitive!r} is a number, above which the attribute is carried; got "
+            f"{said!r}."
+        ) from None

@@ -1,0 +1,74 @@
+"""``seepage pooled`` from the command line."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seepage import cli
+from tests.audit.test_pooled_study import people
+
+
+@pytest.fixture
+def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    people(0.8, rows=2000).train.frame.to_csv("rows.csv", index=False)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["seepage", "pooled", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        captured = capfd.readouterr()
+        code = stopped.value.code
+        return code if isinstance(code, int) else 0, captured.out, captured.err
+
+    return run
+
+
+OWN = (*("--data", "rows.csv", "--target", "ill", "--sensitive", "smoker", "--value", "yes", "--rows", 100),)
+SMALL = (*OWN, "--auxiliary", 500, "--queries", 30, "--targets", 10, "--shadows", 12, "--seeds", 2, "--epochs", 4)
+
+
+def test_a_table_of_ones_own_is_audited_in_private_and_gated(seepage: Any, tmp_path: Path) -> None:
+    code, out, err = seepage(*SMALL, "--attack", "meta", "--limit", 5, "--fail-above", 0.1, "--out", "run")
+    assert code == 1
+    assert "gate" in err.lower()
+    assert "queries_5" in out
+    assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "run").iterdir()} == {0o600}
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())
+    asked = {row["defense"]: row["knowledge"]["queries"] for row in rows if row["attack"] == "meta"}
+    assert asked == {"none": 30, "queries_5": 5}
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "The secret is the share of" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--sensitive", "smokr"), "did you mean 'smoker'"),
+        (("--value", "maybe"), "category of 'smoker'"),
+        (("--sensitive", "age", "--value", "old"), "--value of the column of numbers 'age'"),
+        (("--rows", "1900"), "do not fit into 2000 rows"),
+        (("--share", "0.5"), "at least two numbers"),
+        (("--protocol", "updat"), "protocol"),
+        (("--attack", "dominant"), "is on updates"),
+        (("--without", "agee"), "did you mean 'age'"),
+    ],
+)
+def test_mistakes_are_one_paragraph_and_leave_nothing_behind(
+    seepage: Any, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    code, out, err = seepage(*SMALL, *arguments, "--out", "run")
+    assert (code, out) == (2, "")
+    told = [line for line in err.splitlines() if line.startswith("seepage: ")]
+    assert len(told) == 1
+    assert said in told[0]
+    assert "Traceback" not in err
+    assert not (tmp_path / "run").exists()
