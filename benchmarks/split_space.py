@@ -1,6 +1,7 @@
 """What a record of split learning costs to read as the space of its private cells grows, against the arithmetic limit.
 
     python benchmarks/split_space.py --out benchmarks/results/split_space.csv
+    python benchmarks/split_space.py --search meet --rows 3000 --out benchmarks/results/split_meet.csv
 
 Planted: columns of ten independent values that all tell of the label, of which more and more are private; two other
 columns and two numbers are the server's. DeepFM with layers of 256 and 128 at the client. Up to 10^7 configurations
@@ -33,11 +34,11 @@ WIDTH, COLUMNS, HIDDEN = 10, 10, (256, 128)
 # Private columns, records and search.
 POINTS: tuple[tuple[int, int, Search], ...] = (
     *((2, 200, "exhaustive"), (3, 50, "exhaustive"), (4, 10, "exhaustive"), (5, 4, "exhaustive")),
-    *((6, 1, "exhaustive"), (7, 1, "exhaustive"), (6, 10, "meet"), (8, 10, "meet"), (10, 10, "meet")),
+    *((6, 1, "exhaustive"), (7, 1, "exhaustive"), (9, 50, "meet"), (10, 50, "meet")),
 )
 
 
-def planted(rows: int = 1_500, seed: int = 0) -> Dataset:
+def planted(rows: int, seed: int = 0) -> Dataset:
     """Return a table in which every column tells of the label, independently of the others."""
     generator = np.random.default_rng(seed)
     frame: dict[str, np.ndarray] = {}
@@ -76,9 +77,11 @@ def main() -> None:
     """Measure every point and write a line each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--search", choices=("exhaustive", "meet"), help="Only this search.")
+    parser.add_argument("--rows", type=int, default=1_500, help="Of the table.")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    data = planted()
+    data = planted(arguments.rows)
     protocol = SplitLearning(epochs=5, batch_size=64)
     with arguments.out.open("w", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -96,6 +99,8 @@ def main() -> None:
             ]
         )
         for columns, records, search in POINTS:
+            if arguments.search not in (None, search):
+                continue
             private = [f"p{i}" for i in range(columns)]
             model = deepfm(data.schema, private, seed=0, hidden=HIDDEN)
             seen = protocol.observe(protocol.train(model, data.train, seed=0), data.train.rows(range(records)), seed=1)
