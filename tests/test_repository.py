@@ -112,7 +112,11 @@ def test_attacks_and_baselines_do_not_fetch_data_through_the_registry(package: s
     for path in (SOURCE / package).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module == "seepage.registry":
-                parts = {f"{kind}{part}" for kind in ("", "cut_", "feature_") for part in ("attacks", "baselines")}
+                parts = {
+                    f"{kind}{part}"
+                    for kind in ("", "cut_", "feature_", "property_")
+                    for part in ("attacks", "baselines")
+                }
                 known = parts | {"Registry", "takes"}
                 assert {alias.name for alias in node.names} <= known, path
             if isinstance(node, ast.ImportFrom) and node.module == "seepage":

@@ -26,7 +26,7 @@ def rows_worth(accuracy: float, first: float, second: float) -> float | None:
 
     Example:
         >>> rows_worth(0.5, 0.33, 0.67), round(rows_worth(0.84, 0.33, 0.67), 2)
-        (0.0, 0.86)
+        (0.0, 0.88)
     """
     if not all(0 <= number <= 1 for number in (accuracy, first, second)) or first == second:
         raise BadInputError(

@@ -66,5 +66,3 @@ def test_what_they_cannot_use_is_refused() -> None:
     _, numbers = exchange(DATA, PLAIN, private=("a", "n"), records=4)
     with pytest.raises(BadInputError, match="a, n private; use exact"):
         UnSplit()(numbers.view, KNOWN)
-    with pytest.raises(BadInputError, match="weights"):
-        UnSplit(weights="stolen")  # type: ignore[arg-type]
