@@ -118,8 +118,8 @@ def _summary(study: Study, rows: Sequence[Row], overviews: Sequence[Record]) -> 
     if least:
         best = min(least, key=lambda one: one["upper"])
         words.append(
-            f"Least leaks {_under(best['defense'])}: at most {percent(max(best['upper'], 0.0))} of the gap between "
-            "guessing and certainty is closed, by the attacks that were run."
+            f"Least leaks {_under(best['defense'])}: at most {percent(min(max(best['upper'], 0.0), 1.0))} of the gap "
+            "between guessing and certainty is closed, by the attacks that were run."
         )
     return words
 
