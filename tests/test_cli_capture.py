@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 
 from seepage import cli
 from seepage.audit import Description, save_capture
+from tests.commands import Run, commands
 
 NETWORKS = """
 import torch
@@ -57,19 +58,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, client: Path, tmp_path: Path) -> Any:
-    monkeypatch.chdir(client)
-    monkeypatch.setenv("COLUMNS", "160")
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["seepage", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        captured = capfd.readouterr()
-        code = stopped.value.code
-        return code if isinstance(code, int) else 0, captured.out, captured.err
-
-    return run
+def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, client: Path, tmp_path: Path) -> Run:
+    return commands(capfd, monkeypatch, client)
 
 
 def files_of(folder: str, model: str = "nn1") -> list[str]:

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import json
 import stat
-import sys
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from seepage import cli
+from tests.commands import Run, commands
 
 
 @pytest.fixture
-def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["seepage", "correlate", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        captured = capfd.readouterr()
-        code = stopped.value.code
-        return code if isinstance(code, int) else 0, captured.out, captured.err
-
-    return run
+def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return commands(capfd, monkeypatch, tmp_path, "correlate")
 
 
 def test_a_betraying_column_is_named_and_figures_are_written_in_private(seepage: Any, tmp_path: Path) -> None:

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import json
 import stat
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from seepage import cli
 from tests.audit.test_pooled_study import people
+from tests.commands import Run, commands
 
 
 @pytest.fixture
-def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-    people(0.8, rows=2000).train.frame.to_csv("rows.csv", index=False)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["seepage", "pooled", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        captured = capfd.readouterr()
-        code = stopped.value.code
-        return code if isinstance(code, int) else 0, captured.out, captured.err
-
-    return run
+def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    people(0.8, rows=2000).train.frame.to_csv(tmp_path / "rows.csv", index=False)
+    return commands(capfd, monkeypatch, tmp_path, "pooled")
 
 
 OWN = (*("--data", "rows.csv", "--target", "ill", "--sensitive", "smoker", "--value", "yes", "--rows", 100),)

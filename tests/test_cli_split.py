@@ -5,31 +5,19 @@ from __future__ import annotations
 import json
 import re
 import stat
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from seepage import cli
 from tests.attacks.split.test_exact import table
+from tests.commands import Run, commands
 
 
 @pytest.fixture
-def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-    table(2, rows=600).train.frame.astype({"a": str, "c": str}).to_csv("rows.csv", index=False)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["seepage", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        captured = capfd.readouterr()
-        code = stopped.value.code
-        return code if isinstance(code, int) else 0, captured.out, captured.err
-
-    return run
+def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    table(2, rows=600).train.frame.astype({"a": str, "c": str}).to_csv(tmp_path / "rows.csv", index=False)
+    return commands(capfd, monkeypatch, tmp_path)
 
 
 OWN = ("split", "--data", "rows.csv", "--target", "t", "--trainings", 1, "--epochs", 2)

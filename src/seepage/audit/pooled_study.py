@@ -14,12 +14,11 @@ from seepage import datasets
 from seepage.assessment import Figures, rows_worth
 from seepage.attacks.property import DeepSets, Meta, Ratio, WhiteBox, binary_shadows, spread_shadows, train_shadows
 from seepage.attacks.property.parts.shadows import Shadows
-from seepage.audit.grid import plain
 from seepage.audit.parts import registry
 from seepage.audit.pooled_spec import UPDATES, PooledDefense, PooledSpec, pair
 from seepage.audit.seeds import stream
 from seepage.audit.spec import Part
-from seepage.audit.study import Answer, Scale, Study, StudyPart
+from seepage.audit.study import Answer, Scale, Study, StudyPart, rows_identity
 from seepage.datasets import Dataset
 from seepage.datasets.marked import SYNTHETIC, marked, with_synthetic
 from seepage.defenses.accounting import gaussian_guarantee
@@ -93,7 +92,7 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
         identity={
             "spec": spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
             "dataset": data.name,
-            "rows": [len(data.all), plain(data.all.cells), plain(data.all.labels)],
+            "rows": rows_identity(data),
         },
         scales={
             "loss": Scale(None),

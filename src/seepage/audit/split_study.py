@@ -13,12 +13,11 @@ from seepage import datasets
 from seepage.assessment import Figures, auc, measure_columns
 from seepage.attacks.split import Posterior, direction_scores, norm_scores
 from seepage.attacks.split.parts.space import Space, check_enumerable
-from seepage.audit.grid import plain
 from seepage.audit.parts import registry
 from seepage.audit.seeds import stream
 from seepage.audit.spec import Part
 from seepage.audit.split_spec import CutDefense, SplitSpec
-from seepage.audit.study import Answer, Scale, Study, StudyPart
+from seepage.audit.study import Answer, Scale, Study, StudyPart, rows_identity
 from seepage.datasets import Dataset
 from seepage.datasets.dataset import split
 from seepage.errors import BadInputError
@@ -80,7 +79,7 @@ def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = Fal
         identity={
             "spec": spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
             "dataset": data.name,
-            "rows": _digest(data),
+            "rows": rows_identity(data),
             "private": list(private),
         },
         scales={
@@ -260,8 +259,3 @@ def _make(spec: SplitSpec, data: Dataset, private: Sequence[str], defense: CutDe
     )
     neighbours = CutKnowledge(data.schema, data.statistics, learning.known(), Auxiliary(train.cells, train.labels))
     return _Made(spec, learning, trained, seen, train, test, known, neighbours)
-
-
-def _digest(data: Dataset) -> list[Any]:
-    cells = data.all
-    return [len(cells), plain(cells.cells), plain(cells.labels)]

@@ -43,6 +43,7 @@ from seepage.audit.runner import Listener
 from seepage.audit.spec import Part
 from seepage.audit.store import Store
 from seepage.audit.workers import threads
+from seepage.datasets import Dataset
 
 # A part measures the set-up itself (how well the network does, what a defense guarantees), guesses without what crossed
 # the wire, or attacks.
@@ -319,3 +320,9 @@ def study_rows(outcome: StudyOutcome) -> list[Row]:
                     }
                 )
     return made
+
+
+def rows_identity(data: Dataset) -> list[Any]:
+    """Return what tells these rows from others, for the identity of a study."""
+    cells = data.all
+    return [len(cells), plain(cells.cells), plain(cells.labels)]

@@ -20,11 +20,10 @@ from seepage.attacks.vertical import (
     left_out,
     raw_scores,
 )
-from seepage.audit.grid import plain
 from seepage.audit.parts import registry
 from seepage.audit.seeds import stream
 from seepage.audit.spec import Part
-from seepage.audit.study import Answer, Measure, Scale, Study, StudyPart
+from seepage.audit.study import Answer, Measure, Scale, Study, StudyPart, rows_identity
 from seepage.audit.vertical_spec import FeatureDefense, VerticalSpec
 from seepage.datasets import Dataset
 from seepage.datasets.dataset import split
@@ -104,7 +103,7 @@ def vertical_study(spec: VerticalSpec, dataset: Dataset | None = None, own: bool
         identity={
             "spec": spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
             "dataset": data.name,
-            "rows": _digest(data),
+            "rows": rows_identity(data),
             "columns": [list(columns) for columns in partition.columns],
         },
         scales={
@@ -358,8 +357,3 @@ def _make(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes
 
 def _rows(tables: Sequence[Table]) -> Rows:
     return Rows(torch.stack([one.cells for one in tables]), torch.stack([one.labels for one in tables]))
-
-
-def _digest(data: Dataset) -> list[Any]:
-    cells = data.all
-    return [len(cells), plain(cells.cells), plain(cells.labels)]

@@ -11,10 +11,18 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from seepage.audit import make_spec, write_whole
-from seepage.audit.subject import load_rows
+from seepage.audit import write_whole
 from seepage.cli.app import app
-from seepage.cli.own import read_dataset_option
+from seepage.cli.own import (
+    DataFolder,
+    DatasetName,
+    DatasetOption,
+    OwnMissing,
+    OwnSchema,
+    OwnTable,
+    OwnTarget,
+    load_table,
+)
 from seepage.report import make_console, make_table
 from seepage.report.text import clean
 from seepage.tabular.correlation import Association, associations
@@ -30,15 +38,13 @@ _TOLD = {
 @app.command()
 def correlate(
     sensitive: Annotated[list[str], typer.Option(help="The column to be kept secret. Repeatable.")],
-    dataset: Annotated[str, typer.Option(help="Name of a dataset; seepage datasets lists them.")] = "adult_education",
-    dataset_option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Argument of the dataset, such as missing=drop.")
-    ] = None,
-    data: Annotated[Path | None, typer.Option(help="A table of your own: .csv, .csv.gz or .parquet.")] = None,
-    target: Annotated[str | None, typer.Option(help="That table's column to be learnt.")] = None,
-    schema: Annotated[Path | None, typer.Option(help="YAML schema of that table.")] = None,
-    missing: Annotated[str | None, typer.Option(help="Missing cells of that table: refuse, drop or category.")] = None,
-    data_folder: Annotated[Path | None, typer.Option(help="Where files of datasets lie.")] = None,
+    dataset: DatasetName = "adult_education",
+    dataset_option: DatasetOption = None,
+    data: OwnTable = None,
+    target: OwnTarget = None,
+    schema: OwnSchema = None,
+    missing: OwnMissing = None,
+    data_folder: DataFolder = None,
     out: Annotated[Path | None, typer.Option(help="Write the figures there as JSON.")] = None,
 ) -> None:
     """Show which columns of a table betray a sensitive one, before anything is trained.
@@ -54,17 +60,7 @@ def correlate(
 
         seepage correlate --data people.csv --target outcome --sensitive smoker
     """
-    options = dict(map(read_dataset_option, dataset_option or [])) or None
-    settings = {
-        "dataset_options": options,
-        "data": data,
-        "target": target,
-        "schema_file": schema,
-        "missing": missing,
-        "data_folder": data_folder,
-    }
-    spec = make_spec(dataset=dataset, **{name: value for name, value in settings.items() if value is not None})
-    loaded, _ = load_rows(spec)
+    loaded = load_table(dataset, data, target, schema, missing, data_folder, dataset_option)
     found = {name: associations(loaded.all, name) for name in dict.fromkeys(sensitive)}
     console = make_console()
     learnt = loaded.schema.target.name

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
+import typer
 import yaml
 
+from seepage.audit import make_spec
+from seepage.audit.subject import load_rows
+from seepage.datasets import Dataset
 from seepage.errors import BadInputError, unknown_name
 from seepage.tabular.infer import Policy
+
+# Options of the commands that take a table besides ``seepage audit``.
+DatasetName = Annotated[str, typer.Option(help="Name of a dataset; seepage datasets lists them.")]
+DatasetOption = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="Argument of the dataset, such as missing=drop.")
+]
+OwnTable = Annotated[Path | None, typer.Option(help="A table of your own: .csv, .csv.gz or .parquet.")]
+OwnTarget = Annotated[str | None, typer.Option(help="That table's column to be learnt.")]
+OwnSchema = Annotated[Path | None, typer.Option(help="YAML schema of that table.")]
+OwnMissing = Annotated[str | None, typer.Option(help="Missing cells of that table: refuse, drop or category.")]
+DataFolder = Annotated[Path | None, typer.Option(help="Where files of datasets lie.")]
 
 OVERRIDE = "discrete or continuous, or fields in YAML: 'age={low: 0, high: 110}'. Repeatable."
 MISSING = (
@@ -106,3 +122,29 @@ def as_keys(message: str) -> str:
     for option, key in _KEYS:
         message = re.sub(option, key, message)
     return message
+
+
+def load_table(
+    dataset: str,
+    data: Path | None,
+    target: str | None,
+    schema: Path | None,
+    missing: str | None,
+    data_folder: Path | None,
+    options: Sequence[str] | None = None,
+) -> Dataset:
+    """Return the rows that the options of these names say.
+
+    Raises:
+        BadInputError: they cannot be read, or an option is wrong.
+    """
+    settings = {
+        "dataset_options": dict(map(read_dataset_option, options or [])) or None,
+        "data": data,
+        "target": target,
+        "schema_file": schema,
+        "missing": missing,
+        "data_folder": data_folder,
+    }
+    spec = make_spec(dataset=dataset, **{name: value for name, value in settings.items() if value is not None})
+    return load_rows(spec)[0]

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from seepage.audit import make_spec
 from seepage.audit.pooled_spec import UPDATES, PooledSpec
 from seepage.audit.pooled_study import pooled_study
-from seepage.audit.subject import load_rows
 from seepage.cli.app import app
-from seepage.cli.own import read_dataset_option
-from seepage.cli.studies import AsJson, FailAbove, FailColumn, run_study_command
+from seepage.cli.own import (
+    DataFolder,
+    DatasetName,
+    DatasetOption,
+    OwnMissing,
+    OwnSchema,
+    OwnTable,
+    OwnTarget,
+    load_table,
+)
+from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command
 from seepage.datasets import Dataset
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Category, Discrete
@@ -24,14 +30,12 @@ _FINE = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 @app.command()
 def pooled(
-    dataset: Annotated[str, typer.Option(help="Name of a dataset; seepage datasets lists them.")] = "adult_education",
-    dataset_option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Argument of the dataset, such as missing=drop.")
-    ] = None,
-    data: Annotated[Path | None, typer.Option(help="A table of your own: .csv, .csv.gz or .parquet.")] = None,
-    target: Annotated[str | None, typer.Option(help="That table's column to be learnt.")] = None,
-    schema: Annotated[Path | None, typer.Option(help="YAML schema of that table.")] = None,
-    missing: Annotated[str | None, typer.Option(help="Missing cells of that table: refuse, drop or category.")] = None,
+    dataset: DatasetName = "adult_education",
+    dataset_option: DatasetOption = None,
+    data: OwnTable = None,
+    target: OwnTarget = None,
+    schema: OwnSchema = None,
+    missing: OwnMissing = None,
     sensitive: Annotated[str, typer.Option(help="Column whose distribution is the secret.")] = "sex",
     value: Annotated[
         str | None,
@@ -70,10 +74,10 @@ def pooled(
     targets: Annotated[int, typer.Option(help="Joint models that are attacked for each seed.")] = 100,
     shadows: Annotated[int, typer.Option(help="Models that the attacker trains for each seed.")] = 100,
     seeds: Annotated[int, typer.Option(help="Attack seeds; intervals are over them.")] = 5,
-    out: Annotated[Path | None, typer.Option(help="Run folder; what is there is not run again.")] = None,
-    data_folder: Annotated[Path | None, typer.Option(help="Where files of datasets lie.")] = None,
-    seed: Annotated[int, typer.Option(help="Every random number follows from it.")] = 0,
-    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+    out: Out = None,
+    data_folder: DataFolder = None,
+    seed: Seed = 0,
+    threads: Threads = 1,
     fail_above: FailAbove = None,
     fail_column: FailColumn = None,
     as_json: AsJson = False,
@@ -90,10 +94,7 @@ def pooled(
 
         seepage pooled --data people.csv --target outcome --sensitive smoker --rows 500 --auxiliary 2000
     """
-    settings = {"data": data, "target": target, "schema_file": schema, "missing": missing, "data_folder": data_folder}
-    options = dict(map(read_dataset_option, dataset_option or [])) or None
-    given = {name: setting for name, setting in {**settings, "dataset_options": options}.items() if setting is not None}
-    loaded, _ = load_rows(make_spec(dataset=dataset, **given))
+    loaded = load_table(dataset, data, target, schema, missing, data_folder, dataset_option)
     defenses: list[dict[str, Any]] = [{}]
     defenses += [{"label": f"without_{'_'.join(without)}", "without": without}] if without else []
     defenses += [{"label": f"digits_{number}", "digits": number} for number in digits or []]

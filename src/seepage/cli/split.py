@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from seepage.audit import make_spec
 from seepage.audit.split_spec import SplitSpec
 from seepage.audit.split_study import split_study
-from seepage.audit.subject import load_rows
 from seepage.cli.app import app
-from seepage.cli.studies import AsJson, FailAbove, FailColumn, run_study_command
+from seepage.cli.own import DataFolder, DatasetName, OwnMissing, OwnSchema, OwnTable, OwnTarget, load_table
+from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command
 
 
 @app.command()
 def split(
-    dataset: Annotated[str, typer.Option(help="Name of a dataset; seepage datasets lists them.")] = "adult",
-    data: Annotated[Path | None, typer.Option(help="A table of your own: .csv, .csv.gz or .parquet.")] = None,
-    target: Annotated[str | None, typer.Option(help="That table's column to be learnt.")] = None,
-    schema: Annotated[Path | None, typer.Option(help="YAML schema of that table.")] = None,
-    missing: Annotated[str | None, typer.Option(help="Missing cells of that table: refuse, drop or category.")] = None,
+    dataset: DatasetName = "adult",
+    data: OwnTable = None,
+    target: OwnTarget = None,
+    schema: OwnSchema = None,
+    missing: OwnMissing = None,
     private: Annotated[
         list[str] | None,
         typer.Option(help="A column that the client holds. Repeatable. Default: sensitive ones with categories."),
@@ -39,10 +37,10 @@ def split(
     records: Annotated[int | None, typer.Option(help="Held-out records attacked. Default: all, a tenth.")] = None,
     auxiliary: Annotated[int, typer.Option(help="Rows that the attacker holds whole.")] = 2_000,
     stale: Annotated[int, typer.Option(help="Epochs by which the server's copy of the client's part is old.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Run folder; what is there is not run again.")] = None,
-    data_folder: Annotated[Path | None, typer.Option(help="Where files of datasets lie.")] = None,
-    seed: Annotated[int, typer.Option(help="Every random number follows from it.")] = 0,
-    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+    out: Out = None,
+    data_folder: DataFolder = None,
+    seed: Seed = 0,
+    threads: Threads = 1,
     fail_above: FailAbove = None,
     fail_column: FailColumn = None,
     as_json: AsJson = False,
@@ -59,9 +57,7 @@ def split(
 
         seepage split --data people.csv --target outcome --private smoker --trainings 3 --fail-above 0.2 --out split
     """
-    settings = {"data": data, "target": target, "schema_file": schema, "missing": missing, "data_folder": data_folder}
-    rows = make_spec(dataset=dataset, **{name: value for name, value in settings.items() if value is not None})
-    loaded, _ = load_rows(rows)
+    loaded = load_table(dataset, data, target, schema, missing, data_folder)
     defenses: list[dict[str, Any]] = [{}]
     defenses += [{"label": f"label_dp_{chance:g}", "flip": chance} for chance in flip or []]
     defenses += [{"label": f"noise_{multiplier:g}", "noise_multiplier": multiplier} for multiplier in noise or []]

@@ -48,6 +48,9 @@ FailColumn = Annotated[
         show_default=False,
     ),
 ]
+Out = Annotated[Path | None, typer.Option(help="Run folder; what is there is not run again.")]
+Seed = Annotated[int, typer.Option(help="Every random number follows from it.")]
+Threads = Annotated[int, typer.Option(help="CPU threads.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of tables.")]
 
 

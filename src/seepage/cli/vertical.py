@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from seepage.audit import make_spec
-from seepage.audit.subject import load_rows
 from seepage.audit.vertical_spec import VerticalSpec
 from seepage.audit.vertical_study import vertical_study
 from seepage.cli.app import app
-from seepage.cli.studies import AsJson, FailAbove, FailColumn, run_study_command
+from seepage.cli.own import DataFolder, DatasetName, OwnMissing, OwnSchema, OwnTable, OwnTarget, load_table
+from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command
 
 
 @app.command()
 def vertical(
-    dataset: Annotated[str, typer.Option(help="Name of a dataset; seepage datasets lists them.")] = "adult",
-    data: Annotated[Path | None, typer.Option(help="A table of your own: .csv, .csv.gz or .parquet.")] = None,
-    target: Annotated[str | None, typer.Option(help="That table's column to be learnt.")] = None,
-    schema: Annotated[Path | None, typer.Option(help="YAML schema of that table.")] = None,
-    missing: Annotated[str | None, typer.Option(help="Missing cells of that table: refuse, drop or category.")] = None,
+    dataset: DatasetName = "adult",
+    data: OwnTable = None,
+    target: OwnTarget = None,
+    schema: OwnSchema = None,
+    missing: OwnMissing = None,
     passive: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,10 +60,10 @@ def vertical(
         int | None, typer.Option(help="Queries that the party answers. Default: as many as auxiliary rows.")
     ] = None,
     leaked: Annotated[int, typer.Option(help="Records of the party that the attacker knows.")] = 64,
-    out: Annotated[Path | None, typer.Option(help="Run folder; what is there is not run again.")] = None,
-    data_folder: Annotated[Path | None, typer.Option(help="Where files of datasets lie.")] = None,
-    seed: Annotated[int, typer.Option(help="Every random number follows from it.")] = 0,
-    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+    out: Out = None,
+    data_folder: DataFolder = None,
+    seed: Seed = 0,
+    threads: Threads = 1,
     fail_above: FailAbove = None,
     fail_column: FailColumn = None,
     as_json: AsJson = False,
@@ -83,9 +81,7 @@ def vertical(
 
         seepage vertical --data people.csv --target outcome --parties 4 --fail-above 0.2 --out vertical
     """
-    settings = {"data": data, "target": target, "schema_file": schema, "missing": missing, "data_folder": data_folder}
-    rows = make_spec(dataset=dataset, **{name: value for name, value in settings.items() if value is not None})
-    loaded, _ = load_rows(rows)
+    loaded = load_table(dataset, data, target, schema, missing, data_folder)
     defenses: list[dict[str, Any]] = [{}]
     defenses += [{"label": f"feature_noise_{ratio:g}", "feature_noise": ratio} for ratio in feature_noise or []]
     defenses += [{"label": f"gradient_noise_{ratio:g}", "gradient_noise": ratio} for ratio in gradient_noise or []]

@@ -394,7 +394,7 @@ def _columns(found: _Found) -> Section:
                 grids.tier("Leakage"),
             ],
             each[:MOST_ROWS],
-            left_out(len(each)),
+            _left_out(len(each)),
         )
         shown.append((figures.heat(found.name("columns-all"), names, lines, caption), table))
     marked = [one for one in records if one["sensitive"]]
@@ -707,14 +707,25 @@ def _worst_sensitive(own: Sequence[Record]) -> float | None:
 
 
 def _all(found: _Found) -> Section:
-    rows = sorted(found.rows, key=lambda row: row["column"] is not None)
-    caption = "Every figure of this audit"
+    return every_figure(found.rows, _setting_columns(found), "s/victim", found.name("all"))
+
+
+def every_figure(rows: Sequence[Row], settings: Sequence[grids.Column], seconds: str, name: str = "all") -> Section:
+    """Return all figures as one folded table, those of whole settings before those of columns.
+
+    Args:
+        rows: of results.
+        settings: columns that say where a figure is from.
+        seconds: title of the column with the time that an attack took.
+        name: of the section.
+    """
+    ordered = sorted(rows, key=lambda row: row["column"] is not None)
     table = grids.filled(
-        caption,
+        "Every figure of this audit",
         [
             grids.text("Metric", "metric"),
             grids.text("Column", "column"),
-            *_setting_columns(found),
+            *settings,
             grids.text("Attack or guess", "attack"),
             grids.number("Mean", "mean"),
             grids.interval("95% interval", scale=1.0),
@@ -724,17 +735,17 @@ def _all(found: _Found) -> Section:
             grids.text("which", "baseline_name"),
             grids.number("Lift", "lift"),
             grids.interval("Interval of lift", "lift_low", "lift_high", scale=1.0),
-            grids.number("s/victim", "seconds_per_victim"),
+            grids.number(seconds, "seconds_per_victim"),
             grids.text("Status", "status"),
         ],
-        rows[:MOST_ROWS],
-        left_out(len(rows)),
+        ordered[:MOST_ROWS],
+        _left_out(len(rows)),
     )
     words = ["Rates are shares of 1. results.json and results.csv beside this file hold the same with all settings."]
-    return Section(found.name("all"), "All figures", words, grids=[table], kind="folded")
+    return Section(name, "All figures", words, grids=[table], kind="folded")
 
 
-def left_out(count: int) -> str | None:
+def _left_out(count: int) -> str | None:
     """Return what to say of a table that does not show all rows, None where it does."""
     if count <= MOST_ROWS:
         return None

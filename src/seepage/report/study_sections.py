@@ -10,7 +10,7 @@ from seepage.audit.checks import Alarm, explanation
 from seepage.audit.tiers import BOUNDS, strongest_row
 from seepage.report import figures, frames, grids
 from seepage.report.frames import Record
-from seepage.report.sections import MOST_ROWS, Ruler, Section, left_out
+from seepage.report.sections import Ruler, Section, every_figure
 from seepage.report.text import clean, listed, percent, points
 from seepage.report.verdict import UNDEFENDED, pick, verdict
 
@@ -44,7 +44,7 @@ def sections(study: Study, rows: Sequence[Row], alarms: Sequence[Alarm], prefix:
         _attacks(study, rows, alarms),
         _columns(study, rows, overviews),
         _utility(study, rows, overviews),
-        _all(study, rows),
+        every_figure(rows, [grids.text("Defense", "defense")], "s/record"),
     ]
     return [
         Section(
@@ -275,30 +275,3 @@ def _utility(study: Study, rows: Sequence[Row], overviews: Sequence[Record]) -> 
         shown = [(figures.leakage_against("frontier", records, caption, f"{learnt} of the trained network (%)"), table)]
         return Section("defenses", "Defenses: what they leave and what they cost", words, figures=shown)
     return Section("defenses", "Defenses: what they leave and what they cost", words, grids=[table])
-
-
-def _all(study: Study, rows: Sequence[Row]) -> Section:
-    ordered = sorted(rows, key=lambda row: row["column"] is not None)
-    table = grids.filled(
-        "Every figure of this audit",
-        [
-            grids.text("Metric", "metric"),
-            grids.text("Column", "column"),
-            grids.text("Defense", "defense"),
-            grids.text("Attack or guess", "attack"),
-            grids.number("Mean", "mean"),
-            grids.interval("95% interval", scale=1.0),
-            grids.number("Std", "std"),
-            grids.count("n", "n"),
-            grids.number("Best guess", "baseline"),
-            grids.text("which", "baseline_name"),
-            grids.number("Lift", "lift"),
-            grids.interval("Interval of lift", "lift_low", "lift_high", scale=1.0),
-            grids.number("s/record", "seconds_per_victim"),
-            grids.text("Status", "status"),
-        ],
-        ordered[:MOST_ROWS],
-        left_out(len(rows)),
-    )
-    words = ["Rates are shares of 1. results.json and results.csv beside this file hold the same with all settings."]
-    return Section("all", "All figures", words, grids=[table], kind="folded")

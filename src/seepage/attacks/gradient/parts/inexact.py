@@ -81,8 +81,8 @@ class InexactHarvester:
                 if barren and len(held.misfit) < gradient.records:
                     starts = self._towards(gradient, noise, allowed, starts, gradient.records - len(held.misfit))
                 held = self._distinct(held, search.run(*starts, CHANGES), gradient.records)
-                counts = self._counts(gradient, spans[1], self._starts.cells(held), 0)
-                gradient.take(self._client.encode(self._starts.cells(held)).double(), counts)
+                cells = self._starts.cells(held)
+                gradient.take(self._client.encode(cells).double(), self._counts(gradient, spans[1], cells, 0))
                 barren = 0 if len(held.misfit) > before else barren + 1
                 before = max(before, len(held.misfit))
                 if barren == _PATIENCE or before == gradient.records:

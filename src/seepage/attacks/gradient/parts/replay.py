@@ -12,6 +12,7 @@ from torch import Tensor
 
 from seepage.attacks.gradient.parts.harvest import Gradient
 from seepage.attacks.gradient.parts.starts import Starts
+from seepage.attacks.gradient.parts.updates import moved_by
 from seepage.learning import gradient, local_update
 from seepage.tabular.encoder import Encoder
 from seepage.views import GradientView, UpdateView, View
@@ -109,7 +110,7 @@ def _left(view: View, victim: int, client: Encoder, cells: Tensor, labels: Tenso
     if isinstance(view, UpdateView):
         epochs = view.training.epochs
         sent = local_update(view.model, rows.expand(1, epochs, -1, -1), told.expand(1, epochs, -1), view.training)
-        scale = 1 / (view.training.learning_rate * epochs)
+        scale = 1 / moved_by(view, len(cells))
     else:
         place = None if view.parameters is None else {n: p[victim, None] for n, p in view.parameters.items()}
         sent, scale = gradient(view.model, rows[None], told[None], place), 1.0
