@@ -13,8 +13,9 @@ Adult, clients of 32 records that train for 1, 5 or 10 epochs in 1, 2 or 4 shuff
 at batch size 32, gradients with noise whose standard deviation the attacker knows, and the accuracy of the task where
 all clients add it. The same victims for all attacks. SPEAR gets as many submatrices as take it the mean time of `unmix`
 on the first victim, doubled from 1,024 until it does. Seconds are of one process with one thread, of the attack alone;
-under `certified` the share of records proved, under `whole` the victims all of whose records are. A line that is in the
-file is not measured again.
+under `certified` the share of records proved, under `whole` the victims all of whose records are. `deficient` are the
+victims whose encoded rows with a column of ones are linearly dependent; their cells also stand apart. A line that is in
+the file is not measured again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -44,6 +46,7 @@ from seepage.models.mlp import mlp
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
 from seepage.tabular.encoder import Encoder
+from seepage.tabular.rank import rank_ceiling
 from seepage.transcript import RecordsSecret
 from seepage.views import View
 
@@ -52,7 +55,7 @@ KEYS = ("dataset", "hidden_layers", "units", "rounds", "epochs", "batches", "noi
 USUAL = {"dataset": "adult", "hidden_layers": 2, "units": 100, "rounds": 0, "epochs": 0, "batches": 1, "noise": 0.0}
 FIGURES = ("accuracy", "exact_match", "certified", "certified_wrong")
 FIELDS = [*KEYS, "n", *(f"{name}{end}" for name in FIGURES for end in ("", "_low", "_high"))]
-FIELDS += ["whole", "seconds", "longest", "submatrices", "task_accuracy", "commit"]
+FIELDS += ["whole", "deficient", "accuracy_deficient", "seconds", "longest", "submatrices", "task_accuracy", "commit"]
 # Fewest submatrices that SPEAR gets.
 LEAST = 2**10
 
@@ -172,11 +175,13 @@ def run(setting: dict[str, Any], victims: int, own: float) -> dict[str, object]:
     attack = registry.attacks.create(setting["attack"], **options)
     held: dict[str, list[float]] = {name: [] for name in FIGURES}
     seconds = []
+    deficient = []
     for victim in range(victims):
         one = slice(victim, victim + 1)
         guess, taken = timed(attack, ran.view.of(one), known, starts[one])
         seconds.append(taken)
         secret = RecordsSecret(ran.secret.cells[one], ran.secret.labels[one])
+        deficient.append(rank_ceiling(Encoder(data.schema, data.statistics), secret.cells[0]) < records)
         found = {
             m.metric: float(m.values[0])
             for m in measure(data.schema, data.statistics, secret, guess)
@@ -193,6 +198,8 @@ def run(setting: dict[str, Any], victims: int, own: float) -> dict[str, object]:
         task = measure_utility(data, model, encoder, records, defense)
         line["task_accuracy"] = task.estimate().mean
     whole = sum(value == 1 for value in held["certified"])
+    dependent = [value for value, one in zip(held["accuracy"], deficient, strict=True) if one]
+    line |= {"deficient": len(dependent), "accuracy_deficient": round(fmean(dependent), 4) if dependent else None}
     line |= {"whole": f"{whole}/{victims}", "seconds": round(sum(seconds) / victims, 2)}
     return line | {"longest": round(max(seconds), 2)}
 
