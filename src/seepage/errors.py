@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
 from typing import Any, get_args
 
@@ -67,3 +68,31 @@ def check_count(name: str, value: object) -> None:
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise BadInputError(f"{name} is a whole number from 1 up, got {name}={value!r}.")
+
+
+def positive(name: str, value: object, most: float = math.inf) -> float:
+    """Return a number above 0 as a float.
+
+    Raises:
+        BadInputError: it is not a finite number above 0 and at most ``most``.
+
+    Example:
+        >>> positive("share", 2, most=1.0)
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: share is a number above 0 and at most 1, got share=2.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 < value <= most:
+        return float(value)
+    bound = "" if most == math.inf else f" and at most {most:g}"
+    # YAML reads 1e-3, without a point, as text.
+    meant = _number(value)
+    hint = "" if meant is None else f"; write it without quotes and with a point, as in {meant!r}"
+    raise BadInputError(f"{name} is a number above 0{bound}, got {name}={value!r}{hint}.")
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(value) if isinstance(value, str) else None
+    except ValueError:
+        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -292,6 +293,21 @@ def test_same_seed_same_guess_and_counts_below_one_are_refused() -> None:
     for name in ("starts", "rounds"):
         with pytest.raises(BadInputError, match=name):
             unmix("default", **{name: 0})
+
+
+def test_after_its_time_no_round_begins() -> None:
+    encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
+    ran = FedSGD(40, replacement=False).run(nn3(GERMAN.schema, seed=0), GERMAN.train, encoder, [3])
+    knowledge = Knowledge(GERMAN.schema, GERMAN.statistics, 40)
+    short: dict[str, Any] = {"starts": 24, "restarts": 2, "iterations": 3}
+    limits: list[dict[str, Any]] = [{"seconds": 1e-9}, {"rounds": 1}, {"seconds": 1e9}]
+    hurried, one, unhurried = (unmix(**short, **limit)(ran.view, knowledge, [0]) for limit in limits)
+    assert torch.equal(hurried.cells, one.cells)
+    assert unhurried.certified is not None
+    assert one.certified is not None
+    assert int(unhurried.certified.sum()) > int(one.certified.sum())
+    with pytest.raises(BadInputError, match="seconds is a number above 0"):
+        unmix(seconds=0.0)
 
 
 @settings(max_examples=40, deadline=None)

@@ -13,12 +13,12 @@ from torch import Tensor
 from seepage.datasets.planted import distinct
 from seepage.defenses import Defense
 from seepage.defenses.clipping import Clipping
-from seepage.defenses.defense import check_switch, flat, norms, positive
+from seepage.defenses.defense import check_switch, flat, norms
 from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.defenses.none import Undefended
 from seepage.defenses.sign import Sign
 from seepage.defenses.top_k import TopK
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, positive
 from seepage.knowledge import Knowledge
 from seepage.models.mlp import nn1
 from seepage.protocols.fedsgd import FedSGD

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from seepage.defenses.defense import check_seeds, norms, positive
+from seepage.defenses.defense import check_seeds, norms
+from seepage.errors import positive
 from seepage.knowledge import KnownDefense
 from seepage.registry import defenses
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
@@ -207,27 +206,6 @@ def check_separate(defense: str, model: Model, victims: int, seeds: Sequence[int
         )
 
 
-def positive(name: str, value: object, most: float = math.inf) -> float:
-    """Return a defense's argument as a float.
-
-    Raises:
-        BadInputError: it is not a finite number above 0 and at most ``most``.
-
-    Example:
-        >>> positive("share", 2, most=1.0)
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: share is a number above 0 and at most 1, got share=2.
-    """
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 < value <= most:
-        return float(value)
-    bound = "" if most == math.inf else f" and at most {most:g}"
-    # YAML reads 1e-3, without a point, as text.
-    meant = _number(value)
-    hint = "" if meant is None else f"; write it without quotes and with a point, as in {meant!r}"
-    raise BadInputError(f"{name} is a number above 0{bound}, got {name}={value!r}{hint}.")
-
-
 def check_switch(name: str, value: object) -> None:
     """Refuse an argument that is neither true nor false.
 
@@ -236,10 +214,3 @@ def check_switch(name: str, value: object) -> None:
     """
     if not isinstance(value, bool):
         raise BadInputError(f"{name} is true or false, got {name}={value!r}.")
-
-
-def _number(value: object) -> float | None:
-    try:
-        return float(value) if isinstance(value, str) else None
-    except ValueError:
-        return None

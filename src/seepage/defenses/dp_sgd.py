@@ -10,7 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage.defenses.accounting import Guarantee, gaussian_guarantee
-from seepage.defenses.defense import check_separate, flat, normal, positive, unflat
+from seepage.defenses.defense import check_separate, flat, normal, unflat
+from seepage.errors import positive
 from seepage.knowledge import KnownDefense
 from seepage.learning import gradient, mean_loss
 from seepage.models.model import Model

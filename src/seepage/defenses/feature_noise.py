@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.defenses.returned import check_positive
+from seepage.errors import positive
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class FeatureNoise:
     ratio: float | int
 
     def __post_init__(self) -> None:
-        check_positive("ratio", self.ratio)
+        positive("ratio", self.ratio)
 
     def __call__(
         self,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seepage.defenses.defense import check_seeds, flat, normal, positive, unflat
+from seepage.defenses.defense import check_seeds, flat, normal, unflat
+from seepage.errors import positive
 from seepage.knowledge import KnownDefense
 from seepage.registry import defenses
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.defenses.cut_noise import clipped
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, positive
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class ReturnedNoise:
     clip: float | int = 1.0
 
     def __post_init__(self) -> None:
-        check_positive("ratio", self.ratio)
-        check_positive("clip", self.clip)
+        positive("ratio", self.ratio)
+        positive("clip", self.clip)
 
     def __call__(
         self, gradients: Float[Tensor, "training record feature"], generator: torch.Generator
@@ -82,7 +82,7 @@ class PaImfl:
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "kept", "clip"):
-            check_positive(name, getattr(self, name))
+            positive(name, getattr(self, name))
         if self.kept > 1:
             raise BadInputError(f"the chance of a coordinate to be kept is at most 1, got kept={self.kept!r}.")
 
@@ -138,7 +138,7 @@ class VflDefender:
     ratio: float | int = 1.0
 
     def __post_init__(self) -> None:
-        check_positive("ratio", self.ratio)
+        positive("ratio", self.ratio)
 
     def __call__(
         self, gradients: Float[Tensor, "training record feature"], generator: torch.Generator
@@ -154,13 +154,3 @@ class VflDefender:
 
 
 ReturnedDefense = ReturnedNoise | PaImfl | VflDefender
-
-
-def check_positive(name: str, value: float | int) -> None:
-    """Refuse what is not a positive number.
-
-    Raises:
-        BadInputError: says what came.
-    """
-    if isinstance(value, bool) or not 0 < value < math.inf:
-        raise BadInputError(f"{name} of a defense is a positive number, got {name}={value!r}.")

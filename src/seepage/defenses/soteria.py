@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
-from seepage.defenses.defense import check_separate, positive
-from seepage.errors import BadInputError
+from seepage.defenses.defense import check_separate
+from seepage.errors import BadInputError, positive
 from seepage.knowledge import KnownDefense
 from seepage.learning import gradient
 from seepage.models.model import Model

@@ -21,7 +21,7 @@ from seepage.attacks.gradient.parts.reconstruct import Reconstruction, as_gradie
 from seepage.attacks.gradient.parts.replay import can_replay, replayed
 from seepage.attacks.gradient.parts.starts import Starts
 from seepage.attacks.gradient.parts.updates import moved_by
-from seepage.errors import check_count
+from seepage.errors import check_count, positive
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
 from seepage.registry import attacks
@@ -38,9 +38,11 @@ _ROUNDING_OF_A_STEP = 0.25
 
 
 @attacks.register("unmix")
-def unmix(profile: Profile = "default", starts: int = 256, rounds: int = 16, **options: Any) -> Unmix:
+def unmix(
+    profile: Profile = "default", starts: int = 256, rounds: int = 16, seconds: float | None = None, **options: Any
+) -> Unmix:
     """Exact and certified records out of plain ReLU networks; TabLeak (to which options go) for what is left."""
-    return Unmix(reconstruction(profile, **options), starts, rounds)
+    return Unmix(reconstruction(profile, **options), starts, rounds, seconds)
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,11 @@ class Unmix:
         fallback: for what is left.
         starts: searches in each round.
         rounds: most rounds a victim.
+        seconds: of a victim's search, after which no further round begins and the fallback takes what is missing. The
+            same seed gives the same figures only where the time was enough, or with None, which sets no limit.
 
     Raises:
-        BadInputError: a count is below 1.
+        BadInputError: a count is below 1, or the seconds are not above 0.
 
     Example:
         >>> from seepage.datasets.planted import distinct
@@ -95,10 +99,13 @@ class Unmix:
     fallback: Reconstruction
     starts: int = 256
     rounds: int = 16
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         check_count("starts", self.starts)
         check_count("rounds", self.rounds)
+        if self.seconds is not None:
+            positive("seconds", self.seconds)
 
     @property
     def restarts(self) -> int:
@@ -132,7 +139,8 @@ class Unmix:
         noise = _noise(view, known)
         precise = Encoder(known.schema, known.statistics, device=first.device)
         starts = Starts(precise, known.statistics, self.starts)
-        exact, inexact = Harvester(encoder, starts, self.rounds), InexactHarvester(encoder, starts, self.rounds)
+        exact = Harvester(encoder, starts, self.rounds, self.seconds)
+        inexact = InexactHarvester(encoder, starts, self.rounds, self.seconds)
         found = []
         for victim, seed in enumerate(seeds):
             gradient = Gradient.of(read, victim, known.batch_size)

@@ -15,7 +15,7 @@ from seepage.attacks.gradient.parts.first_layer import quotients
 from seepage.attacks.gradient.parts.networks import Network, extended
 from seepage.attacks.gradient.parts.one_layer import search_one_layer
 from seepage.attacks.gradient.parts.spans import Span, row_scale
-from seepage.attacks.gradient.parts.starts import Starts
+from seepage.attacks.gradient.parts.starts import Starts, rounds_within
 from seepage.models.model import Head
 from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
@@ -217,10 +217,11 @@ class Harvester:
         client: its encoder, in its precision.
         starts: where searches begin.
         rounds: most rounds.
+        seconds: after which no round begins; None for no limit.
     """
 
-    def __init__(self, client: Encoder, starts: Starts, rounds: int) -> None:
-        self._client, self._starts, self._rounds = client, starts, rounds
+    def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
+        self._client, self._starts, self._rounds, self._seconds = client, starts, rounds, seconds
         self._encoder = starts.encoder
         self._continuous, self._place = starts.continuous, starts.place
 
@@ -238,7 +239,7 @@ class Harvester:
         spans = gradient.spans()
         dimensions = tuple(span.rank for span in spans)
         barren = 0
-        for _ in range(self._rounds):
+        for _ in rounds_within(self._rounds, self._seconds):
             left = gradient.records - int(counts.sum())
             if left == 0 or barren == _PATIENCE or not any(tells(span) for span in spans):
                 break

@@ -12,7 +12,7 @@ from seepage.attacks.gradient.parts.cells_search import CellsSearch, Found
 from seepage.attacks.gradient.parts.first_layer import quotients
 from seepage.attacks.gradient.parts.harvest import CHANGES, Evidence, Gradient, Harvest, spell_out, tells
 from seepage.attacks.gradient.parts.spans import Span
-from seepage.attacks.gradient.parts.starts import Starts
+from seepage.attacks.gradient.parts.starts import Starts, rounds_within
 from seepage.tabular.encoder import Encoder
 
 # Squared misfit at which a search has arrived; false ends lie at 0.1 and above as long as spans are good for anything.
@@ -51,10 +51,11 @@ class InexactHarvester:
         client: its encoder, in its precision.
         starts: where searches begin.
         rounds: most rounds.
+        seconds: after which no round begins; None for no limit.
     """
 
-    def __init__(self, client: Encoder, starts: Starts, rounds: int) -> None:
-        self._client, self._starts, self._rounds = client, starts, rounds
+    def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
+        self._client, self._starts, self._rounds, self._seconds = client, starts, rounds, seconds
         self._encoder = starts.encoder
 
     def run(self, gradient: Gradient, noise: Sequence[float], seed: int) -> Harvest:
@@ -76,7 +77,7 @@ class InexactHarvester:
             allowed = self._occurring(gradient, noise[0])
             search = CellsSearch(self._encoder, gradient.network, spans, allowed)
             barren, before = 0, 0
-            for _ in range(self._rounds):
+            for _ in rounds_within(self._rounds, self._seconds):
                 starts = self._starts.draw(allowed, generator)
                 if barren and len(held.misfit) < gradient.records:
                     starts = self._towards(gradient, noise, allowed, starts, gradient.records - len(held.misfit))

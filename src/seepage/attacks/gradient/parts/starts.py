@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -72,3 +75,21 @@ class Starts:
         if self.continuous:
             apart |= ((self.numbers(cells)[:, None] - self.numbers(others)[None]).abs() > least).any(-1)
         return apart
+
+
+def rounds_within(rounds: int, seconds: float | None) -> Iterator[int]:
+    """Count rounds until there are enough or the time is up; the first one is always run.
+
+    Args:
+        rounds: how many at most.
+        seconds: after which none is begun; None for no limit.
+
+    Example:
+        >>> list(rounds_within(3, None)), list(rounds_within(3, 1e-9))
+        ([0, 1, 2], [0])
+    """
+    end = None if seconds is None else time.monotonic() + seconds
+    for at in range(rounds):
+        if at and end is not None and time.monotonic() >= end:
+            return
+        yield at
