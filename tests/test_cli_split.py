@@ -46,7 +46,7 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
         (("--private", "t"), "labels are private anyway"),
         (("--private", "a", "--flip", "0.7"), "the opposite; stay below 0.5"),
         (("--private", "a", "--flip", "1.7"), "defenses: .*less than 1|flip: .*less than 1"),
-        (("--private", "a", "--stale", "9"), "give at most 2"),
+        (("--private", "a", "--stale", "9"), "give at most stale=2"),
         (("--private", "a", "--noise", "0.1", "--noise", "0.1"), "two defenses would both be called 'noise_0.1'"),
         ((), "no private columns were named"),
     ],

@@ -56,8 +56,25 @@ def test_older_client_weights_tell_less() -> None:
     key = ("none", "exact", "accuracy", None)
     assert fresh[key] == 1.0
     assert (stale[key] or 0) < 1.0
-    with pytest.raises(BadInputError, match="give at most 5"):
+    with pytest.raises(BadInputError, match="give at most stale=5"):
         split_study(SPEC.model_copy(update={"stale": 6}), DATA)
+
+
+def test_weights_that_are_off_are_allowed_for_where_the_attack_says_so() -> None:
+    attacks = [{"name": "exact"}, {"name": "posterior", "options": {"weights": "about"}, "label": "about"}]
+    plain = {**SPEC.model_dump(), "units": 1, "records": 60, "attacks": attacks, "baselines": []}
+    settings = ({"final": 5, "defenses": [{}]}, {"defenses": [{"weights_noise": 5}]})
+    for more in settings:
+        read = figures(SplitSpec.of(**{**plain, **more}), Store(None))
+        exact, about = (read["none", attack, "accuracy", None] or 0 for attack in ("exact", "about"))
+        assert exact < 1.0
+        assert about > exact - 0.1
+        assert (("none", "training", "weights_epsilon", None) in read) == ("final" not in more)
+    with pytest.raises(BadInputError, match="leave out one of the two"):
+        split_study(SplitSpec.of(**plain), DATA)
+    for more, said in (({"final": 6}, "give at most final=5"), ({"final": 1, "stale": 1}, "both older")):
+        with pytest.raises(BadInputError, match=said):
+            split_study(SplitSpec.of(**{**plain, "attacks": ["exact"], **more}), DATA)
 
 
 def test_clients_of_a_few_rows_give_away_as_much() -> None:

@@ -12,6 +12,7 @@ from seepage.audit.spec import Part, Parts
 from seepage.audit.study_spec import Labelled, Names, StudySpec, known, told_apart
 from seepage.defenses.cut_noise import CutNoise, Rule
 from seepage.defenses.label_flip import LabelFlip
+from seepage.defenses.weight_noise import WeightNoise
 from seepage.protocols.split import SplitLearning
 
 SplitProtocol = Literal["split", "federated_split"]
@@ -25,12 +26,19 @@ class CutDefense(Labelled):
         flip: chance of another label.
         noise_multiplier: of noise on clipped gradients, in units of the bound.
         rule, quantile: of the bound, see ``CutNoise``.
+        weights_noise: of noise on the client weights that the server gets, see ``WeightNoise``.
     """
 
     flip: float | None = Field(default=None, gt=0, lt=1)
     noise_multiplier: float | None = Field(default=None, ge=0)
     rule: Rule = "quantile"
     quantile: float = Field(default=0.5, gt=0, lt=1)
+    weights_noise: float | None = Field(default=None, gt=0)
+
+    @property
+    def published(self) -> WeightNoise | None:
+        """What is done to the weights that the server gets."""
+        return None if self.weights_noise is None else WeightNoise(self.weights_noise)
 
     @property
     def made(self) -> tuple[LabelFlip | None, CutNoise | None]:
@@ -71,6 +79,8 @@ class SplitSpec(StudySpec):
         auxiliary: training rows that the posterior's attacker holds whole; 0 for marginals alone. Neighbours of the
             KNN baselines are all training rows, as in the paper.
         stale: epochs by which the client weights that the server knows are old.
+        final: epochs before the end at which the attacked exchange takes place, where the server knows the client's
+            final weights alone; 0 for an exchange after the end.
         units: trainings, each from seeds of its own: initialisation, split, batches, defense.
         seed: every random number follows from it.
         threads: CPU threads.
@@ -99,6 +109,7 @@ class SplitSpec(StudySpec):
     records: int | None = Field(default=None, ge=1)
     auxiliary: int = Field(default=2_000, ge=0)
     stale: int = Field(default=0, ge=0)
+    final: int = Field(default=0, ge=0)
 
     @field_validator("attacks")
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -87,6 +87,7 @@ def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = Fal
             "clip": Scale(None),
             "epsilon": Scale(None),
             "label_epsilon": Scale(None),
+            "weights_epsilon": Scale(None),
             "calibration": Scale(None, 0.0, 1.0),
             "ties": Scale(None, 0.0, 1.0),
             "proven": Scale(None, 0.0, 1.0),
@@ -107,7 +108,13 @@ def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = Fal
 
 
 def _sees(spec: SplitSpec) -> str:
-    weights = f"the client's weights of {spec.stale} epoch(s) ago" if spec.stale else "the client's weights"
+    weights = "the client's weights"
+    if spec.stale:
+        weights += f" of {spec.stale} epoch(s) ago"
+    elif spec.final:
+        weights += f" {spec.final} epoch(s) later, at the end of training"
+    if any(defense.published for defense in spec.defenses):
+        weights += ", with noise on them where that is a defense"
     return f"what it sent and what came back of every record, and {weights}"
 
 
@@ -165,10 +172,23 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
         made = registry.cut_attacks.create(part.name, **part.options)
         if getattr(made, "search", "exhaustive") == "exhaustive" and hasattr(made, "most"):
             check_enumerable(space, made.most)
-    if spec.stale > spec.epochs:
+        noisy = next((defense for defense in spec.defenses if defense.noise_multiplier is not None), None)
+        if getattr(made, "weights", "current") == "about" and noisy is not None:
+            raise BadInputError(
+                f"{part.called!r} fits how far the client weights are off (weights='about') on gradients as they are, "
+                f"but under {noisy.label!r} clients clip theirs; leave out one of the two."
+            )
+    for name, told in (("stale", "are of {} epochs ago"), ("final", "are those of {} epochs later")):
+        epochs = getattr(spec, name)
+        if epochs > spec.epochs:
+            raise BadInputError(
+                f"the client weights that the server knows {told.format(epochs)} ({name}={epochs}), but training takes "
+                f"{spec.epochs}; give at most {name}={spec.epochs}."
+            )
+    if spec.stale and spec.final:
         raise BadInputError(
-            f"the server is to know client weights of {spec.stale} epochs ago, but training takes {spec.epochs}; "
-            f"give at most {spec.epochs}."
+            f"the client weights that the server knows cannot be both older (stale={spec.stale}) and newer "
+            f"(final={spec.final}) than those that answer; give one of the two."
         )
 
 
@@ -177,6 +197,7 @@ class _Made:
     """One training and what the server saw of the attacked rows."""
 
     spec: SplitSpec
+    defense: CutDefense
     learning: SplitLearning
     trained: TrainedSplit
     seen: CutTranscript
@@ -217,6 +238,8 @@ class _Made:
         if self.learning.noise is not None:
             figures["epsilon", None] = self.learning.noise.epsilon(self.learning.epochs, DELTA)
             figures["clip", None] = self.trained.clip
+        if self.defense.published is not None:
+            figures["weights_epsilon", None] = self.defense.published.epsilon(self.learning.epochs, DELTA)
         return Answer(figures)
 
     def guess(self, part: StudyPart) -> Answer:
@@ -251,11 +274,15 @@ def _make(spec: SplitSpec, data: Dataset, private: Sequence[str], defense: CutDe
     learning = spec.learning(defense)
     trained = learning.train(model, train, stream(spec.seed, training, "training") % 2**62)
     attacked = test if spec.records is None else test.rows(range(min(spec.records, len(test))))
-    granted = trained.earlier[-spec.stale] if spec.stale else None
-    seen = learning.observe(trained, attacked, stream(spec.seed, training, "defense") % 2**62, granted)
+    stage = replace(trained, model=trained.earlier[-spec.final]) if spec.final else trained
+    granted = trained.earlier[-spec.stale] if spec.stale else trained.model
+    if defense.published is not None:
+        blur = torch.Generator().manual_seed(stream(spec.seed, training, "defense") % 2**62)
+        granted = granted.with_client(defense.published(granted.client, trained.earlier[-1].client, blur))
+    seen = learning.observe(stage, attacked, stream(spec.seed, training, "defense") % 2**62, granted)
     some = train.rows(range(min(spec.auxiliary, len(train)))) if spec.auxiliary else None
     known = CutKnowledge(
         data.schema, data.statistics, learning.known(), None if some is None else Auxiliary(some.cells, some.labels)
     )
     neighbours = CutKnowledge(data.schema, data.statistics, learning.known(), Auxiliary(train.cells, train.labels))
-    return _Made(spec, learning, trained, seen, train, test, known, neighbours)
+    return _Made(spec, defense, learning, trained, seen, train, test, known, neighbours)

@@ -37,6 +37,14 @@ def split(
     records: Annotated[int | None, typer.Option(help="Held-out records attacked. Default: all, a tenth.")] = None,
     auxiliary: Annotated[int, typer.Option(help="Rows that the attacker holds whole.")] = 2_000,
     stale: Annotated[int, typer.Option(help="Epochs by which the server's copy of the client's part is old.")] = 0,
+    final: Annotated[
+        int,
+        typer.Option(help="Epochs before the end at which the attacked exchange is, where the server knows the end's."),
+    ] = 0,
+    weights_noise: Annotated[
+        list[float] | None,
+        typer.Option(help="Defense: what the server gets of the client's part has noise on it. Repeatable."),
+    ] = None,
     out: Out = None,
     data_folder: DataFolder = None,
     seed: Seed = 0,
@@ -49,7 +57,8 @@ def split(
 
     The network (DeepFM) is trained with each defense and with none; then the server compares the gradients of held-out
     records with those of all combinations of private cells and label (exact), and weighs them by what it knows of the
-    defense and of people (posterior). Beside every figure stands the best guess without what came back.
+    defense and of people (posterior). Where its copy of the client's part is older, newer or blurred, it also fits by
+    how much (posterior_about). Beside every figure stands the best guess without what came back.
 
     [bold]Examples[/bold]
 
@@ -61,6 +70,13 @@ def split(
     defenses: list[dict[str, Any]] = [{}]
     defenses += [{"label": f"label_dp_{chance:g}", "flip": chance} for chance in flip or []]
     defenses += [{"label": f"noise_{multiplier:g}", "noise_multiplier": multiplier} for multiplier in noise or []]
+    defenses += [
+        {"label": f"weights_{multiplier:g}", "weights_noise": multiplier} for multiplier in weights_noise or []
+    ]
+    attacks: list[str | dict[str, Any]] = ["exact", "posterior"]
+    # What it reads of gradients as they are says nothing where they are clipped.
+    if (stale or final or weights_noise) and not noise:
+        attacks.append({"name": "posterior", "options": {"weights": "about"}, "label": "posterior_about"})
     spec = SplitSpec.of(
         dataset=loaded.name,
         private=tuple(private or ()),
@@ -71,6 +87,8 @@ def split(
         records=records,
         auxiliary=auxiliary,
         stale=stale,
+        final=final,
+        attacks=attacks,
         seed=seed,
         threads=threads,
     )

@@ -114,6 +114,17 @@ def test_an_attacker_who_knows_the_bound_compares_clipped_gradients() -> None:
         assert found == pytest.approx(min(every.values()), rel=1e-3, abs=1e-6)
 
 
+def test_without_what_came_back_the_smallest_gradient_is_the_answer() -> None:
+    data = table(2)
+    model, seen = exchange(data, PLAIN, records=6)
+    guess = Exact(scale=0)(seen.view, CutKnowledge(data.schema, data.statistics))
+    for i in range(6):
+        every = distances(model, seen.view.cut[i], torch.zeros_like(seen.view.cut[i]))
+        found = every[tuple(int(c) for c in guess.cells[i]), int(guess.labels[i])]
+        assert found == pytest.approx(min(every.values()), rel=1e-3)
+    assert guess.proven is None
+
+
 @pytest.mark.parametrize("votes", [1, 5, 10])
 def test_the_majority_of_the_nearest_wins_and_the_nearest_among_equals(votes: int) -> None:
     data = table(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -43,6 +44,9 @@ class Exact:
         aware: whether candidates' gradients are clipped as the client clips, where that is known. The paper's
             attacker does not, which is why clipping looks like a defense there.
         undo_mean: whether the mean over a batch, by which the client's gradient is smaller, is undone.
+        scale: of received gradients before they are compared. 1 is right; others show what a mismatch of scales does,
+            such as 1/16 a mean over 16 records that is left in. At 0 nothing that came back is looked at, and the
+            answer is the combination whose gradient is smallest.
         bins: of a continuous private column.
         search: ``exhaustive``; for spaces too large to go through, ``meet`` in the middle, for undefended DeepFM
             clients, see ``parts.meet``, or ``descent`` by columns from many starts.
@@ -71,6 +75,7 @@ class Exact:
     votes: int = 1
     aware: bool = False
     undo_mean: bool = True
+    scale: float | int = 1.0
     bins: int = 16
     search: Search = "exhaustive"
     most: int = 4_000_000
@@ -85,6 +90,8 @@ class Exact:
         for name in ("votes", "bins", "most", "starts", "sweeps", "rounds", "keep"):
             check_count(name, getattr(self, name))
         check_choice("search:", self.search, Search)
+        if isinstance(self.scale, bool) or not 0 <= self.scale < math.inf:
+            raise BadInputError(f"scale is a number from 0 up, got scale={self.scale!r}.")
 
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
         """Return the guess; ``seeds`` are of the descent's starts.
@@ -95,6 +102,7 @@ class Exact:
         """
         gradient = view.own_gradient if self.undo_mean else view.gradient
         check_gradient(view)
+        gradient = gradient * self.scale
         space = Space.of(view.model, knowledge, self.bins)
         respond = responder(view.model, self.closed_form)
         sent = message_of(knowledge.defense, view.clip) if self.aware else None
@@ -147,7 +155,7 @@ class Exact:
             residual=distances[:, 0],
             runner_up=distances[:, 1] if distances.shape[1] > 1 else alone,
             ties=(distances <= distances[:, :1] + same).sum(1),
-            proven=proven if self.votes == 1 else None,
+            proven=proven if self.votes == 1 and self.scale == 1 else None,
         )
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from seepage.attacks.split.exact import check_gradient
 from seepage.attacks.split.parts.messages import bound_of, message_of
+from seepage.attacks.split.parts.mismatch import Mismatch
 from seepage.attacks.split.parts.nearest import candidate_gradients
 from seepage.attacks.split.parts.prior import Prior
 from seepage.attacks.split.parts.responses import responder
@@ -24,6 +25,7 @@ from seepage.registry import cut_attacks
 from seepage.views import CutView
 
 Decision = Literal["columns", "joint"]
+Weights = Literal["current", "about"]
 
 # Standard deviation of the rounding of a gradient's entries in units of its norm: the noise where there is none.
 _ROUNDING = 1e-5
@@ -50,6 +52,8 @@ class Posterior:
             combination.
         observed: whether gradients are looked at; without them the answer is what is believed beforehand, beside
             which every figure belongs.
+        weights: ``current``: the client part that is granted is the one that answered, up to rounding. ``about``: it is
+            older, newer or blurred; by how much is fitted on what came back, see ``parts.mismatch``.
         bins: of a continuous private column.
         most: configurations that are gone through at most.
         closed_form: whether to use what makes it fast.
@@ -74,12 +78,14 @@ class Posterior:
 
     decision: Decision = "columns"
     observed: bool = True
+    weights: Weights = "current"
     bins: int = 16
     most: int = 4_000_000
     closed_form: bool = True
 
     def __post_init__(self) -> None:
         check_choice("decision:", self.decision, Decision)
+        check_choice("weights:", self.weights, Weights)
         for name in ("bins", "most"):
             check_count(name, getattr(self, name))
 
@@ -90,7 +96,7 @@ class Posterior:
 
         Raises:
             BadInputError: there are more configurations than ``most``, no gradient was received, or views are of
-                different numbers of records.
+                different numbers of records, or ``weights`` cannot be ``about`` here.
         """
         views = [view] if isinstance(view, CutView) else list(view)
         if not views or any(one.records != views[0].records for one in views):
@@ -110,6 +116,10 @@ class Posterior:
         together = max(1, _AT_ONCE // (width * candidates))
         responders = [responder(one.model, self.closed_form) for one in views]
         seen = views if self.observed else []
+        fitted = [
+            Mismatch.fit(one, respond, space, prior, defense) if self.weights == "about" else None
+            for one, respond in zip(seen, responders, strict=False)
+        ]
         for chunk in space.chunks(candidates):
             believed = prior.of_places(space, chunk)
             cells = space.cells(chunk).to(first.cut)
@@ -121,10 +131,13 @@ class Posterior:
                 predicted = label_chances(first.model.head, responders[0].outputs(records, tables[0]))
                 predicted = predicted.cpu().double().clamp(min=_LEAST)
                 total = believed[some, :, None] + predicted.log()
-                for one, respond, table in zip(seen, responders, tables, strict=False):
-                    records = respond.of_cut(one.cut[some]).across()
-                    found = candidate_gradients(one.model, *respond.responses(records, table))
-                    total = total + _log_likelihood(found, one.own_gradient[some], defense, one.clip)
+                for one, respond, table, mismatch in zip(seen, responders, tables, fitted, strict=False):
+                    answer = respond.responses(respond.of_cut(one.cut[some]).across(), table)
+                    if mismatch is None:
+                        found = candidate_gradients(one.model, *answer)
+                        total = total + _log_likelihood(found, one.own_gradient[some], defense, one.clip)
+                    else:
+                        total = total + mismatch.log_likelihood(*answer, one.of(some))
                 gathered.add(some, chunk, total, _unflipped(predicted, defense.flip))
         return self._guess(first, space, gathered)
 

@@ -81,6 +81,10 @@ class Prior:
         assert isinstance(total, Tensor)
         return total if self.joint is None else total + self.joint[places]
 
+    def rows(self, some: slice) -> Prior:
+        """Return that of some of the records."""
+        return Prior(tuple(column[some] for column in self.columns), self.joint)
+
 
 def _marginal(model: SplitModel, knowledge: CutKnowledge, space: Space, k: int) -> Float[Tensor, " value"]:
     marginal = knowledge.statistics.marginals[model.private[k]]

@@ -1,0 +1,145 @@
+"""How far a client part that is about the one that answered is off, fitted on what came back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.attacks.split.parts.observed import logits_and_derivatives
+from seepage.attacks.split.parts.prior import Prior
+from seepage.attacks.split.parts.responses import Responder
+from seepage.attacks.split.parts.space import Space
+from seepage.errors import BadInputError
+from seepage.knowledge import KnownCut
+from seepage.views import CutView
+
+# Pairs of a record and a combination that a fit looks at, and combinations of each record, the likeliest beforehand.
+_PAIRS, _EACH = 2**18, 2**10
+# Chances beforehand that are held at once.
+_BELIEVED = 2**22
+_ROUNDS = 24
+# Gain of the likelihood of a record, in nats, below which rounds end.
+_GAIN = 1e-3
+# Share of each variance that is added to it, since a few directions hold next to nothing.
+_RIDGE = 1e-4
+# Pairs whose responses are held at once.
+_AT_ONCE = 2**13
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A normal distribution of the difference between what was received and what a combination answers.
+
+    Both are taken as the logit and its derivatives by the cut, which weights that are off move by about the same
+    amount for all records; gradients, which are these times the loss's slope, they do not.
+
+    Attributes:
+        additive: where the coordinate that is added to the logit stands in the cut.
+        mean: of the difference.
+        inverse: of the Cholesky factor of its covariance.
+    """
+
+    additive: int
+    mean: Float[Tensor, " observed"]
+    inverse: Float[Tensor, "observed observed"]
+
+    @classmethod
+    def fit(cls, view: CutView, respond: Responder, space: Space, prior: Prior, defense: KnownCut) -> Mismatch:
+        """Return the distribution under which what was received is likeliest, by expectation maximisation.
+
+        Each round weighs the combinations of each record by how likely they are, and takes the mean and the
+        covariance of their differences (Dempster, Laird and Rubin 1977). The first weighs them by the prior.
+
+        Args:
+            view: what came back; some records are enough.
+            respond: answers for the client part that is granted.
+            space: of the combinations.
+            prior: of the records of the view.
+            defense: what clients do to gradients.
+
+        Raises:
+            BadInputError: gradients are clipped, or no coordinate of the cut is added to a single logit.
+        """
+        additive = respond.additive
+        if additive is None or view.model.head != "sigmoid":
+            raise BadInputError(
+                "weights='about' reads each record's logit and its derivatives, for which the client part must be a "
+                "DeepFM with one logit whose first-order terms cross the cut; use weights='current'."
+            )
+        if defense.clips:
+            raise BadInputError(
+                "weights='about' reads each record's logit from its gradient as it is, but clients clip theirs "
+                f"(noise multiplier {defense.noise_multiplier:g}); use weights='current'."
+            )
+        each = min(space.size, _EACH)
+        records = min(view.records, max(1, _PAIRS // each))
+        every, together = torch.arange(space.size), max(1, _BELIEVED // space.size)
+        likely = [
+            prior.rows(slice(start, min(start + together, records))).of_places(space, every).topk(each, dim=1)
+            for start in range(0, records, together)
+        ]
+        log_prior = torch.cat([one.values for one in likely]).log_softmax(1)
+        places = torch.cat([one.indices for one in likely])
+        seen = observed(view, additive)[:records].double().cpu()
+        prepared = respond.of_cut(view.cut[:records])
+        row = torch.arange(records).repeat_interleave(each)
+        found = []
+        for some in torch.arange(len(row)).split(_AT_ONCE):
+            cells = respond.of_cells(space.cells(places.flatten()[some]).to(view.cut))
+            found.append(answered(*respond.responses(prepared.at(row[some]), cells), additive).double().cpu())
+        apart = seen[:, None] - torch.cat(found).unflatten(0, (records, each))
+        weight, before = log_prior.exp(), -torch.inf
+        made = cls(additive, seen.new_zeros(0), seen.new_zeros(0, 0))
+        for _ in range(_ROUNDS):
+            mean = torch.einsum("rp,rpo->o", weight, apart) / records
+            scaled = ((apart - mean) * weight.sqrt()[..., None]).flatten(0, 1)
+            covariance = scaled.T @ scaled / records
+            covariance += torch.diag(_RIDGE * covariance.diagonal() + torch.finfo(torch.float32).eps ** 2)
+            factor = torch.linalg.cholesky(covariance)
+            one = torch.eye(len(factor), dtype=factor.dtype)
+            made = cls(additive, mean, torch.linalg.solve_triangular(factor, one, upper=False))
+            joint = log_prior + made.density(apart)
+            likelihood = float(joint.logsumexp(1).mean())
+            weight = joint.softmax(1)
+            if likelihood - before < _GAIN:
+                break
+            before = likelihood
+        return made
+
+    def density(self, apart: Float[Tensor, "*some observed"]) -> Float[Tensor, "*some"]:
+        """Return the log-density of differences, up to a constant."""
+        scaled = (apart - self.mean) @ self.inverse.T
+        return self.inverse.diagonal().log().sum() - scaled.square().sum(-1) / 2
+
+    def log_likelihood(
+        self,
+        logits: Float[Tensor, "record place 1"],
+        jacobian: Float[Tensor, "record place 1 cut"],
+        view: CutView,
+    ) -> Float[Tensor, "record place label"]:
+        """Return the log-density of what came back under each combination and label, up to a constant.
+
+        The sign of the gradient at the coordinate that is added to the logit says which label it is, whatever the
+        weights: a combination with the other one is ruled out.
+        """
+        seen = observed(view, self.additive).double().cpu()
+        density = self.density(seen[:, None] - answered(logits, jacobian, self.additive).double().cpu())
+        one = (view.own_gradient[:, self.additive] < 0).cpu()
+        ruled_out = torch.stack([one, ~one], dim=-1)[:, None]
+        return density[..., None].expand(*density.shape, 2).masked_fill(ruled_out, -torch.inf)
+
+
+def observed(view: CutView, additive: int) -> Float[Tensor, "record observed"]:
+    """Return each record's logit and its derivatives, as what came back gives them."""
+    logits, derivatives = logits_and_derivatives(view.own_gradient, additive)
+    return torch.cat([logits[:, None], derivatives[:, :additive]], dim=1)
+
+
+def answered(
+    logits: Float[Tensor, "*some 1"], jacobian: Float[Tensor, "*some 1 cut"], additive: int
+) -> Float[Tensor, "*some observed"]:
+    """Return the same of combinations."""
+    return torch.cat([logits, jacobian[..., 0, :additive]], dim=-1)
