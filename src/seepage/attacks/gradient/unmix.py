@@ -15,6 +15,7 @@ from seepage.attacks.gradient.parts.chains import affine_layers
 from seepage.attacks.gradient.parts.engine import match
 from seepage.attacks.gradient.parts.harvest import Gradient, Harvest, Harvester
 from seepage.attacks.gradient.parts.inexact import InexactHarvester
+from seepage.attacks.gradient.parts.normalised import NormalisedHarvester, opening
 from seepage.attacks.gradient.parts.optimise import Progress, scaled
 from seepage.attacks.gradient.parts.profiles import Profile, reconstruction
 from seepage.attacks.gradient.parts.reconstruct import Reconstruction, as_gradient, check
@@ -24,6 +25,7 @@ from seepage.attacks.gradient.parts.updates import moved_by
 from seepage.errors import check_count, positive
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
+from seepage.models.batch_norm import normalisations
 from seepage.registry import attacks
 from seepage.tabular.align import match as assign
 from seepage.tabular.align import tolerances
@@ -137,12 +139,17 @@ class Unmix:
         first = next(iter(read.gradient.values()))
         encoder = Encoder(known.schema, known.statistics, dtype=first.dtype, device=first.device)
         noise = _noise(view, known)
+        normalised = affine_layers(view.model.module) is None
         precise = Encoder(known.schema, known.statistics, device=first.device)
         starts = Starts(precise, known.statistics, self.starts)
         exact = Harvester(encoder, starts, self.rounds, self.seconds)
         inexact = InexactHarvester(encoder, starts, self.rounds, self.seconds)
+        behind = NormalisedHarvester(encoder, starts, self.rounds, self.seconds)
         found = []
         for victim, seed in enumerate(seeds):
+            if normalised:
+                found.append(behind.run(read, victim, known.batch_size, known.batch_statistics or {}, seed))
+                continue
             gradient = Gradient.of(read, victim, known.batch_size)
             if noise is None:
                 found.append(exact.run(gradient, seed))
@@ -151,7 +158,7 @@ class Unmix:
                 found.append(_proved(view, victim, gradient, encoder, starts, harvest, noise))
             if progress is not None and len(found[-1].cells) == known.batch_size:
                 progress(1 / view.victims)
-        if noise is None:
+        if noise is None and not normalised:
             return self._completed(read, known, seeds, found, encoder, progress)
         return self._estimated(view, knowledge, seeds, found, encoder, progress)
 
@@ -252,7 +259,7 @@ def _outside(view: View, knowledge: Knowledge) -> str | None:
     """Return why nothing can be proved for this kind of view, if so."""
     layers = affine_layers(view.model.module)
     if layers is None:
-        return "not tried: no plain ReLU network"
+        return _outside_normalised(view, knowledge)
     if len(layers) < 2:
         return "not tried: no hidden layer"
     if view.model.head == "regression":
@@ -261,6 +268,18 @@ def _outside(view: View, knowledge: Knowledge) -> str | None:
         return f"not tried: gradients went through {knowledge.defense.name}"
     if (knowledge.defense.name != "none" or not isinstance(view, GradientView)) and len(layers) < 3:
         return "not tried: one hidden layer, and gradients that are not exact"
+    return None
+
+
+def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
+    if opening(view.model.module) is None:
+        return "not tried: no plain ReLU network"
+    if view.model.head == "regression":
+        return "not tried: labels are numbers"
+    if not isinstance(view, GradientView) or knowledge.defense.name != "none":
+        return "not tried: batch normalisation, and gradients that are not exact"
+    if not normalisations(view.model.module).keys() <= (knowledge.batch_statistics or {}).keys():
+        return "not tried: batch normalisation by statistics that are not granted"
     return None
 
 
@@ -361,8 +380,7 @@ def _estimated_regime(harvest: Harvest, records: int) -> str:
         return f"all {records} records proved by a replay"
     ranks = " and ".join(map(str, harvest.dimensions))
     return (
-        f"{read or 'none'} of {records} records read one by one in blurred gradients of rank {ranks}, "
-        f"{sure or 'none'} proved"
+        f"{read or 'none'} of {records} records read one by one in gradients of rank {ranks}, {sure or 'none'} proved"
     )
 
 

@@ -72,7 +72,7 @@ def chain_of(
     layers: list[Layer] = []
     for part in parts:
         if isinstance(part, Residual):
-            layers.append(Concatenation(chain_of(_branch(part), module, held, received)))
+            layers.append(Concatenation(chain_of(branch_of(part), module, held, received)))
         elif isinstance(part, nn.Linear):
             i = places[id(part.weight)]
             layers.append(
@@ -105,12 +105,13 @@ def _sequence(modules: Sequence[nn.Module]) -> list[nn.Module]:
     ]
 
 
-def _branch(block: Residual) -> list[nn.Module]:
+def branch_of(block: Residual) -> list[nn.Module]:
+    """Return the layers of a residual block's branch, in order."""
     return _sequence([block.branch])
 
 
 def _leaves(parts: Sequence[nn.Module]) -> list[nn.Module]:
-    return [leaf for part in parts for leaf in (_leaves(_branch(part)) if isinstance(part, Residual) else [part])]
+    return [leaf for part in parts for leaf in (_leaves(branch_of(part)) if isinstance(part, Residual) else [part])]
 
 
 def _fits(parts: Sequence[nn.Module], at_start: bool) -> bool:
@@ -125,7 +126,7 @@ def _fits(parts: Sequence[nn.Module], at_start: bool) -> bool:
         elif isinstance(part, BatchNorm):
             fits, made = kind is BatchNorm and part.takes_batch and part.weight is not None, True
         elif isinstance(part, Residual):
-            branch = _branch(part)
+            branch = branch_of(part)
             fits, made = flat and kind is Residual and bool(branch) and _fits(branch, at_start=False), False
         elif isinstance(part, nn.Unflatten):
             shape = tuple(part.unflattened_size)

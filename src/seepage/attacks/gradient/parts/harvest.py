@@ -23,8 +23,6 @@ from seepage.views import GradientView
 
 # Squared misfit at which a search has arrived. False ends lie at 1e-3 and above.
 ARRIVED = 1e-6
-# Ends of searches this near each other are taken for the same record, standardised.
-_ONE_RECORD = 0.03
 # A proof's relative distances from the spans, and how far a count of copies may be from a whole number.
 OUTSIDE = 1e-4
 _UNCOUNTED = 3e-4
@@ -269,7 +267,7 @@ class Harvester:
         allowed = occurring(self._encoder, spans[0], gradient.rounding)
         if len(spans) > 1:
             search = CellsSearch(self._encoder, gradient.network, spans[:2], allowed)
-            return self._distinct(
+            return self._starts.distinct(
                 torch.cat([single, self._arrived(search.run(*self._starts.draw(allowed, generator), CHANGES))])
             )
         found, rows = search_one_layer(
@@ -277,22 +275,10 @@ class Harvester:
             lambda: self._starts.draw(allowed, generator),
             CHANGES,
         )
-        return self._distinct(torch.cat([single, self._encoder.decode(rows), *map(self._arrived, found)]))
+        return self._starts.distinct(torch.cat([single, self._encoder.decode(rows), *map(self._arrived, found)]))
 
     def _arrived(self, found: Found) -> Tensor:
-        """Return cells of searches that ended at a possible record, the best first."""
-        best = found.misfit.argsort(stable=True)
-        best = best[found.misfit[best] < ARRIVED]
-        return self._starts.cells(Found(found.codes[best], found.numbers[best], found.misfit[best]))
-
-    def _distinct(self, cells: Tensor) -> Tensor:
-        """Return cells without those that differ from earlier ones by no more than searches of one record do.
-
-        What is left out though it is a record of its own is found when the other one is gone.
-        """
-        apart = self._starts.apart(cells, cells, _ONE_RECORD)
-        earlier = torch.ones_like(apart).tril(-1)
-        return cells[(apart | ~earlier).all(1)]
+        return self._starts.ends(found, ARRIVED)
 
     def _alone(self, gradient: Gradient) -> Tensor:
         """Return what the rows of single units decode to, where that is nearly what they say."""

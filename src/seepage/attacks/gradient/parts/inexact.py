@@ -83,13 +83,15 @@ class InexactHarvester:
                     starts = self._towards(gradient, noise, allowed, starts, gradient.records - len(held.misfit))
                 held = self._distinct(held, search.run(*starts, CHANGES), gradient.records)
                 cells = self._starts.cells(held)
-                gradient.take(self._client.encode(cells).double(), self._counts(gradient, spans[1], cells, 0))
+                rows = self._client.encode(cells).double()
+                gradient.take(rows, counted(gradient.evidence(1, spans[1], rows), 0))
                 barren = 0 if len(held.misfit) > before else barren + 1
                 before = max(before, len(held.misfit))
                 if barren == _PATIENCE or before == gradient.records:
                     break
             # Only now: what looks like a copy may have been a record that was not found yet.
-            counts = self._counts(gradient, spans[1], self._starts.cells(held), gradient.records - len(held.misfit))
+            rows = self._client.encode(self._starts.cells(held)).double()
+            counts = counted(gradient.evidence(1, spans[1], rows), gradient.records - len(held.misfit))
             spread = search.spread(held) * self._encoder.std[self._starts.place]
         cells = self._starts.cells(held)
         repeats = counts.sum(1).long()
@@ -141,33 +143,6 @@ class InexactHarvester:
                 chosen.append(i)
         return _of(every, torch.tensor(chosen, dtype=torch.long, device=misfit.device))
 
-    def _counts(
-        self, gradient: Gradient, span: Span, cells: Float[Tensor, "record column"], spare: int
-    ) -> Float[Tensor, "record label"]:
-        """Return the number of copies with each label that comes nearest to the second layer's gradient.
-
-        Args:
-            gradient: of the victim.
-            span: of its second layer.
-            cells: of the records.
-            spare: how many there are more than these.
-        """
-        told = gradient.evidence(1, span, self._client.encode(cells).double())
-        counts, off = _whole(told, 1)
-        if not len(cells):
-            return counts
-        more, gained = counts.clone(), torch.zeros_like(off)
-        least = max(_SEVERAL * float(off.median()), _COUNTED)
-        for copies in range(2, spare + 2):
-            whole, left = _whole(told, copies)
-            better = off - left > gained.clamp_min(least)
-            more[better], gained = whole[better], torch.where(better, off - left, gained)
-        for i in gained.argsort(descending=True, stable=True)[: int((gained > 0).sum())].tolist():
-            extra = int(more[i].sum()) - 1
-            if extra <= spare:
-                counts[i], spare = more[i], spare - extra
-        return counts
-
     def _towards(
         self,
         gradient: Gradient,
@@ -195,6 +170,29 @@ class InexactHarvester:
     def _span(self, gradient: Gradient, at: int, layer: Tensor, noise: float, most: int | None) -> Span:
         largest = float(torch.linalg.matrix_norm(layer, 2))
         return Span.of(layer, torch.ones_like(layer[:, 0]), largest, gradient.rounding, noise, most)
+
+
+def counted(told: Evidence, spare: int) -> Float[Tensor, "record label"]:
+    """Return the number of copies with each label that comes nearest to what is told.
+
+    Args:
+        told: of the records.
+        spare: how many there are more than these.
+    """
+    counts, off = _whole(told, 1)
+    if not len(counts):
+        return counts
+    more, gained = counts.clone(), torch.zeros_like(off)
+    least = max(_SEVERAL * float(off.median()), _COUNTED)
+    for copies in range(2, spare + 2):
+        whole, left = _whole(told, copies)
+        better = off - left > gained.clamp_min(least)
+        more[better], gained = whole[better], torch.where(better, off - left, gained)
+    for i in gained.argsort(descending=True, stable=True)[: int((gained > 0).sum())].tolist():
+        extra = int(more[i].sum()) - 1
+        if extra <= spare:
+            counts[i], spare = more[i], spare - extra
+    return counts
 
 
 def _whole(told: Evidence, copies: int) -> tuple[Float[Tensor, "record label"], Float[Tensor, " record"]]:

@@ -13,6 +13,9 @@ from seepage.attacks.gradient.parts.cells_search import Found
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.statistics import Statistics
 
+# Ends of searches this near each other are taken for the same record, standardised.
+_ONE_RECORD = 0.03
+
 
 class Starts:
     """Draws of public marginals to begin searches with, and the way back from numbers to cells.
@@ -49,6 +52,12 @@ class Starts:
             if len(others):
                 drawn = others[(again[:, i].to(allowed.device) * len(others)).long()]
                 cells[:, i] = torch.where(held[cells[:, i].long()], cells[:, i], drawn.double())
+        return self.of(cells)
+
+    def of(
+        self, cells: Float[Tensor, "row column"]
+    ) -> tuple[Int[Tensor, "row discrete"], Float[Tensor, "row continuous"]]:
+        """Return the codes of discrete cells, and the continuous ones, standardised."""
         return cells[:, self.discrete].long(), self.numbers(cells)
 
     def numbers(self, cells: Float[Tensor, "row column"]) -> Float[Tensor, "row continuous"]:
@@ -67,6 +76,12 @@ class Starts:
         cells[:, self.continuous] = self.values(found.numbers)
         return cells
 
+    def ends(self, found: Found, misfit: float) -> Float[Tensor, "arrived column"]:
+        """Return cells of searches that ended with less than this misfit, the best first."""
+        best = found.misfit.argsort(stable=True)
+        best = best[found.misfit[best] < misfit]
+        return self.cells(Found(found.codes[best], found.numbers[best], found.misfit[best]))
+
     def apart(
         self, cells: Float[Tensor, "row column"], others: Float[Tensor, "other column"], least: float
     ) -> Bool[Tensor, "row other"]:
@@ -75,6 +90,12 @@ class Starts:
         if self.continuous:
             apart |= ((self.numbers(cells)[:, None] - self.numbers(others)[None]).abs() > least).any(-1)
         return apart
+
+    def distinct(self, cells: Float[Tensor, "row column"]) -> Float[Tensor, "distinct column"]:
+        """Return cells without those that differ from earlier ones by no more than searches of one record do."""
+        apart = self.apart(cells, cells, _ONE_RECORD)
+        earlier = torch.ones_like(apart).tril(-1)
+        return cells[(apart | ~earlier).all(1)]
 
 
 def rounds_within(rounds: int, seconds: float | None) -> Iterator[int]:
