@@ -3,14 +3,16 @@
     python benchmarks/certificates.py --victims 10000 --out benchmarks/results/unmix_certificates.csv
     python benchmarks/certificates.py --victims 1000 --sent update --out certificates_update.csv
     python benchmarks/certificates.py --victims 1000 --sent noise --out certificates_noise.csv
+    python benchmarks/certificates.py --victims 1000 --sent normalised --out certificates_normalised.csv
 
 Each victim has a network of random depth and widths with a random initialisation, and a batch of a random size from a
 random table: rows as they come, rows with copies (under one label or several), or rows of which some are affine
 combinations of others (two rows and what comes of swapping some of their columns). A certified record is false if the
 batch has no record of its own for it, with the same label, the same categories and numbers that count as right. With
 `--sent` the client sends what 1 to 10 epochs over the whole batch changed, or a gradient with noise of a standard
-deviation between 1e-8 and 1e-4, in place of an exact gradient. Victims
-come in blocks of 250, one line a block and kind; a block that is in the file is not run again.
+deviation between 1e-8 and 1e-4, in place of an exact gradient; or each of two or three hidden layers is normalised by
+the batch, whose statistics are granted. Victims come in blocks of 250, one line a block and kind; a block that is in
+the file is not run again.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ import csv
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seepage import datasets
 from seepage.attacks.gradient.unmix import unmix
@@ -33,8 +36,10 @@ from seepage.audit.provenance import commit
 from seepage.datasets.dataset import Dataset
 from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.knowledge import Knowledge
-from seepage.learning import LocalTraining, gradient, local_update
+from seepage.learning import LocalTraining, batch_statistics, gradient, local_update
+from seepage.models.batch_norm import BatchNorm
 from seepage.models.mlp import mlp
+from seepage.models.model import Model
 from seepage.tabular.align import right_cells
 from seepage.tabular.encoder import Encoder
 from seepage.views import GradientView, UpdateView, View
@@ -63,7 +68,7 @@ def main() -> None:
     """Add one line a block and kind to a CSV file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--victims", type=int, default=10_000)
-    parser.add_argument("--sent", choices=("gradient", "update", "noise"), default="gradient")
+    parser.add_argument("--sent", choices=("gradient", "update", "noise", "normalised"), default="gradient")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     keep_freed_memory()
@@ -102,8 +107,9 @@ def attack_one(victim: int, tables: dict[str, Dataset], tallies: dict[str, Tally
         return int(torch.randint(low, high + 1, (), generator=generator))
 
     data = tables[TABLES[draw(0, len(TABLES) - 1)]]
-    widths = [draw(20, 120) for _ in range(draw(1, 3))]
-    records = draw(1, max(1, int(0.9 * min(widths))))
+    normalised = sent == "normalised"
+    widths = [draw(20, 120) for _ in range(draw(1 + normalised, 3))]
+    records = draw(1 + normalised, max(1, int(0.9 * min(widths))))
     kind = KINDS[draw(0, len(KINDS) - 1)]
     chosen = torch.randint(len(data.train), (records,), generator=generator)
     cells, labels = data.train.cells[chosen].clone(), data.train.labels[chosen].clone()
@@ -117,6 +123,11 @@ def attack_one(victim: int, tables: dict[str, Dataset], tallies: dict[str, Tally
             cells[first + 3] = torch.where(swapped, cells[first + 1], cells[first])
     encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
     model = mlp(data.schema, widths, seed=victim)
+    if normalised:
+        *hidden, last = model.module.children()
+        norms = [[BatchNorm(part.out_features)] if isinstance(part, nn.Linear) else [] for part in hidden]
+        layers = chain.from_iterable([one, *norm] for one, norm in zip(hidden, norms, strict=True))
+        model = Model(nn.Sequential(*layers, last), model.head, "normalised")
     rows, told = encoder.encode(cells[None]), labels[None].float()
     known = Knowledge(data.schema, data.statistics, records)
     if sent == "update":
@@ -129,6 +140,7 @@ def attack_one(victim: int, tables: dict[str, Dataset], tallies: dict[str, Tally
         known = replace(known, defense=defense.describe())
     else:
         view = GradientView(model, gradient(model, rows, told))
+        known = replace(known, batch_statistics=batch_statistics(model, rows) if normalised else None)
     begun = time.perf_counter()
     guess = unmix(starts=128, restarts=1, iterations=1)(view, known, [victim])
     tally = tallies[kind]

@@ -6,16 +6,18 @@
     python benchmarks/unmix.py training --victims 10 --out benchmarks/results/unmix_training.csv
     python benchmarks/unmix.py fedavg --victims 10 --out benchmarks/results/unmix_fedavg.csv
     python benchmarks/unmix.py noise --victims 10 --out benchmarks/results/unmix_noise.csv
+    python benchmarks/unmix.py normalised --victims 10 --out benchmarks/results/unmix_normalised.csv
 
 Labels restored. `batch`: FedSGD, NN3 (2 x 100 units) untrained on four tables. `network`: Adult at batch size 32, one
 to three hidden layers of 50 to 400 units. `training`: Adult at batch size 32, NN3 after rounds of training. `fedavg`:
-Adult, clients of 32 records that train for 1, 5 or 10 epochs in 1, 2 or 4 shuffled batches at rate 0.01. `noise`: Adult
-at batch size 32, gradients with noise whose standard deviation the attacker knows, and the accuracy of the task where
-all clients add it. The same victims for all attacks. SPEAR gets as many submatrices as take it the mean time of `unmix`
-on the first victim, doubled from 1,024 until it does. Seconds are of one process with one thread, of the attack alone;
-under `certified` the share of records proved, under `whole` the victims all of whose records are. `deficient` are the
-victims whose encoded rows with a column of ones are linearly dependent; their cells also stand apart. A line that is in
-the file is not measured again.
+Adult, clients of 32 records that train for 1, 5 or 10 epochs in 1, 2 or 4 shuffled batches at rate 0.01. `noise`:
+Adult at batch size 32, gradients with noise whose standard deviation the attacker knows, and the accuracy of the task
+where all clients add it. `normalised`: networks with batch normalisation, whose statistics are granted. The same
+victims for all attacks. SPEAR gets as many submatrices as take it the mean time of `unmix` on the first victim,
+doubled from 1,024 until it does. Seconds are of one process with one thread, of the attack alone; under `certified`
+the share of records proved, under `whole` the victims all of whose records are. `deficient` are the victims whose
+encoded rows with a column of ones are linearly dependent; their cells also stand apart. A line that is in the file is
+not measured again.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import csv
 import math
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -42,6 +45,7 @@ from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.defenses.none import Undefended
 from seepage.guesses import RecordsGuess
 from seepage.knowledge import Knowledge
+from seepage.learning import batch_statistics
 from seepage.models.mlp import mlp
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
@@ -51,8 +55,17 @@ from seepage.transcript import RecordsSecret
 from seepage.views import View
 
 TABLES = ("adult", "german", "lawschool", "health_heritage")
-KEYS = ("dataset", "hidden_layers", "units", "rounds", "epochs", "batches", "noise", "batch_size", "attack")
-USUAL = {"dataset": "adult", "hidden_layers": 2, "units": 100, "rounds": 0, "epochs": 0, "batches": 1, "noise": 0.0}
+KEYS = ("dataset", "network", "hidden_layers", "units", "rounds", "epochs", "batches", "noise", "batch_size", "attack")
+USUAL = {
+    "dataset": "adult",
+    "network": "mlp",
+    "hidden_layers": 2,
+    "units": 100,
+    "rounds": 0,
+    "epochs": 0,
+    "batches": 1,
+    "noise": 0.0,
+}
 FIGURES = ("accuracy", "exact_match", "certified", "certified_wrong")
 FIELDS = [*KEYS, "n", *(f"{name}{end}" for name in FIGURES for end in ("", "_low", "_high"))]
 FIELDS += ["whole", "deficient", "accuracy_deficient", "seconds", "longest", "submatrices", "task_accuracy", "commit"]
@@ -132,7 +145,16 @@ def by_noise() -> Iterator[dict[str, Any]]:
         yield setting(noise=noise)
 
 
+def by_normalisation() -> Iterator[dict[str, Any]]:
+    """Networks with batch normalisation."""
+    for network, sizes in (("resnet_bn", (32, 8, 16, 64, 80)), ("cnn_bn", (32,))):
+        for size in sizes:
+            for dataset in TABLES if network == "resnet_bn" else TABLES[:2]:
+                yield setting(dataset=dataset, network=network, batch_size=size)
+
+
 SWEEPS = {
+    "normalised": by_normalisation,
     "batch": by_batch,
     "network": by_network,
     "training": by_training,
@@ -150,7 +172,8 @@ def run(setting: dict[str, Any], victims: int, own: float) -> dict[str, object]:
         own: mean seconds that `unmix` took for a victim of the same setting.
     """
     rounds, noise = setting["rounds"], setting["noise"]
-    spec = make_spec(dataset=setting["dataset"], model="nn3", training={"rounds": rounds} if rounds else None)
+    network = "nn3" if setting["network"] == "mlp" else setting["network"]
+    spec = make_spec(dataset=setting["dataset"], model=network, training={"rounds": rounds} if rounds else None)
     subject = prepare(spec)
     data, records = subject.dataset, setting["batch_size"]
     usual = (setting["hidden_layers"], setting["units"]) == (2, 100)
@@ -166,11 +189,16 @@ def run(setting: dict[str, Any], victims: int, own: float) -> dict[str, object]:
     guards = [stream(0, victim, "defense") for victim in range(victims)]
     ran = protocol.run(model, data.train, encoder, seeds, defense_seeds=guards if noise else ())
     known = Knowledge(data.schema, data.statistics, records, defense=defense.describe())
+    if granted := batch_statistics(model, encoder.encode(ran.secret.cells)):
+        known = replace(known, batch_statistics=granted)
     starts = [stream(0, victim, "starts") for victim in range(victims)]
     options: dict[str, Any] = {}
     if setting["attack"] == "spear":
         options["submatrices"] = LEAST
-        while timed(registry.attacks.create("spear", **options), ran.view.of(slice(1)), known, starts[:1])[1] < own:
+        while (
+            timed(registry.attacks.create("spear", **options), ran.view.of(slice(1)), known.of(slice(1)), starts[:1])[1]
+            < own
+        ):
             options["submatrices"] *= 2
     attack = registry.attacks.create(setting["attack"], **options)
     held: dict[str, list[float]] = {name: [] for name in FIGURES}
@@ -178,7 +206,7 @@ def run(setting: dict[str, Any], victims: int, own: float) -> dict[str, object]:
     deficient = []
     for victim in range(victims):
         one = slice(victim, victim + 1)
-        guess, taken = timed(attack, ran.view.of(one), known, starts[one])
+        guess, taken = timed(attack, ran.view.of(one), known.of(one), starts[one])
         seconds.append(taken)
         secret = RecordsSecret(ran.secret.cells[one], ran.secret.labels[one])
         deficient.append(rank_ceiling(Encoder(data.schema, data.statistics), secret.cells[0]) < records)

@@ -125,7 +125,7 @@ def test_numbers_that_are_not_whole_are_fitted() -> None:
     torch.testing.assert_close(got, true, rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("wrong", ["nothing", "label", "cell", "number"])
+@pytest.mark.parametrize("wrong", ["nothing", "label", "cell", "number", "all alike"])
 def test_a_replay_proves_nothing_that_is_wrong(wrong: str) -> None:
     cells, labels = GERMAN.train.cells[:10].clone(), GERMAN.train.labels[:10].clone()
     model = resnet_bn(GERMAN.schema, seed=0)
@@ -139,6 +139,9 @@ def test_a_replay_proves_nothing_that_is_wrong(wrong: str) -> None:
         cells[3, discrete] = (cells[3, discrete] + 1) % GERMAN.schema.columns[discrete].width
     elif wrong == "number":
         cells[3, continuous] += 1
+    elif wrong == "all alike":
+        # Which no gradient tells.
+        cells[:, continuous] += 1
     left = seen.left(CLIENT.encode(cells[None]).double(), labels)[0]
     assert seen.is_rounding(left) == (wrong == "nothing")
     # In any order of the records.

@@ -70,8 +70,9 @@ class Unmix:
 
     Works up to about 0.9 times as many records as the narrowest hidden layer but the last has units. With one hidden
     layer records are sought by the zeros of their errors, see ``search_one_layer``: up to about a third of its width,
-    in batches whose rows are affinely independent, without noise or local steps. No linear models, no smooth
-    activations, no batch normalisation, no convolutions.
+    in batches whose rows are affinely independent, without noise or local steps. Behind batch normalisation, residual
+    blocks and a convolution in front where the batch's statistics are granted, see ``NormalisedHarvester``. No linear
+    models, no smooth activations.
 
     Source: own. SPEAR (Dimitrov et al., NeurIPS 2024) reads batches out of the first layer's gradient by its sparse
     columns; here the next layer's rows are used, and the discreteness of tables.

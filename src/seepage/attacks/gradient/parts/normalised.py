@@ -18,11 +18,10 @@ from seepage.attacks.gradient.parts.inexact import counted
 from seepage.attacks.gradient.parts.networks import Network, extended
 from seepage.attacks.gradient.parts.spans import Span, row_scale
 from seepage.attacks.gradient.parts.starts import Starts, rounds_within
-from seepage.learning import gradient
+from seepage.learning import batch_statistics, gradient
 from seepage.models.batch_norm import BatchNorm, Moments, normalisations
 from seepage.models.resnet import Residual
 from seepage.tabular.encoder import Encoder
-from seepage.tabular.schema import Schema
 from seepage.views import GradientView
 
 # Squared misfit at which a search has arrived; false ends lie at 1e-3 and above.
@@ -38,7 +37,7 @@ _DETERMINED = 1e-6
 _PATIENCE = 4
 # Share of a column in a span of differences that is more than rounding.
 _VARIES = 1e-4
-# Of the received gradient, what the replayed one may differ by to count as the same, in roundings.
+# What a replay may differ by from what was received to count as the same, in roundings.
 _SAME = 300.0
 # Times that numbers are fitted, and unknown numbers up to which they are.
 _FITS = 3
@@ -112,7 +111,8 @@ class NormalisedHarvester:
     each category occurs, and so in the course of the search which ones the missing records still hold. A convolution in
     front leaves no such span; there the second layer's alone is searched.
 
-    A whole batch is proved by the client's computation on it: no more than rounding is left of the received gradient.
+    A whole batch is proved by the client's computation on it: no more than rounding is left of the received gradient,
+    nor of the statistics.
 
     Args:
         client: its encoder, in its precision.
@@ -312,16 +312,24 @@ class Seen:
     def left(
         self, rows: Float[Tensor, "try record encoded"], labels: Float[Tensor, " record"]
     ) -> Float[Tensor, "try entry"]:
-        """Return what whole batches leave of the gradient, in roundings of the usual entry of each layer."""
+        """Return what whole batches leave of the gradient and the statistics, in roundings of their usual entries.
+
+        A shift that all records share is normalised away; only the statistics tell it.
+        """
         place = {name: p.expand(len(rows), *p.shape) for name, p in self._place.items()}
         sent = gradient(self._model, rows, labels.expand(len(rows), -1), place)
         rest = [(self._received[name] - part) / self._usual(name) for name, part in sent.items()]
+        for name, own in batch_statistics(self._model, rows, place).items():
+            mean, variance = self._moments[name]
+            level = float((mean.square() + variance).mean().sqrt())
+            rest += [(mean - own.mean) / level, (variance - own.variance) / float(variance.square().mean().sqrt())]
         return torch.cat([part.flatten(1) for part in rest], 1) / self._rounding
 
     def is_rounding(self, left: Float[Tensor, " entry"]) -> bool:
-        """Return whether what is left of the gradient is rounding in each layer."""
-        parts = left.split([g.numel() for g in self._received.values()])
-        return all(float(part.square().mean().sqrt()) <= _SAME for part in parts)
+        """Return whether what is left is rounding in each layer's gradient and each of the statistics."""
+        sizes = [g.numel() for g in self._received.values()]
+        sizes += [t.numel() for moments in self._moments.values() for t in moments]
+        return all(float(part.square().mean().sqrt()) <= _SAME for part in left.split(sizes))
 
     def _usual(self, name: str) -> float:
         """Return the root mean square of a layer's gradient; that of a bias before normalisation is rounding alone."""
@@ -389,27 +397,23 @@ def mean_row(
         made: what it makes of the encoded mean, without its bias.
         basis: of the differences of encoded rows.
     """
-    schema: Schema = encoder.schema
     open_ = torch.linalg.vector_norm(basis, dim=0) > _VARIES
-    ones = []
-    for i in schema.discrete:
-        block = schema.blocks[i]
+    sums = weight.new_zeros(len(encoder.schema.discrete), encoder.width)
+    for at, i in enumerate(encoder.schema.discrete):
+        block = encoder.schema.blocks[i]
         # One category for all leaves its column as constant as the others.
         if not bool(open_[block].any()):
             open_[block] = True
-        one = torch.zeros_like(encoder.mean)
-        one[block] = 1.0
-        ones.append(one)
+        sums[at, block] = encoder.std[block]
     open_ |= encoder.is_continuous
-    raw = weight / encoder.std
-    sums = torch.cat([raw[:0], *(one[None] for one in ones)])
-    system = torch.cat([raw, sums])[:, open_]
-    wanted = torch.cat([made + raw @ encoder.mean, made.new_ones(len(sums))])
-    found = torch.zeros_like(encoder.mean)
-    found[open_], within = _solved(system, wanted)
+    # As long as nothing else is known, a raw column is 0, and the columns of a block add up to 1.
+    found = torch.where(open_, torch.zeros_like(encoder.mean), -encoder.mean / encoder.std)
+    system = torch.cat([weight, sums])
+    wanted = torch.cat([made, 1 - sums @ (encoder.mean / encoder.std)]) - system @ found
+    found[open_], within = _solved(system[:, open_], wanted)
     free = found.new_zeros(len(within), len(found))
     free[:, open_] = within
-    return found, free / encoder.std
+    return found * encoder.std + encoder.mean, free
 
 
 def _solved(
