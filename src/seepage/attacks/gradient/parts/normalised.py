@@ -31,7 +31,7 @@ _LEAST_OUTSIDE = 2
 # Of the largest singular value, in roundings of the received numbers: what is smaller is rounding. Sums over a batch
 # that would be zero leave more of it than single products do.
 _ROUNDINGS = 100.0
-# Of the largest singular value of a layer's weights, what is too small to tell a mean by in the received precision.
+# Of the largest singular value, what is too small to count in the received precision.
 _DETERMINED = 1e-6
 # Rounds that better nothing, after which nothing more is expected.
 _PATIENCE = 4
@@ -274,7 +274,7 @@ class Seen:
             scale, shift = self._normalising(opened.first_norm, positions)
             weight, bias = scale[:, None] * weight, scale * bias + shift
         self.network = Network((weight,), (bias,))
-        self._body, self._last = self._frozen(positions)
+        self._body, self._last = self._frozen({opened.first_norm: positions})
 
     @property
     def tells(self) -> bool:
@@ -321,8 +321,8 @@ class Seen:
         rest = [(self._received[name] - part) / self._usual(name) for name, part in sent.items()]
         for name, own in batch_statistics(self._model, rows, place).items():
             mean, variance = self._moments[name]
-            level = float((mean.square() + variance).mean().sqrt())
-            rest += [(mean - own.mean) / level, (variance - own.variance) / float(variance.square().mean().sqrt())]
+            level, spread = ((mean.square() + variance).mean().sqrt(), variance.square().mean().sqrt())
+            rest += [(mean - own.mean) / level, (variance - own.variance) / spread]
         return torch.cat([part.flatten(1) for part in rest], 1) / self._rounding
 
     def is_rounding(self, left: Float[Tensor, " entry"]) -> bool:
@@ -368,17 +368,25 @@ class Seen:
     def _biased(self, positions: int) -> float:
         return 1 - 1 / (self._records * positions)
 
-    def _frozen(self, positions: int) -> tuple[nn.Module, nn.Linear]:
-        """Return the module without its last layer, which normalises every row as this batch was, and that layer."""
+    def _frozen(self, positions: Mapping[BatchNorm | None, int]) -> tuple[nn.Module, nn.Linear]:
+        """Return the module without its last layer, which normalises every row as this batch was, and that layer.
+
+        Args:
+            positions: that a normalisation takes together, where it is not one.
+        """
         parts = parts_of(self._model.module)
         assert parts is not None
         last = parts[-1]
         assert isinstance(last, nn.Linear)
         body = copy.deepcopy(self._model.module).eval().to(self._encoder.mean)
-        for i, (name, (mean, variance)) in enumerate(self._moments.items()):
-            norm = body.get_submodule(name)
-            norm.running_mean = mean
-            norm.running_var = variance * self._biased(positions if i == 0 else 1)
+        for norm, name in self._names.items():
+            if name in self._moments:
+                mean, variance = self._moments[name]
+                fixed = body.get_submodule(name)
+                assert isinstance(norm, BatchNorm)
+                assert isinstance(fixed, BatchNorm)
+                fixed.running_mean = mean
+                fixed.running_var = variance * self._biased(positions.get(norm, 1))
         body.set_submodule(self._names[last], nn.Identity())
         return body, last
 
@@ -428,8 +436,9 @@ def _solved(
 def _span(rows: Float[Tensor, "row input"], mean: Float[Tensor, " mean"] | None = None) -> Span:
     """Return what rows span; with a mean what rows around it do, extended by a 1."""
     if mean is not None:
-        rows = torch.cat([torch.cat([rows, rows.new_zeros(len(rows), 1)], 1), extended(mean[None])])
-    _, values, right = torch.linalg.svd(rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True))
-    rank = int((values > 1e-6 * values[:1].max()).sum()) if len(values) else 0
+        row = extended(mean[None])
+        rows = torch.cat([torch.cat([rows, rows.new_zeros(len(rows), 1)], 1), row / row.norm()])
+    _, values, right = torch.linalg.svd(rows)
+    rank = int((values > _DETERMINED * values[:1].max()).sum()) if len(values) else 0
     none = rows.new_zeros(0)
     return Span(none, right[:rank], right[rank:], none.view(0, 0), rows.new_zeros(rows.shape[1], 0))
