@@ -113,7 +113,7 @@ def _column(row: Row) -> str:
 def _reading(spec: AuditSpec) -> str:
     granted = "was told the true labels" if spec.labels == "true" else "restored the labels from the gradient"
     if spec.batch_statistics == "granted":
-        granted += " and the statistics of batches where the model normalises them"
+        granted += ", and was told the statistics of batches where the model normalises them"
     return (
         "Leakage is the share of the gap between guessing and certainty that the attack may close, by the upper end of "
         "the 95% interval: none below 5%, low below 20%, moderate below 50%, high below 90%, else total (also where "

@@ -280,7 +280,7 @@ def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
     if not isinstance(view, GradientView) or knowledge.defense.name != "none":
         return "not tried: batch normalisation, and gradients that are not exact"
     if not normalisations(view.model.module).keys() <= (knowledge.batch_statistics or {}).keys():
-        return "not tried: batch normalisation by statistics that are not granted"
+        return "not tried: batch normalisation by statistics that are not granted, which running statistics give away"
     return None
 
 
