@@ -278,7 +278,33 @@ class KnownFeatures:
         return {name: dict(arguments) for name, arguments in self.names.items()}
 
 
-Grant = Literal["auxiliary", "queries", "leaked", "bottom"]
+@dataclass(frozen=True)
+class WeightGradients:
+    """Gradients by the parameters of the target's bottom model, which do not cross the wire of vertical learning.
+
+    Published attacks on gradients start from them. They are of batches of the attacked records, one after the other, as
+    though the trained network took one more step on each.
+
+    Attributes:
+        parameters: of each batch's mean loss, by name, shape (training, batch, *parameter).
+        returned: of the same loss by each record's features, as the attacker itself sent it to the target.
+    """
+
+    parameters: Mapping[str, Tensor]
+    returned: Float[Tensor, "training record feature"]
+
+    @property
+    def batches(self) -> int:
+        """Number of batches."""
+        return next(iter(self.parameters.values())).shape[1]
+
+    @property
+    def batch_size(self) -> int:
+        """Records of a batch."""
+        return self.returned.shape[1] // self.batches
+
+
+Grant = Literal["auxiliary", "queries", "leaked", "bottom", "gradients"]
 
 
 @dataclass(frozen=True)
@@ -293,6 +319,8 @@ class FeatureKnowledge:
         queries: on which the target answers; None where it does not.
         leaked: records of the target; None where there are none.
         bottom: the target's bottom model; None where it is unknown.
+        gradients: by that model's parameters; None where they stay with the target.
+        image: channels, height and width of the target's part of an image, where its columns are pixels.
     """
 
     schema: Schema
@@ -302,6 +330,8 @@ class FeatureKnowledge:
     queries: Queries | None = None
     leaked: Leaked | None = None
     bottom: nn.Module | None = None
+    gradients: WeightGradients | None = None
+    image: tuple[int, int, int] | None = None
 
     def only(self, grants: Collection[Grant]) -> FeatureKnowledge:
         """Return it with these grants alone: schema, marginals and defense are always known."""
@@ -350,6 +380,19 @@ class FeatureKnowledge:
             raise BadInputError(f"{what} needs the target's bottom model, which the attacker does not know; grant it.")
         return self.bottom
 
+    def granted_gradients(self, what: str) -> WeightGradients:
+        """Return the gradients by the bottom model's parameters.
+
+        Raises:
+            BadInputError: there are none.
+        """
+        if self.gradients is None:
+            raise BadInputError(
+                f"{what} needs gradients of the target's bottom model, which do not cross the wire of vertical "
+                "learning; grant them (gradients)."
+            )
+        return self.gradients
+
     def describe(self) -> dict[str, object]:
         """Return what is granted, as plain values for a result or report."""
         return {
@@ -360,6 +403,7 @@ class FeatureKnowledge:
             "queries": 0 if self.queries is None else self.queries.limit,
             "leaked": 0 if self.leaked is None else self.leaked.records,
             "bottom": "known" if self.bottom is not None else "unknown",
+            "gradients": 0 if self.gradients is None else self.gradients.returned.shape[1],
         }
 
 

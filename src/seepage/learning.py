@@ -6,7 +6,7 @@ Replaying ``gradient`` on the true records must reproduce an undefended view bit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -264,6 +264,7 @@ def vertical_step(
     active: ActiveModel,
     features: Sequence[Float[Tensor, "training record _feature"]],
     labels: Float[Tensor, "training record"],
+    parameters: Mapping[str, Tensor] | None = None,
 ) -> VerticalStep:
     """Return what the active party computes from all parties' features and its labels.
 
@@ -271,6 +272,7 @@ def vertical_step(
         active: gives top model and head.
         features: as received, in the parties' order.
         labels: class codes.
+        parameters: of the top model, in place of its own.
 
     Example:
         >>> import torch
@@ -285,8 +287,10 @@ def vertical_step(
         (torch.Size([1, 4, 100]), [0.7])
     """
     received = [one.detach().requires_grad_(True) for one in features]
-    trained = {name: p for name, p in active.top.named_parameters() if p.requires_grad}
-    losses = losses_of(active.head, active.top(torch.cat(received, dim=-1)), labels.long()).mean(1)
+    held = dict(active.top.named_parameters()) if parameters is None else parameters
+    trained = {name: p for name, p in held.items() if p.requires_grad}
+    outputs = torch.func.functional_call(active.top, dict(held), (torch.cat(received, dim=-1),))
+    losses = losses_of(active.head, outputs, labels.long()).mean(1)
     found = torch.autograd.grad(losses.sum(), [*received, *trained.values()], allow_unused=True, materialize_grads=True)
     return VerticalStep(
         tuple(found[: len(received)]), dict(zip(trained, found[len(received) :], strict=True)), losses.detach()

@@ -136,5 +136,5 @@ def test_rows_and_settings_that_cannot_be_used_are_refused() -> None:
         with pytest.raises(BadInputError):
             replace(PROTOCOL, **settings)
     for made in (lambda: FeatureNoise(0.0), lambda: ReturnedNoise(1.0, clip=-1.0)):
-        with pytest.raises(BadInputError, match="positive number"):
+        with pytest.raises(BadInputError, match="above 0"):
             made()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import re
 import stat
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from seepage.audit import Part, StudyPart, StudySpec, make_study, study_kind
 from seepage.errors import BadInputError
-from seepage.report import gate, run_studies
+from seepage.report import Bar, gate, run_studies
 from tests.audit.test_study import planted
 from tests.report.test_html import read
 
@@ -82,3 +84,13 @@ def test_settings_are_named_and_checked() -> None:
         study_kind("spilt")
     with pytest.raises(BadInputError, match="units: Input should be greater than or equal to 1, got 0"):
         make_study("split", units=0)
+
+
+def test_a_bar_counts_each_study_s_own_jobs() -> None:
+    told = io.StringIO()
+    bar = Bar(Console(file=told, width=200))
+    for jobs in (1, 2):
+        bar.begin(float(jobs), jobs)
+        bar.started("one")
+        bar.finished("one", None, 1)
+    assert bar._progress.tasks[0].description == "1/2 jobs, 0 running · one"

@@ -35,7 +35,7 @@ class Listener:
         """Called once every setting was tried, before anything runs."""
 
     def begin(self, work: float, jobs: int) -> None:
-        """Called once, with the work of all jobs and their number."""
+        """Called before the first job of an audit or a study, with the work of all jobs and their number."""
 
     def started(self, what: str) -> None:
         """Called when a job begins, with the setting's name for people."""

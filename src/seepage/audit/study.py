@@ -75,10 +75,12 @@ class Answer:
     Attributes:
         figures: by metric and column (None: all of them); None where one does not apply.
         seconds: that it took for each attacked record (or target); None where that says nothing.
+        picture: of what was found, or is to be found, as an address that holds itself; None for what is no image.
     """
 
     figures: Mapping[tuple[str, str | None], float | None]
     seconds: float | None = None
+    picture: str | None = None
 
 
 @dataclass(frozen=True)
@@ -176,12 +178,14 @@ class StudyRun:
         part: which.
         measured: figures, one value a unit.
         seconds: mean time for a record; None for what is no attack.
+        picture: of the first unit that has one.
     """
 
     defense: str
     part: StudyPart
     measured: list[Measurement]
     seconds: float | None
+    picture: str | None = None
 
 
 @dataclass(frozen=True)
@@ -243,7 +247,7 @@ def run_study(study: Study, store: Store, listener: Listener | None = None, run_
 
 def _plain(answer: Answer) -> dict[str, Any]:
     figures = [[metric, column, value] for (metric, column), value in answer.figures.items()]
-    return {"figures": figures, "seconds": answer.seconds}
+    return {"figures": figures, "seconds": answer.seconds, "picture": answer.picture}
 
 
 def _runs(study: Study, held: Mapping[tuple[str, int, str], dict[str, Any]]) -> list[StudyRun]:
@@ -266,7 +270,8 @@ def _runs(study: Study, held: Mapping[tuple[str, int, str], dict[str, Any]]) -> 
                 measured.append(Measurement(metric, column, numbers, scale.higher_leaks is not False, bounds))
             times = [one["seconds"] for one in values if one["seconds"] is not None]
             seconds = sum(times) / len(times) if times and part.kind == "attack" else None
-            runs.append(StudyRun(defense, part, measured, seconds))
+            picture = next((one["picture"] for one in values if one.get("picture")), None)
+            runs.append(StudyRun(defense, part, measured, seconds, picture))
     return runs
 
 

@@ -89,6 +89,8 @@ class VerticalSpec(StudySpec):
         auxiliary: share of the rows left for training that the attacker holds whole; they are not trained on.
         queries: that a passive party answers; as many as there are auxiliary rows if None.
         leaked: attacked records that the attacker knows; they do not count.
+        gradient_batches, gradient_batch: number and size of the batches of attacked records, the first ones, that
+            attacks on gradients are granted gradients of; they guess these records alone.
         units: trainings, each from seeds of its own: split, initialisation, batches, defense, attack.
         seed: every random number follows from it.
         threads: CPU threads.
@@ -120,6 +122,8 @@ class VerticalSpec(StudySpec):
     auxiliary: float = Field(default=0.125, ge=0, lt=1)
     queries: int | None = Field(default=None, ge=0)
     leaked: int = Field(default=64, ge=0)
+    gradient_batches: int = Field(default=4, ge=1)
+    gradient_batch: int = Field(default=64, ge=1)
 
     @field_validator("attacks")
     @classmethod

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from seepage import datasets
 from seepage.assessment import auc, measure_features
 from seepage.assessment.features import NO_LEAK
+from seepage.assessment.images import measure_images, picture
 from seepage.attacks.vertical import (
     DataPassiveAttack,
     ShadowInversion,
@@ -30,7 +33,8 @@ from seepage.datasets.dataset import split
 from seepage.errors import BadInputError
 from seepage.guesses import FeatureGuess
 from seepage.knowledge import FeatureKnowledge, Grant
-from seepage.models.vertical import vertical_mlp
+from seepage.models.images import Shape, vertical_images
+from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.tabular.partition import Partition
 from seepage.tabular.schema import Discrete
@@ -41,6 +45,19 @@ from seepage.transcript import FeatureTranscript
 SELF_INVERSION = "self_inversion"
 # Labels that a passive party knows, where it is the attacker.
 KNOWN_LABELS = 100
+# Images of a picture.
+_SHOWN = 10
+_OF_TABLES = (
+    "A number counts as found within a tenth of its column's range, as in UIFV; middle_accuracy takes a tenth of the "
+    "range between the 5th and the 95th percentile, which a few large values do not widen.",
+    "Were the passive party the attacker, label_auc_completion and label_auc_gradient say how well it tells labels of "
+    f"training from its features and from the gradients that come back, knowing {KNOWN_LABELS}; label_auc_columns, "
+    "from its columns alone.",
+)
+_OF_IMAGES = (
+    "psnr is the peak signal-to-noise ratio in decibels and ssim the structural similarity, means over images; "
+    "accuracy is the share of brightnesses found within a tenth of their range."
+)
 # Fields of a spec that say what is measured and how it is called, but change no training.
 _NOT_DETERMINING = {"attacks", "baselines", "defenses", "data_folder", "dataset", "passive", "threads"}
 _GRANTS: dict[Grant, str] = {
@@ -48,6 +65,8 @@ _GRANTS: dict[Grant, str] = {
     "queries": "answers of the target to rows of its making",
     "leaked": "records of the target with what it sent for them",
     "bottom": "the target's bottom model",
+    "gradients": "gradients by that model's parameters, which cross no wire here, of batches of the first records; it "
+    "guesses these alone",
 }
 
 
@@ -66,9 +85,9 @@ def vertical_study(spec: VerticalSpec, dataset: Dataset | None = None, own: bool
         BadInputError: a setting cannot be used with these rows.
     """
     data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-    partition = spec.partition(data.schema)
+    partition = spec.partition(data.schema) if data.image is None else _halves(spec, data)
     # Refuses, before anything is trained, a target or widths that no network here fits.
-    vertical_mlp(partition, [0], spec.bottom, spec.features, spec.top)
+    network = _network(spec, data, partition, [0], FeatureDefense())
     sizes = _sizes(spec, data)
     parts = [StudyPart(Part(name="training"), "about"), *(StudyPart(part, "guess") for part in spec.baselines)]
     parts += [
@@ -78,11 +97,12 @@ def vertical_study(spec: VerticalSpec, dataset: Dataset | None = None, own: bool
     ]
     parts += [StudyPart(part, "attack") for part in spec.attacks]
     by_label = {defense.label: defense for defense in spec.defenses}
-    held = partition.schemas[spec.victim].names
+    held, tables = partition.schemas[spec.victim].names, data.image is None
 
     def granted(defense: str, part: StudyPart) -> dict[str, Any]:
         grants = registry.feature_attacks.create(part.part.name, **part.part.options).grants
         amounts = {"auxiliary": sizes.auxiliary, "queries": sizes.queries, "leaked": spec.leaked, "bottom": "known"}
+        amounts["gradients"] = sizes.gradients
         return {
             "sees": "features of every party, and the top model",
             **{grant: amounts[grant] for grant in grants},
@@ -93,7 +113,7 @@ def vertical_study(spec: VerticalSpec, dataset: Dataset | None = None, own: bool
         kind="vertical",
         dataset=data.name,
         protocol="vertical",
-        model="vertical_mlp",
+        model=network.name,
         batch_size=spec.batch_size,
         units=spec.units,
         unit="training",
@@ -110,21 +130,21 @@ def vertical_study(spec: VerticalSpec, dataset: Dataset | None = None, own: bool
             "loss": Scale(None),
             "queries": Scale(None),
             **{metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK},
+            "psnr": Scale(),
+            "ssim": Scale(True, -1.0, 1.0),
         },
         granted=granted,
         settings={
             "epochs": spec.epochs,
             "learning_rate": spec.learning_rate,
-            "bottom": list(spec.bottom),
-            "features": spec.features,
-            "top": list(spec.top),
-            "columns": list(held),
+            **({"bottom": list(spec.bottom), "features": spec.features, "top": list(spec.top)} if tables else {}),
+            **({"columns": list(held)} if tables else {}),
         },
         facts=_facts(spec, data, partition, sizes),
         notes=data.notes,
         lead="What the active party of vertical learning learns about the columns that a passive party keeps.",
         attacker="The active party",
-        headline="all cells of the passive party",
+        headline="all cells of the passive party" if tables else "all brightnesses of the passive party's half",
         rows=len(data.all),
         target=data.schema.target.name,
         sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
@@ -142,11 +162,19 @@ class _Sizes:
     auxiliary: int
     attacked: int
     queries: int
+    gradients: int
 
 
 def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
     for part in spec.attacks:
-        needs = registry.feature_attacks.create(part.name, **part.options).grants
+        made = registry.feature_attacks.create(part.name, **part.options)
+        needs = made.grants
+        if getattr(made, "linear", False) and (spec.bottom or (spec.top and made.match == "prediction")):
+            raise BadInputError(
+                f"the attack {part.called!r} takes networks without hidden layers, but the bottom models have "
+                f"{list(spec.bottom)} and the top model {list(spec.top)}; audit bottom: [] and top: [], or leave the "
+                "attack out."
+            )
         for grant, held in (("auxiliary", spec.auxiliary), ("queries", spec.queries), ("leaked", spec.leaked)):
             if grant in needs and held == 0:
                 raise BadInputError(
@@ -170,7 +198,16 @@ def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
             "which at least one must remain; let fewer leak."
         )
     attacked = there - spec.leaked if spec.records is None else min(spec.records, there - spec.leaked)
-    return _Sizes(training, auxiliary, attacked, auxiliary if spec.queries is None else spec.queries)
+    batches = min(spec.gradient_batches, attacked // spec.gradient_batch)
+    if not batches and any(
+        "gradients" in registry.feature_attacks.create(p.name, **p.options).grants for p in spec.attacks
+    ):
+        raise BadInputError(
+            f"attacks on gradients are granted those of batches of {spec.gradient_batch} records, but {attacked:,} are "
+            "attacked; attack more records, or make gradient_batch smaller."
+        )
+    queries = auxiliary if spec.queries is None else spec.queries
+    return _Sizes(training, auxiliary, attacked, queries, batches * spec.gradient_batch)
 
 
 def _facts(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes) -> tuple[str, ...]:
@@ -178,24 +215,24 @@ def _facts(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Size
     which = "held-out records, as the trained model predicts for them"
     if spec.attacked == "trained":
         which = "records of training, as they were sent in the last epoch"
+    after = f"{len(held.columns)} columns of passive party {spec.victim}: {', '.join(held.names)}"
+    layers = f"Bottom models with layers {(*spec.bottom, spec.features)}, a top model with {spec.top}"
+    if data.image is not None:
+        after = f"the right half of each image, {len(held.columns):,} brightnesses"
+        layers = "Convolutional bottom models and a convolutional top model"
     return (
         "The attacker is the active party, honest but curious: it holds the labels, the top model and "
-        f"{len(partition.columns[0])} columns, and receives the features of every party.",
-        f"It is after {len(held.columns)} columns of passive party {spec.victim}: {', '.join(held.names)}.",
+        f"{len(partition.columns[0]):,} columns, and receives the features of every party.",
+        f"It is after {after}.",
         "It knows the schema and the marginals of these columns. What else an attack is granted stands beside it: "
         + "; ".join(f"{grant}: {what}" for grant, what in _GRANTS.items())
         + ".",
         f"Vertical learning on {data.name}, {len(data.all):,} rows, {partition.parties} parties: {sizes.training:,} "
         f"rows are trained on, {sizes.auxiliary:,} others are auxiliary, {spec.leaked:,} leak and {sizes.attacked:,} "
         f"are attacked, {which}; up to {sizes.queries:,} queries.",
-        f"Bottom models with layers {(*spec.bottom, spec.features)}, a top model with {spec.top}, {spec.epochs} epochs "
-        f"of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
+        f"{layers}, {spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
         f"{spec.units} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
-        "A number counts as found within a tenth of its column's range, as in UIFV; middle_accuracy takes a tenth of "
-        "the range between the 5th and the 95th percentile, which a few large values do not widen.",
-        "Were the passive party the attacker, label_auc_completion and label_auc_gradient say how well it tells labels "
-        f"of training from its features and from the gradients that come back, knowing {KNOWN_LABELS}; "
-        "label_auc_columns, from its columns alone.",
+        *(_OF_TABLES if data.image is None else (_OF_IMAGES,)),
         "A network of the attacker that diverged is a failure of the attack: it counts under 'failed', and in no "
         "other figure.",
     )
@@ -258,7 +295,7 @@ class _Made:
             if target.width == 2:
                 positive = target.sorted_codes[-1]
                 figures["auc", None] = auc(said[:, positive], true == positive)
-            answers.append(Answer(figures))
+            answers.append(Answer(figures, picture=self.picture(self.seen.cells[k])))
         if target.width == 2:
             self._labels(target.sorted_codes[-1], answers)
         return answers
@@ -277,21 +314,28 @@ class _Made:
             for k, said in enumerate(score(view, known, sought)):
                 figures = dict(answers[k].figures)
                 figures[f"label_auc_{name}", None] = auc(said[rest[k]], true[k][rest[k]])
-                answers[k] = Answer(figures)
+                answers[k] = replace(answers[k], figures=figures)
 
     def guess(self, part: StudyPart) -> list[Answer]:
         """Return the figures of an attack, a guess or the self-inversion in each training."""
         name, options = part.part.name, part.part.options
-        begun = time.perf_counter()
+        begun, seen = time.perf_counter(), self.seen
         if name in ("uifv_dpa", SELF_INVERSION):
             shadow = self.shadow(options)
-            guess = shadow.guess(self.seen.view) if name == "uifv_dpa" else shadow.self_inversion(self.seen.cells)
+            guess = shadow.guess(seen.view) if name == "uifv_dpa" else shadow.self_inversion(seen.cells)
         else:
             registered = registry.feature_attacks if part.kind == "attack" else registry.feature_baselines
             made = registered.create(name, **options)
-            guess = made(self.seen.view, self.granted(made.grants), self.seeds("attack"))
-        seconds = time.perf_counter() - begun
-        return self.figures(guess, seconds)
+            known = self.granted(made.grants)
+            if "gradients" in made.grants:
+                seen = self.first
+            guess = made(seen.view, known, self.seeds("attack"))
+        return self.figures(seen, guess, time.perf_counter() - begun)
+
+    @property
+    def first(self) -> FeatureTranscript:
+        """The records that gradients are granted of."""
+        return self.seen.of(slice(0, self.sizes.gradients))
 
     def shadow(self, options: dict[str, Any]) -> ShadowInversion:
         """Return shadow and InverNet of the data-passive attack, trained once for both readings."""
@@ -301,19 +345,28 @@ class _Made:
             self.shadows[key] = attack.fit(self.seen.view, self.granted(attack.grants), self.seeds("attack"))
         return self.shadows[key]
 
-    def figures(self, guess: FeatureGuess, seconds: float) -> list[Answer]:
+    def figures(self, seen: FeatureTranscript, guess: FeatureGuess, seconds: float) -> list[Answer]:
         """Return a guess's figures in each training."""
-        measured = measure_features(self.known.schema, self.seen, guess)
-        each = seconds / (self.seen.view.trainings * self.seen.view.records)
+        image = self.known.image
+        if image is None:
+            measured = measure_features(self.known.schema, seen, guess)
+        else:
+            measured = measure_images(image, seen, guess)
+        each = seconds / (seen.view.trainings * seen.view.records)
         answers = []
-        for k in range(self.seen.view.trainings):
+        for k in range(seen.view.trainings):
             figures: dict[tuple[str, str | None], float | None] = {}
             for one in measured:
                 value = float(one.values[k])
                 figures[one.metric, one.column] = None if value != value else value
             figures["queries", None] = float(guess.queries)
-            answers.append(Answer(figures, each))
+            answers.append(Answer(figures, each, self.picture(guess.cells[k])))
         return answers
+
+    def picture(self, cells: Float[Tensor, "record column"]) -> str | None:
+        """Return a picture of the first images; None of what is none."""
+        image = self.known.image
+        return None if image is None else picture(image, cells[:_SHOWN]) or None
 
     def granted(self, grants: Sequence[Grant]) -> FeatureKnowledge:
         """Return what an attack or guess is granted, with a channel of its own."""
@@ -326,6 +379,10 @@ class _Made:
                 self.trained, self.spec.victim, self.sizes.queries, self.seeds("queries")[0]
             )
             found = replace(found, queries=channel)
+        if "gradients" in grants:
+            size = self.spec.gradient_batch
+            gradients = self.learning.gradients(self.trained, self.first, size, self.seeds("gradients")[0])
+            found = replace(found, gradients=gradients)
         return replace(found, bottom=self.trained.model.bottoms[self.spec.victim]).only(grants)
 
     def seeds(self, purpose: str) -> list[int]:
@@ -342,8 +399,7 @@ def _make(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes
     both = [split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.units)]
     rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
     auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
-    widths = [spec.features] + [defense.width or spec.features] * (partition.parties - 1)
-    model = vertical_mlp(partition, _seeds(spec, "initialisation"), spec.bottom, widths, spec.top)
+    model = _network(spec, data, partition, _seeds(spec, "initialisation"), defense)
     learning = spec.learning(defense)
     trained = learning.train(model, train, _seeds(spec, "training"))
     if spec.attacked == "trained":
@@ -353,6 +409,35 @@ def _make(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes
     seen, leaked = leak(seen, spec.leaked)
     known = replace(learning.knowledge(trained, spec.victim, data.statistics), leaked=leaked)
     return _Made(spec, learning, trained, seen.of(slice(0, sizes.attacked)), test, known, auxiliary, sizes)
+
+
+def _network(
+    spec: VerticalSpec, data: Dataset, partition: Partition, seeds: Sequence[int], defense: FeatureDefense
+) -> VerticalModel:
+    """Return the networks of some trainings before they are trained."""
+    if data.image is not None:
+        return vertical_images(partition, seeds, _half(data.image))
+    widths = [spec.features] + [defense.width or spec.features] * (partition.parties - 1)
+    return vertical_mlp(partition, seeds, spec.bottom, widths, spec.top)
+
+
+def _half(image: Shape) -> Shape:
+    return (image[0], image[1], image[2] // 2)
+
+
+def _halves(spec: VerticalSpec, data: Dataset) -> Partition:
+    """Return the partition of images into a left half, the active party's, and a right one."""
+    narrow = next((defense.label for defense in spec.defenses if defense.width is not None), None)
+    if spec.passive or spec.parties != 2 or spec.share is not None or spec.victim != 1 or narrow is not None:
+        raise BadInputError(
+            f"images of {data.name!r} are cut into a left half, the active party's, and a right one, the passive "
+            "party's, with networks of their own; leave out named columns, shares, further parties and bottlenecks."
+        )
+    assert data.image is not None
+    width = data.image[2]
+    right = tuple(i for i in range(len(data.schema.columns)) if i % width >= width // 2)
+    left = tuple(i for i in range(len(data.schema.columns)) if i % width < width // 2)
+    return Partition(data.schema, (left, right))
 
 
 def _rows(tables: Sequence[Table]) -> Rows:

@@ -7,6 +7,7 @@ from seepage.datasets import adult as adult
 from seepage.datasets import adult_education as adult_education
 from seepage.datasets import bank_additional as bank_additional
 from seepage.datasets import bank_full as bank_full
+from seepage.datasets import cifar10 as cifar10
 from seepage.datasets import credit as credit
 from seepage.datasets import crime as crime
 from seepage.datasets import german as german

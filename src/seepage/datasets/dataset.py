@@ -29,6 +29,7 @@ class Dataset:
         notes: what a reader of results must know, such as a partial copy.
         source: where the rows come from, as a reference or address.
         licence: the terms they come under.
+        image: channels, height and width, where rows are images and columns their pixels, channel by channel.
 
     Example:
         >>> schema = Schema(
@@ -47,6 +48,7 @@ class Dataset:
     notes: tuple[str, ...]
     source: str
     licence: str
+    image: tuple[int, int, int] | None = None
 
     @property
     def schema(self) -> Schema:

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seepage.errors import BadInputError, check_choice, check_count
+from seepage.models.images import ImageInverse, Shape
 from seepage.models.vertical import Stack
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
@@ -88,6 +89,8 @@ class Inverter:
         steps: at least so many, however few the rows.
         batch_size: rows of a step.
         learning_rate: at the beginning.
+        image: channels, height and width of rows that are images, for which the network is UIFV's convolutional one
+            with as many layers as ``hidden`` has, at least one, on features of ``ImageBottom``; None for tables.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -110,6 +113,7 @@ class Inverter:
     steps: int = 1000
     batch_size: int = 64
     learning_rate: float | int = 2e-3
+    image: Shape | None = None
 
     def __post_init__(self) -> None:
         check_choice("loss of an inverse network:", self.loss, InverseLoss)
@@ -150,6 +154,11 @@ class Inverter:
             found = _better(found, again)
         return found
 
+    def _networks(self, width: int, encoder: Encoder, seeds: Sequence[int]) -> nn.Module:
+        if self.image is None:
+            return Stack((width, *self.hidden, encoder.width), seeds)
+        return ImageInverse(self.image, max(1, len(self.hidden)), seeds)
+
     def _fit(
         self, inputs: Tensor, encoded: Tensor, encoder: Encoder, seeds: Sequence[int], weights: Tensor | None
     ) -> Inverse:
@@ -160,7 +169,7 @@ class Inverter:
             spread = inputs.std(1, keepdim=True, correction=0)
             std = torch.where(spread > 0, spread, torch.ones_like(spread))
         scaled = (inputs - mean) / std
-        networks = Stack((width, *self.hidden, encoder.width), seeds)
+        networks = self._networks(width, encoder, seeds)
         parameters = list(networks.parameters())
         optimiser = torch.optim.Adam(parameters, lr=self.learning_rate, fused=True)
         size = min(self.batch_size, rows)
@@ -319,9 +328,9 @@ def _clip(parameters: Sequence[nn.Parameter]) -> None:
     """Bound each network's own gradient: one that diverges must not slow the others down."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     norms = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0).sqrt()
-    factor = (_CLIP / norms.clamp(min=_CLIP))[:, None, None]
+    factor = _CLIP / norms.clamp(min=_CLIP)
     for gradient in gradients:
-        gradient.mul_(factor)
+        gradient.mul_(factor.view(-1, *[1] * (gradient.ndim - 1)))
 
 
 def _better(one: Inverse, other: Inverse) -> Inverse:

@@ -64,6 +64,7 @@ class VerticalModel:
             (training, record, output).
         head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class.
         name: in results.
+        image: channels, height and width of what a party holds, where rows are parts of images; None for tables.
 
     Raises:
         BadInputError: there is not one bottom model a party, or the head does not fit the target.
@@ -74,6 +75,7 @@ class VerticalModel:
     top: nn.Module
     head: SplitHead
     name: str
+    image: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
         target = self.partition.schema.target

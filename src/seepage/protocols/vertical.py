@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.returned import ReturnedDefense
 from seepage.errors import BadInputError, check_count
-from seepage.knowledge import FeatureAuxiliary, FeatureKnowledge, KnownFeatures, Leaked, Queries
+from seepage.knowledge import FeatureAuxiliary, FeatureKnowledge, KnownFeatures, Leaked, Queries, WeightGradients
 from seepage.learning import VerticalStep, vertical_step
 from seepage.models.split import label_chances
 from seepage.models.vertical import VerticalModel
@@ -237,6 +237,42 @@ class VerticalLearning:
         others = tuple(None if party == target else features for party, features in enumerate(sent))
         return FeatureAuxiliary(rows.cells[..., theirs], rows.cells[..., own], rows.labels, others)
 
+    def gradients(
+        self, trained: TrainedVertical, seen: FeatureTranscript, batch_size: int, seed: int
+    ) -> WeightGradients:
+        """Return what the target's bottom model would change by, were the trained network to step on attacked records.
+
+        Args:
+            trained: what training ended in.
+            seen: the records; what is left over after whole batches is left out.
+            batch_size: records of a batch.
+            seed: of the defense of gradients.
+
+        Raises:
+            BadInputError: there is not one whole batch.
+        """
+        check_count("batch_size", batch_size)
+        view, batches = seen.view, seen.view.records // batch_size
+        if not batches:
+            raise BadInputError(
+                f"a batch of {batch_size} records is more than the {view.records} that are attacked; ask for smaller "
+                "batches, or attack more records."
+            )
+        used = seen.of(slice(0, batches * batch_size))
+        split = [one.unflatten(1, (batches, batch_size)).flatten(0, 1) for one in used.view.features]
+        top = {name: p.repeat_interleave(batches, 0) for name, p in _held(view.model.top)}
+        step = vertical_step(
+            view.model, split, used.labels.unflatten(1, (batches, batch_size)).flatten(0, 1).to(split[0].dtype), top
+        )
+        back = self._returned(step, torch.Generator().manual_seed(seed))[view.target]
+        bottom = trained.model.bottoms[view.target]
+        held = {name: p.repeat_interleave(batches, 0).requires_grad_(True) for name, p in _held(bottom)}
+        rows = trained.model.encoders[view.target].encode(used.cells).unflatten(1, (batches, batch_size)).flatten(0, 1)
+        sent = torch.func.functional_call(bottom, held, (rows,))
+        found = torch.autograd.grad(sent, list(held.values()), back)
+        parts = {name: one.unflatten(0, (-1, batches)) for name, one in zip(held, found, strict=True)}
+        return WeightGradients(parts, back.unflatten(0, (-1, batches)).flatten(1, 2))
+
     def known(self) -> KnownFeatures:
         """Return what an attacker who knows the defenses knows."""
         names: dict[str, dict[str, float | int | str | bool]] = {}
@@ -251,7 +287,7 @@ class VerticalLearning:
         partition = trained.model.partition
         partition.check_target(target)
         marginals = tuple(statistics.marginals[i] for i in partition.columns[target])
-        return FeatureKnowledge(partition.schemas[target], marginals, self.known())
+        return FeatureKnowledge(partition.schemas[target], marginals, self.known(), image=trained.model.image)
 
     def _defended(
         self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator
@@ -291,6 +327,10 @@ def leak(seen: FeatureTranscript, records: int) -> tuple[FeatureTranscript, Leak
     view = seen.view
     first = Leaked(seen.cells[:, :records], view.received[:, :records], view.own[:, :records])
     return seen.of(slice(records, None)), first
+
+
+def _held(module: nn.Module) -> list[tuple[str, Tensor]]:
+    return [(name, parameter.detach()) for name, parameter in module.named_parameters()]
 
 
 def _spread(features: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -59,8 +59,8 @@ class Bar(Listener):
         self._line(outlook(plan))
 
     def begin(self, work: float, jobs: int) -> None:
-        """Show how much there is to do."""
-        self._jobs = jobs
+        """Show how much there is to do, from the start where several studies follow each other."""
+        self._jobs, self._done, self._running = jobs, 0, 0
         self._began = self._told = time.monotonic()
         self._progress.update(self._task, total=max(work, 1e-9), completed=0)
 

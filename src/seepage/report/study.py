@@ -30,7 +30,7 @@ from seepage.report import frames
 from seepage.report.frames import Record
 from seepage.report.html import FILE as PAGE
 from seepage.report.html import Part, page
-from seepage.report.study_sections import headline, sections
+from seepage.report.study_sections import Picture, headline, sections
 from seepage.report.text import clean, flattened, listed, points
 from seepage.report.verdict import UNDEFENDED, pick
 
@@ -46,6 +46,7 @@ class StudyReport:
         study: what was done.
         rows: one result each, see ``seepage.audit.study_rows``.
         alarms: what the study doubts about itself.
+        pictures: what was measured, by defense and name, with a picture of what it found.
 
     Example:
         >>> from seepage.audit import study_kind
@@ -59,6 +60,7 @@ class StudyReport:
     study: Study
     rows: list[Row]
     alarms: Sequence[Alarm] = field(default_factory=tuple)
+    pictures: Sequence[Picture] = field(default_factory=tuple)
 
     @property
     def worst(self) -> Record | None:
@@ -94,8 +96,10 @@ def run_studies(
             check_study_folder(folder, store, studies)
         reports = []
         for _, study in studies:
-            rows = study_rows(run_study(study, store, listener))
-            reports.append(StudyReport(study, rows, study_alarms(study, rows)))
+            outcome = run_study(study, store, listener)
+            rows = study_rows(outcome)
+            pictures = [Picture(run.defense, run.part.called, run.picture) for run in outcome.runs if run.picture]
+            reports.append(StudyReport(study, rows, study_alarms(study, rows), pictures))
         store.add_run(study_provenance(studies))
         origin = store.runs()[-1]
         if folder is not None:
@@ -152,7 +156,11 @@ def render_studies(reports: Sequence[StudyReport], provenance: Mapping[str, Any]
     several = len(reports) > 1
     names = [_name(report.study) for report in reports]
     parts = [
-        Part(f"audit-{i}", name, sections(report.study, report.rows, report.alarms, f"a{i}-" if several else ""))
+        Part(
+            f"audit-{i}",
+            name,
+            sections(report.study, report.rows, report.alarms, f"a{i}-" if several else "", report.pictures),
+        )
         for i, (name, report) in enumerate(zip(names, reports, strict=True), start=1)
     ]
     heads = [headline(report.study, report.worst) for report in reports]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from seepage.audit import Row, Study
 from seepage.audit.checks import Alarm, explanation
@@ -13,6 +13,21 @@ from seepage.report.frames import Record
 from seepage.report.sections import Ruler, Section, every_figure
 from seepage.report.text import clean, listed, percent, points
 from seepage.report.verdict import UNDEFENDED, pick, verdict
+
+
+class Picture(NamedTuple):
+    """What was measured, and a picture of what it found.
+
+    Attributes:
+        defense: label.
+        called: name in results.
+        address: of an image, which holds itself.
+    """
+
+    defense: str
+    called: str
+    address: str
+
 
 _LEARNT = {"auc": "AUC", "task_accuracy": "Task accuracy"}
 
@@ -27,7 +42,9 @@ def headline(study: Study, one: Record | None) -> dict[str, Any]:
     return {"record": one, "tier": one["tier"], "words": words + "."}
 
 
-def sections(study: Study, rows: Sequence[Row], alarms: Sequence[Alarm], prefix: str) -> list[Section]:
+def sections(
+    study: Study, rows: Sequence[Row], alarms: Sequence[Alarm], prefix: str, pictures: Sequence[Picture] = ()
+) -> list[Section]:
     """Return all parts of one study.
 
     Args:
@@ -35,6 +52,7 @@ def sections(study: Study, rows: Sequence[Row], alarms: Sequence[Alarm], prefix:
         rows: its results.
         alarms: its doubts.
         prefix: of anchors, unique on the page.
+        pictures: of what was found.
     """
     overviews = frames.overview(rows, alarms)
     found = [
@@ -43,6 +61,7 @@ def sections(study: Study, rows: Sequence[Row], alarms: Sequence[Alarm], prefix:
         _doubts(alarms),
         _attacks(study, rows, alarms),
         _columns(study, rows, overviews),
+        _pictures(rows, pictures),
         _utility(study, rows, overviews),
         every_figure(rows, [grids.text("Defense", "defense")], "s/record"),
     ]
@@ -225,6 +244,23 @@ def _columns(study: Study, rows: Sequence[Row], overviews: Sequence[Record]) -> 
             told = [f"{clean(one['column'])} {points(one['lift'])} ({one['tier']})" for one in marked[:8]]
             words.append(f"Lift of the sensitive columns (★) {_under(one['defense'])}, in points: {listed(told)}.")
     return Section("columns", "Columns", words, figures=shown) if shown else None
+
+
+def _pictures(rows: Sequence[Row], pictures: Sequence[Picture]) -> Section | None:
+    """Return originals and what attacks and guesses make of them, one below the other."""
+    if not pictures:
+        return None
+    measured = {(row["defense"], row["attack"], row["metric"]): row["mean"] for row in rows if row["column"] is None}
+    attacks = {row["attack"] for row in rows if row["is_attack"]}
+    shown = []
+    for one in pictures:
+        psnr, ssim = (measured.get((one.defense, one.called, name)) for name in ("psnr", "ssim"))
+        name = "the originals" if psnr is None else clean(one.called, 60)
+        said = "" if psnr is None or ssim is None else f": {psnr:.1f} dB, similarity {ssim:.2f}"
+        kind = "" if psnr is None or one.called in attacks else " (guess)"
+        shown.append({"address": one.address, "words": f"{name}{kind}, {_under(one.defense)}{said}"})
+    words = ["The first attacked images of the first training, and below them what was made of each."]
+    return Section("pictures", "Images and what is read of them", words, kind="pictures", extra={"pictures": shown})
 
 
 def _utility(study: Study, rows: Sequence[Row], overviews: Sequence[Record]) -> Section | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -47,13 +48,15 @@ class Partition:
                     f"party {party} of {len(self.columns)} holds no column, so that it has nothing to contribute; give "
                     "it one, or name fewer parties."
                 )
-        every = [position for held in self.columns for position in held]
-        owners = {name: [k for k, held in enumerate(self.columns) if i in held] for i, name in enumerate(names)}
-        twice = [name for i, name in enumerate(names) if every.count(i) > 1]
-        if twice:
+        owners: dict[str, list[int]] = {name: [] for name in names}
+        for party, held in enumerate(self.columns):
+            for position in held:
+                owners[names[position]].append(party)
+        twice = next(((name, owned) for name, owned in owners.items() if len(owned) > 1), None)
+        if twice is not None:
             raise BadInputError(
-                f"column {twice[0]!r} is held {every.count(names.index(twice[0]))} times, by parties "
-                f"{' and '.join(map(str, owners[twice[0]]))}; give each column to one party, once."
+                f"column {twice[0]!r} is held {len(twice[1])} times, by parties "
+                f"{' and '.join(map(str, sorted(set(twice[1]))))}; give each column to one party, once."
             )
         nobody = [name for name, owned in owners.items() if not owned]
         if nobody:
@@ -68,7 +71,7 @@ class Partition:
         """Number of parties."""
         return len(self.columns)
 
-    @property
+    @cached_property
     def schemas(self) -> tuple[Schema, ...]:
         """Of each party's columns; the target stands in all of them, though only the active party holds it."""
         every = self.schema.columns

@@ -112,7 +112,7 @@ class Sqr:
         for begin in range(0, read.victims, _TOGETHER):
             chunk = slice(begin, begin + _TOGETHER)
             weight = network.weight if len(network.weight) == 1 else network.weight[chunk]
-            rows.append(_records(weight, network.gradient[chunk], network.activation, count, seeds[chunk]))
+            rows.append(components(weight, network.gradient[chunk], network.activation, count, seeds[chunk]))
             if progress is not None:
                 progress(len(rows[-1]) / read.victims)
         found = torch.cat(rows)
@@ -166,14 +166,22 @@ def _refused(view: GradientView, why: str) -> BadInputError:
     )
 
 
-def _records(
+def components(
     weight: Float[Tensor, "place unit encoded"],
     gradient: Float[Tensor, "victim output unit"],
     activation: nn.Module,
     count: int,
     seeds: Sequence[int],
 ) -> Float[Tensor, "victim component encoded"]:
-    """Return the rows whose errors and activations make up the gradient."""
+    """Return the rows whose errors and activations make up the gradient.
+
+    Args:
+        weight: of the hidden layer.
+        gradient: by the weights that leave it.
+        activation: of its units.
+        count: rows sought.
+        seeds: one a victim, of the directions.
+    """
     # Of several outputs, which say the same of a record but for its error, the combination that says most.
     left = torch.linalg.svd(gradient, full_matrices=False)[0][..., 0]
     values = (left[:, None] @ gradient)[:, 0]

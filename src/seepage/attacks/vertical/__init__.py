@@ -1,5 +1,12 @@
 """Attacks of the active party in vertical learning on a passive party's columns."""
 
+from seepage.attacks.vertical.equality import EqualitySolving
+from seepage.attacks.vertical.gradients import (
+    GradientMatching,
+    IndependentComponents,
+    NeuronQuotients,
+    TensorComponents,
+)
 from seepage.attacks.vertical.labels import completion_scores, gradient_scores, left_out, raw_scores
 from seepage.attacks.vertical.ridge import RidgeStealth
 from seepage.attacks.vertical.student import StudentAttack
@@ -14,15 +21,20 @@ from seepage.attacks.vertical.white_box import Generator, Ginver, GradientInvers
 
 __all__ = [
     "DataPassiveAttack",
+    "EqualitySolving",
     "Generator",
     "Ginver",
     "GradientInversion",
+    "GradientMatching",
+    "IndependentComponents",
     "IsolatedQueryAttack",
+    "NeuronQuotients",
     "QueryAttack",
     "RidgeStealth",
     "ShadowInversion",
     "StealthAttack",
     "StudentAttack",
+    "TensorComponents",
     "completion_scores",
     "gradient_scores",
     "left_out",

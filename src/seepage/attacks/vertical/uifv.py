@@ -10,12 +10,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seepage.attacks.vertical.parts.generated import generated, plain_uniform
+from seepage.attacks.vertical.parts.generated import generated, plain_uniform, smooth_noise
 from seepage.attacks.vertical.parts.shadow import shadow
 from seepage.baselines.vertical import own_inputs
 from seepage.errors import BadInputError, check_count
 from seepage.guesses import FeatureGuess
 from seepage.knowledge import FeatureKnowledge, Grant
+from seepage.models.images import Shape
 from seepage.models.inverse import Calibration, Inverse, InverseLoss, Inverter
 from seepage.models.vertical import encoder_of
 from seepage.registry import feature_attacks
@@ -49,11 +50,11 @@ class _InverNet:
     def __post_init__(self) -> None:
         if self.layers not in DEPTHS:
             raise BadInputError(f"InverNet has 1, 2 or 3 layers, got layers={self.layers!r}.")
-        self.inverter  # noqa: B018  refuses what it cannot be made of
+        # Refuses what it cannot be made of.
+        self.inverter(None)
 
-    @property
-    def inverter(self) -> Inverter:
-        """How InverNet is trained."""
+    def inverter(self, image: Shape | None) -> Inverter:
+        """Return how InverNet is trained, for tables or for images."""
         return Inverter(
             DEPTHS[self.layers],
             self.loss,
@@ -62,6 +63,7 @@ class _InverNet:
             self.steps,
             self.batch_size,
             self.learning_rate,
+            image,
         )
 
 
@@ -116,7 +118,7 @@ class QueryAttack(_InverNet):
             answered = torch.cat([answered, mine], dim=-1)
             received = torch.cat([received, own_inputs(view, view.own, None)], dim=-1)
         kept = asked.shape[1] - int(self.held_out * asked.shape[1])
-        found = self.inverter.fit(answered[:, :kept], asked[:, :kept], encoder, seeds)
+        found = self.inverter(knowledge.image).fit(answered[:, :kept], asked[:, :kept], encoder, seeds)
         guess = guess_of(found, received, queries=asked.shape[1])
         if kept == asked.shape[1]:
             return guess
@@ -181,10 +183,10 @@ class DataPassiveAttack(_InverNet):
         rows = knowledge.granted_auxiliary("the data-passive attack")
         encoder = encoder_of(knowledge.schema)
         encoded = encoder.encode(rows.cells)
-        made = shadow(view, rows, encoded, self.hidden, self.shadow_epochs, self.batch_size, seeds)
+        made = shadow(view, rows, encoded, self.hidden, self.shadow_epochs, self.batch_size, seeds, knowledge.image)
         with torch.no_grad():
             features = made(encoded)
-        return ShadowInversion(self.inverter.fit(features, encoded, encoder, seeds), made)
+        return ShadowInversion(self.inverter(knowledge.image).fit(features, encoded, encoder, seeds), made)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess.
@@ -206,7 +208,8 @@ class IsolatedQueryAttack(_InverNet):
     """UIFV with queries alone: made-up rows and the target's answers train InverNet.
 
     Source: Yang et al., UIFV (arXiv 2406.12588), section 4. The generator draws categories evenly and numbers evenly
-    from an estimated range; the estimate is not stated, here the true bounds, or ``stretch`` times as wide.
+    from an estimated range; the estimate is not stated, here the true bounds, or ``stretch`` times as wide. Of
+    images it makes smoothed normal noise.
 
     Attributes:
         generator: whether rows are valid ones; else all encoded columns are numbers drawn evenly from 0 to 1, the
@@ -241,8 +244,13 @@ class IsolatedQueryAttack(_InverNet):
         channel = knowledge.granted_queries("the isolated query attack")
         rows = channel.left if self.rows is None else min(self.rows, channel.left)
         encoder = encoder_of(knowledge.schema)
-        made = generated(encoder, rows, seeds, self.stretch) if self.generator else plain_uniform(encoder, rows, seeds)
-        found = self.inverter.fit(channel.ask(made), made, encoder, seeds)
+        if not self.generator:
+            made = plain_uniform(encoder, rows, seeds)
+        elif knowledge.image is None:
+            made = generated(encoder, rows, seeds, self.stretch)
+        else:
+            made = smooth_noise(knowledge.image, rows, seeds)
+        found = self.inverter(knowledge.image).fit(channel.ask(made), made, encoder, seeds)
         return guess_of(found, view.received, queries=rows)
 
 
@@ -269,7 +277,7 @@ class StealthAttack(_InverNet):
         """
         leaked = knowledge.granted_leaked("the stealth attack")
         encoder = encoder_of(knowledge.schema)
-        found = self.inverter.fit(leaked.features, encoder.encode(leaked.cells), encoder, seeds)
+        found = self.inverter(knowledge.image).fit(leaked.features, encoder.encode(leaked.cells), encoder, seeds)
         return guess_of(found, view.received)
 
 

@@ -21,10 +21,13 @@ from seepage.registry import feature_attacks
 from seepage.tabular.encoder import Encoder
 from seepage.views import FeatureView
 
+# What a white-box attack makes its rows fit.
+Match = Literal["prediction", "features"]
+
 
 @dataclass(frozen=True)
-class _Descent:
-    """Settings that the three share.
+class Descent:
+    """Settings that attacks by descent share.
 
     Attributes:
         valid: whether rows are kept near valid ones on the way (ours); free numbers, as published, else.
@@ -75,7 +78,7 @@ class _Descent:
 
 @feature_attacks.register("ginver")
 @dataclass(frozen=True)
-class Ginver(_Descent):
+class Ginver(Descent):
     """A network whose rows, sent through the target's bottom model, give the received features back.
 
     Source: Yin et al., Ginver (WWW 2023), white-box form; total variation, which is of images, is left out.
@@ -113,7 +116,7 @@ class Ginver(_Descent):
 
 @feature_attacks.register("gia")
 @dataclass(frozen=True)
-class GradientInversion(_Descent):
+class GradientInversion(Descent):
     """Each record's cells are moved until the joint model predicts for it what it did.
 
     Source: Jiang et al., PoPETs 2022: the attacker matches the prediction. ``match="features"`` matches what the target
@@ -123,13 +126,13 @@ class GradientInversion(_Descent):
         match: ``prediction`` or ``features``.
     """
 
-    match: Literal["prediction", "features"] = "prediction"
+    match: Match = "prediction"
     steps: int = 500
     learning_rate: float | int = 0.02
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("what gradient inversion matches:", self.match, Literal["prediction", "features"])
+        check_choice("what gradient inversion matches:", self.match, Match)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess; all records are moved at once.
@@ -160,7 +163,7 @@ class GradientInversion(_Descent):
 
 @feature_attacks.register("grn")
 @dataclass(frozen=True)
-class Generator(_Descent):
+class Generator(Descent):
     """A network makes the target's cells of the attacker's own, so that the joint model predicts what it did.
 
     Source: Luo et al., ICDE 2021 (generative regression network): layers of 600, 200 and 100 units with ReLU, squared

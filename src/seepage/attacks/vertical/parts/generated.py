@@ -9,8 +9,13 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from seepage.models.images import Shape
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
+
+# Places that smoothing averages over in each direction, and the deviation of what is left, in units of half the range.
+_WINDOW = 5
+_CONTRAST = 0.4
 
 
 def generated(
@@ -38,6 +43,29 @@ def plain_uniform(encoder: Encoder, rows: int, seeds: Sequence[int]) -> Float[Te
     """Return rows whose encoded columns are all numbers drawn evenly from 0 to 1, which are no valid rows."""
     drawn = [torch.rand(rows, encoder.width, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
     return torch.stack(drawn)
+
+
+def smooth_noise(image: Shape, rows: int, seeds: Sequence[int]) -> Float[Tensor, "training row pixel"]:
+    """Return images of smoothed normal noise around a colour drawn at random, from -1 to 1.
+
+    Args:
+        image: channels, height and width.
+        rows: of each training.
+        seeds: one a training.
+
+    Example:
+        >>> made = smooth_noise((3, 8, 8), rows=5, seeds=[0])
+        >>> made.shape, float(made.abs().max()) <= 1
+        (torch.Size([1, 5, 192]), True)
+    """
+    made = []
+    for seed in seeds:
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.randn(rows, *image, generator=generator)
+        smooth = functional.avg_pool2d(noise, _WINDOW, stride=1, padding=_WINDOW // 2, count_include_pad=False)
+        colour = 2 * torch.rand(rows, image[0], 1, 1, generator=generator) - 1
+        made.append((colour + _CONTRAST * smooth / smooth.std()).clamp(-1, 1).flatten(1))
+    return torch.stack(made)
 
 
 def _one(encoder: Encoder, rows: int, generator: torch.Generator, stretch: float | int) -> Tensor:

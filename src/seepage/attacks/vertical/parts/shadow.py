@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from seepage.knowledge import FeatureAuxiliary
+from seepage.models.images import ImageBottom, Shape
 from seepage.models.vertical import Stack, losses_of
 from seepage.views import FeatureView
 
@@ -23,7 +24,8 @@ def shadow(
     epochs: int,
     batch_size: int,
     seeds: Sequence[int],
-) -> Stack:
+    image: Shape | None = None,
+) -> nn.Module:
     """Return networks that stand in for the target's bottom model: with them the top model predicts labels.
 
     Args:
@@ -34,8 +36,10 @@ def shadow(
         epochs: passes over the rows.
         batch_size: rows of a step.
         seeds: of initialisation and batches, one a training.
+        image: of rows that are parts of images, for which the bottom model is ``ImageBottom``.
     """
-    made = Stack((encoded.shape[-1], *hidden, view.received.shape[-1]), seeds)
+    widths = (encoded.shape[-1], *hidden, view.received.shape[-1])
+    made = Stack(widths, seeds) if image is None else ImageBottom(image, seeds)
     optimiser = torch.optim.Adam(made.parameters(), lr=_RATE, fused=True)
     labels = rows.labels.long()
     order = [torch.Generator().manual_seed(seed) for seed in seeds]

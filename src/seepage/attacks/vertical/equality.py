@@ -1,0 +1,91 @@
+"""Equality solving (Luo et al., ICDE 2021): what a linear network's outputs say of a passive party's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seepage.attacks.vertical.white_box import Match, predicted
+from seepage.errors import BadInputError, check_choice
+from seepage.guesses import FeatureGuess
+from seepage.knowledge import FeatureKnowledge, Grant
+from seepage.models.inverse import cells_of
+from seepage.models.vertical import Stack, encoder_of
+from seepage.registry import feature_attacks
+from seepage.tabular.schema import Discrete
+from seepage.views import FeatureView
+
+
+@feature_attacks.register("esa")
+@dataclass(frozen=True)
+class EqualitySolving:
+    """Linear equations that a known linear network gives of each record, solved with the least norm.
+
+    Of c classes a prediction tells c - 1 differences of logits, or one logit where there are two; what the other
+    parties' features add is known. As many encoded columns are found exactly. Source: Luo et al., Feature Inference
+    Attack on Model Predictions in Vertical Federated Learning (ICDE 2021), equality solving attack.
+
+    Attributes:
+        match: ``prediction``, as published, or ``features``, which give an equation each (ours).
+        valid: whether the categories of a column are held to add up to 1 (ours).
+
+    Raises:
+        BadInputError: ``match`` is neither.
+    """
+
+    grants: ClassVar[tuple[Grant, ...]] = ("bottom",)
+    # Bottom model and top model have no hidden layer.
+    linear: ClassVar[bool] = True
+
+    match: Match = "prediction"
+    valid: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("what equality solving matches:", self.match, Match)
+
+    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
+        """Return the guess; ``seeds`` are not used.
+
+        Raises:
+            BadInputError: the bottom model was not granted, or one on the way is not linear.
+        """
+        bottom = knowledge.granted_bottom("equality solving")
+        encoder = encoder_of(knowledge.schema)
+        slope, shift = _affine(bottom, "the target's bottom model")
+        with torch.no_grad():
+            if self.match == "features":
+                values = view.received.double() - shift
+            else:
+                weight = _affine(view.model.top, "the top model")[0]
+                outputs = view.model.top(torch.cat(list(view.features), dim=-1))
+                rest = predicted(view, view.features, shift.expand(-1, view.records, -1).to(outputs))
+                begin = sum(one.shape[-1] for one in view.features[: view.target])
+                slope = slope @ weight[:, begin : begin + view.received.shape[-1]]
+                values = (outputs - rest).double()
+                if view.model.head == "softmax":
+                    slope, values = slope.diff(dim=-1), values.diff(dim=-1)
+            if self.valid:
+                every = zip(encoder.schema.columns, encoder.schema.blocks, strict=True)
+                sums = [block for column, block in every if isinstance(column, Discrete)]
+                more = torch.zeros(encoder.width, len(sums), dtype=torch.float64)
+                for k, block in enumerate(sums):
+                    more[block, k] = 1
+                slope = torch.cat([slope, more.expand(len(slope), -1, -1)], dim=-1)
+                values = torch.cat([values, torch.ones(*values.shape[:2], len(sums), dtype=torch.float64)], dim=-1)
+            found = values @ torch.linalg.pinv(slope)
+        return FeatureGuess(cells_of(encoder, found), failed=~found.flatten(1).isfinite().all(1))
+
+
+def _affine(module: nn.Module, what: str) -> tuple[Float[Tensor, "training i o"], Float[Tensor, "training 1 o"]]:
+    """Return the only layer of a network."""
+    if not isinstance(module, Stack) or len(module.weights) != 1:
+        raise BadInputError(
+            f"equality solving takes networks without hidden layers, but {what} has some; audit a linear one (bottom: "
+            "[], top: []), or leave the attack out."
+        )
+    return module.weights[0].detach().double(), module.biases[0].detach().double()

@@ -1,0 +1,266 @@
+"""Published attacks on gradients, held against a bottom model of vertical learning: DLG, CPA, SQR, LOKI.
+
+They start from gradients by the parameters of the target's bottom model, which do not cross this wire and have to be
+granted. The target's bottom model is known to them, and so are the gradients by features, which the attacker sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seepage.attacks.gradient.cocktail_party import CocktailParty
+from seepage.attacks.gradient.parts.first_layer import quotients
+from seepage.attacks.gradient.sqr import components
+from seepage.attacks.vertical.white_box import Descent
+from seepage.errors import BadInputError, check_count
+from seepage.guesses import FeatureGuess
+from seepage.knowledge import FeatureKnowledge, Grant
+from seepage.models.inverse import cells_of
+from seepage.models.vertical import Stack, encoder_of
+from seepage.registry import feature_attacks
+from seepage.tabular.encoder import Encoder
+from seepage.views import FeatureView
+
+_GRANTS: tuple[Grant, ...] = ("bottom", "gradients")
+
+
+class _Seen(NamedTuple):
+    """What is granted, with trainings and batches as one axis of victims."""
+
+    encoder: Encoder
+    weights: list[Float[Tensor, "victim _input _unit"]]
+    biases: list[Float[Tensor, "victim 1 _unit"]]
+    by_weights: list[Float[Tensor, "victim _input _unit"]]
+    by_biases: list[Float[Tensor, "victim 1 _unit"]]
+    returned: Float[Tensor, "victim record feature"]
+    received: Float[Tensor, "victim record feature"]
+
+    def sent(self, rows: Float[Tensor, "victim row encoded"]) -> list[Float[Tensor, "victim row _unit"]]:
+        """Return what rows make each layer of the bottom model give out, before any ReLU."""
+        found = []
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            rows = torch.baddbmm(bias, rows.relu() if i else rows, weight)
+            found.append(rows)
+        return found
+
+    def guess(self, outputs: Float[Tensor, "victim record encoded"], trainings: int) -> FeatureGuess:
+        """Return the guess that encoded rows, in the records' order, make."""
+        outputs = outputs.unflatten(0, (trainings, -1)).flatten(1, 2)
+        failed = ~outputs.flatten(1).isfinite().all(1)
+        return FeatureGuess(
+            torch.where(failed[:, None, None], torch.nan, cells_of(self.encoder, outputs)), failed=failed
+        )
+
+    def placed(self, candidates: Float[Tensor, "victim candidate encoded"]) -> Float[Tensor, "victim record encoded"]:
+        """Return for each record the candidate whose valid row would send the nearest features (ours).
+
+        The attacks themselves give records in no order; whoever knows the bottom model and the features can tell.
+        """
+        there = candidates.isfinite().all(-1)
+        rows = torch.where(there[..., None], candidates, torch.zeros_like(candidates)).to(self.received)
+        valid = self.encoder.encode(cells_of(self.encoder, rows))
+        apart = torch.cdist(self.received, self.sent(valid)[-1])
+        nearest = torch.where(there[:, None], apart, torch.inf).argmin(-1)
+        return rows.gather(1, nearest[..., None].expand(-1, -1, rows.shape[-1]))
+
+
+def _seen(view: FeatureView, knowledge: FeatureKnowledge, what: str) -> _Seen:
+    granted = knowledge.granted_gradients(what)
+    bottom = knowledge.granted_bottom(what)
+    if not isinstance(bottom, Stack):
+        raise BadInputError(
+            f"{what} reads gradients of fully connected bottom models, but the target's is {type(bottom).__name__}; "
+            "leave the attack out."
+        )
+    if granted.returned.shape[1] != view.records:
+        raise BadInputError(
+            f"{what} guesses the {granted.returned.shape[1]} records that gradients were granted of, but the view has "
+            f"{view.records}; hand in these records' view."
+        )
+    batches = granted.batches
+
+    def flat(one: Tensor) -> Tensor:
+        return one.detach().unflatten(1, (batches, -1)).flatten(0, 1)
+
+    def of(kind: str) -> list[Tensor]:
+        return [g.flatten(0, 1) for name, g in granted.parameters.items() if name.startswith(kind)]
+
+    weights, biases = (
+        [p.detach().repeat_interleave(batches, 0) for p in group] for group in (bottom.weights, bottom.biases)
+    )
+    return _Seen(
+        encoder_of(knowledge.schema),
+        weights,
+        biases,
+        of("weights"),
+        of("biases"),
+        flat(granted.returned),
+        flat(view.received),
+    )
+
+
+def _each(seeds: Sequence[int], victims: int) -> list[int]:
+    """Return a seed for each victim."""
+    batches = victims // len(seeds)
+    return [seed + i for seed in seeds for i in range(batches)]
+
+
+@feature_attacks.register("bottom_dlg")
+@dataclass(frozen=True)
+class GradientMatching(Descent):
+    """Rows are moved until they would change the bottom model as the granted gradients do.
+
+    Source: Zhu et al., Deep Leakage from Gradients (NeurIPS 2019). Deviations: Adam instead of L-BFGS; the gradients by
+    features, which the attacker sent, are taken as they are, so that labels and the other parties' part need not be
+    guessed and each record has its place; squared distances are in units of the gradient's own square.
+    """
+
+    grants: ClassVar[tuple[Grant, ...]] = _GRANTS
+
+    steps: int = 500
+    learning_rate: float | int = 0.05
+
+    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
+        """Return the guess.
+
+        Args:
+            view: of the records that gradients were granted of.
+            knowledge: with the bottom model and its gradients.
+            seeds: of the start, one a training.
+
+        Raises:
+            BadInputError: either was not granted, or the bottom model is of another kind.
+        """
+        seen = _seen(view, knowledge, "gradient matching")
+        shape = (seen.returned.shape[1], seen.encoder.width)
+        starts = [
+            0.1 * torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+            for seed in _each(seeds, len(seen.returned))
+        ]
+        free = torch.stack(starts).requires_grad_(True)
+        wanted = [*seen.by_weights, *seen.by_biases]
+        size = torch.stack([one.square().sum((1, 2)) for one in wanted]).sum(0)
+        # Where nothing came back, nothing can be matched.
+        size = torch.where(size > 0, size, torch.ones_like(size))
+
+        def loss(step: int) -> Tensor:
+            made = _gradients(seen, self.rows(seen.encoder, free))
+            apart = [(one - other).square().sum((1, 2)) for one, other in zip(made, wanted, strict=True)]
+            return (torch.stack(apart).sum(0) / size).sum()
+
+        self.descend([free], loss)
+        with torch.no_grad():
+            return seen.guess(self.rows(seen.encoder, free), view.trainings)
+
+
+def _gradients(seen: _Seen, rows: Float[Tensor, "victim record encoded"]) -> list[Tensor]:
+    """Return the gradients by weights, then by biases, that rows would cause; differentiable in the rows."""
+    outputs = seen.sent(rows)
+    inputs = [rows, *(one.relu() for one in outputs[:-1])]
+    error, weights, biases = seen.returned, list[Tensor](), list[Tensor]()
+    for i in reversed(range(len(outputs))):
+        weights.insert(0, inputs[i].mT @ error)
+        biases.insert(0, error.sum(1, keepdim=True))
+        if i:
+            error = (error @ seen.weights[i].mT) * (outputs[i - 1] > 0)
+    return [*weights, *biases]
+
+
+@dataclass(frozen=True)
+class _Unmixed:
+    """An attack on the first layer's gradient, which gives candidates in no order."""
+
+    grants: ClassVar[tuple[Grant, ...]] = _GRANTS
+
+    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
+        """Return the guess, each candidate in the place of the records whose features it would send.
+
+        Args:
+            view: of the records that gradients were granted of.
+            knowledge: with the bottom model and its gradients.
+            seeds: one a training.
+
+        Raises:
+            BadInputError: either was not granted, or the bottom model is of another kind.
+        """
+        seen = _seen(view, knowledge, f"the attack {type(self).__name__}")
+        return seen.guess(seen.placed(self.candidates(seen, _each(seeds, len(seen.returned)))), view.trainings)
+
+    def candidates(self, seen: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
+        """Return encoded rows, not finite where there is none."""
+        raise NotImplementedError
+
+
+@feature_attacks.register("bottom_loki")
+@dataclass(frozen=True)
+class NeuronQuotients(_Unmixed):
+    """Each unit of the first layer is a candidate: its weights' gradient over its bias's.
+
+    Source: the last step of Zhao et al., LOKI (IEEE S&P 2024). Its server sends crafted networks so that one record
+    alone is behind a unit; here nobody crafted any, as in the comparison of vertical attacks.
+    """
+
+    def candidates(self, seen: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
+        """Return a candidate a unit."""
+        return quotients(seen.by_weights[0].mT, seen.by_biases[0][:, 0])
+
+
+@feature_attacks.register("bottom_cpa")
+@dataclass(frozen=True)
+class IndependentComponents(_Unmixed):
+    """Independent components of the first layer's gradient, see ``CocktailParty``.
+
+    Attributes:
+        iterations: of the search.
+    """
+
+    iterations: int = 3000
+
+    def __post_init__(self) -> None:
+        check_count("iterations", self.iterations)
+
+    def candidates(self, seen: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
+        """Return a candidate a component."""
+        mixed = torch.cat([seen.by_weights[0].mT, seen.by_biases[0].mT], dim=2).double()
+        sources = min(seen.returned.shape[1], *mixed.shape[1:])
+        unmixed = CocktailParty(iterations=self.iterations).unmix(mixed, sources, None)
+        return quotients(unmixed[..., :-1], unmixed[..., -1])
+
+
+@feature_attacks.register("bottom_sqr")
+@dataclass(frozen=True)
+class TensorComponents(_Unmixed):
+    """Components of the tensor that the second layer's gradient averages to, see ``Sqr``.
+
+    Its theory is of one wide layer of normal weights without biases whose activation has a third order. None of that
+    holds for a trained bottom model with ReLUs: a comparison, from which nothing is to be expected.
+
+    Attributes:
+        components: that are sought at most.
+    """
+
+    components: int = 12
+
+    def __post_init__(self) -> None:
+        check_count("components", self.components)
+
+    def candidates(self, seen: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
+        """Return a candidate a component.
+
+        Raises:
+            BadInputError: the bottom model has no hidden layer.
+        """
+        if len(seen.weights) < 2:
+            raise BadInputError("bottom_sqr reads a hidden layer, but the target's bottom model has none; drop it.")
+        weight = seen.weights[0].mT.double()
+        count = min(self.components, seen.returned.shape[1], weight.shape[2])
+        # The third order of so many components takes this many equations.
+        while count > 1 and (count + 1) * (count + 2) * (count + 3) > 3 * weight.shape[1]:
+            count -= 1
+        return components(weight, seen.by_weights[1].mT.double(), nn.ReLU(), count, seeds)

@@ -1,0 +1,204 @@
+"""Convolutional networks of vertical learning on images; several trainings run as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seepage.errors import BadInputError
+from seepage.models.model import seeded
+from seepage.models.vertical import Stack, VerticalModel
+from seepage.tabular.partition import Partition
+from seepage.tabular.schema import Discrete
+
+# Channels, height and width of what a party holds of an image; its columns go channel by channel, row by row.
+Shape = tuple[int, int, int]
+
+# Features of a place of the image, after a bottom model has halved height and width.
+_CHANNELS = 64
+# Images at once where no gradient is wanted.
+_AT_ONCE = 256
+
+
+class Convolutions(nn.Module):
+    """Convolutions of the same sizes, one a network, each with PyTorch's default initialisation.
+
+    Args:
+        make: makes one; groups and dilation as by default.
+        seeds: of the initialisation, one a network.
+
+    Example:
+        >>> several = Convolutions(lambda: nn.Conv2d(3, 5, 3, padding=1), seeds=[0, 1])
+        >>> several(torch.ones(2, 7, 3, 8, 4)).shape
+        torch.Size([2, 7, 5, 8, 4])
+    """
+
+    def __init__(self, make: Callable[[], nn.Conv2d | nn.ConvTranspose2d], seeds: Sequence[int]) -> None:
+        super().__init__()
+        made = [seeded(make, seed) for seed in seeds]
+        biases = [one.bias for one in made if one.bias is not None]
+        self.weights = nn.Parameter(torch.stack([one.weight.detach() for one in made]))
+        self.biases = nn.Parameter(torch.stack([one.detach() for one in biases]))
+        first = made[0]
+        # Torch takes a word for the padding too, none of which is asked for here.
+        self.stride, self.padding = first.stride, tuple(int(side) for side in first.padding)
+        self.more = first.output_padding if isinstance(first, nn.ConvTranspose2d) else None
+
+    def forward(
+        self, images: Float[Tensor, "network image channel height width"]
+    ) -> Float[Tensor, "network image out high wide"]:
+        """Return what each network's convolution makes of its images."""
+        networks = len(self.weights)
+        # Networks are groups of channels of one convolution.
+        flat = images.transpose(0, 1).flatten(1, 2)
+        weights, biases = self.weights.flatten(0, 1), self.biases.flatten()
+        if self.more is None:
+            found = functional.conv2d(flat, weights, biases, self.stride, self.padding, groups=networks)
+        else:
+            found = functional.conv_transpose2d(
+                flat,
+                weights,
+                biases,
+                self.stride,
+                self.padding,
+                self.more,
+                groups=networks,
+            )
+        return found.unflatten(1, (networks, -1)).transpose(0, 1)
+
+
+class ImageBottom(nn.Module):
+    """Bottom models: two convolutions of 64 channels with ReLU, then the largest of each two by two places.
+
+    Args:
+        shape: of an image.
+        seeds: one a network.
+    """
+
+    def __init__(self, shape: Shape, seeds: Sequence[int]) -> None:
+        super().__init__()
+        self.shape = shape
+        self.first = Convolutions(lambda: nn.Conv2d(shape[0], _CHANNELS, 3, padding=1), seeds)
+        self.second = Convolutions(lambda: nn.Conv2d(_CHANNELS, _CHANNELS, 3, padding=1), seeds)
+
+    def forward(self, rows: Float[Tensor, "network image pixel"]) -> Float[Tensor, "network image feature"]:
+        """Return features, channel by channel."""
+        return _in_parts(self._some, rows)
+
+    def _some(self, rows: Tensor) -> Tensor:
+        found = self.second(self.first(rows.unflatten(-1, self.shape)).relu()).relu()
+        return functional.max_pool2d(found.flatten(0, 1), 2).unflatten(0, found.shape[:2]).flatten(2)
+
+
+class ImageTop(nn.Module):
+    """Top models: four convolutions and two fully connected layers on the parties' features side by side.
+
+    Args:
+        shape: of what one party holds.
+        parties: number of them.
+        outputs: of the last layer.
+        seeds: one a network.
+    """
+
+    def __init__(self, shape: Shape, parties: int, outputs: int, seeds: Sequence[int]) -> None:
+        super().__init__()
+        self.inputs = (parties, _CHANNELS, shape[1] // 2, shape[2] // 2)
+        sizes = (_CHANNELS, _CHANNELS, _CHANNELS, 2 * _CHANNELS, 2 * _CHANNELS)
+        self.layers = nn.ModuleList(
+            Convolutions(lambda a=a, b=b: nn.Conv2d(a, b, 3, padding=1), [seed + i for seed in seeds])
+            for i, (a, b) in enumerate(pairwise(sizes))
+        )
+        places = (shape[1] // 8) * (parties * shape[2] // 8)
+        self.last = Stack((sizes[-1] * places, 128, outputs), [seed + len(sizes) for seed in seeds])
+
+    def forward(self, features: Float[Tensor, "network image feature"]) -> Float[Tensor, "network image output"]:
+        """Return the outputs."""
+        return _in_parts(self._some, features)
+
+    def _some(self, features: Tensor) -> Tensor:
+        found = torch.cat(features.unflatten(-1, self.inputs).unbind(2), dim=-1)
+        for i, layer in enumerate(self.layers):
+            found = layer(found).relu()
+            if i % 2:
+                found = functional.max_pool2d(found.flatten(0, 1), 2).unflatten(0, found.shape[:2])
+        return self.last(found.flatten(2))
+
+
+class ImageInverse(nn.Module):
+    """UIFV's InverNet for images: two transposed convolutions, of which the first doubles height and width.
+
+    Args:
+        shape: of an image.
+        layers: 1 to 3; a third one comes between the two.
+        seeds: one a network.
+    """
+
+    def __init__(self, shape: Shape, layers: int, seeds: Sequence[int]) -> None:
+        super().__init__()
+        self.inputs = (_CHANNELS, shape[1] // 2, shape[2] // 2)
+        sizes = (*[_CHANNELS] * layers, shape[0])
+        self.layers = nn.ModuleList(
+            Convolutions(
+                lambda a=a, b=b, s=1 if i else 2: nn.ConvTranspose2d(a, b, 3, s, padding=1, output_padding=s - 1),
+                [seed + i for seed in seeds],
+            )
+            for i, (a, b) in enumerate(pairwise(sizes))
+        )
+
+    def forward(self, features: Float[Tensor, "network image feature"]) -> Float[Tensor, "network image pixel"]:
+        """Return images as rows."""
+        return _in_parts(self._some, features)
+
+    def _some(self, features: Tensor) -> Tensor:
+        found = features.unflatten(-1, self.inputs)
+        for i, layer in enumerate(self.layers):
+            found = layer(found.relu() if i else found)
+        return found.flatten(2)
+
+
+def _in_parts(call: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+    """Return what a network makes of its rows, some at a time where nothing is learnt from them."""
+    if torch.is_grad_enabled() or rows.shape[1] <= _AT_ONCE:
+        return call(rows)
+    return torch.cat([call(some) for some in rows.split(_AT_ONCE, dim=1)], dim=1)
+
+
+def vertical_images(partition: Partition, seeds: Sequence[int], shape: Shape) -> VerticalModel:
+    """Return convolutional networks for some trainings, of parties that hold equal parts of each image.
+
+    Source: Yang et al., UIFV (arXiv 2406.12588). Deviations: the printed channels of the bottom model's two layers do
+    not fit each other, 3 to 64 and 64 to 64 here; widths of the top model are not stated, convolutions of 64, 64, 128
+    and 128 channels, pooled after each two, and 128 units here.
+
+    Args:
+        partition: pixels of each party.
+        seeds: of each training's initialisation.
+        shape: of what one party holds.
+
+    Raises:
+        BadInputError: a party does not hold so many pixels, height or width is not a multiple of eight, or the target
+            has no classes.
+    """
+    pixels = shape[0] * shape[1] * shape[2]
+    held = sorted({len(columns) for columns in partition.columns})
+    if held != [pixels] or shape[1] % 8 or shape[2] % 8:
+        raise BadInputError(
+            f"networks for images of {shape[1]} rows of {shape[2]} places take parties of {pixels:,} numbers each and "
+            f"sides that are multiples of eight, but parties hold {' or '.join(map(str, held))}; cut images into equal "
+            "parts of such sides."
+        )
+    target = partition.schema.target
+    classes = target.width if isinstance(target, Discrete) else 2
+    streams = [torch.Generator().manual_seed(seed) for seed in seeds]
+    # Layers draw from the seeds that follow.
+    drawn = [[int(torch.randint(2**60, (1,), generator=one)) for one in streams] for _ in range(partition.parties + 1)]
+    bottoms = tuple(ImageBottom(shape, seeds_of_party) for seeds_of_party in drawn[1:])
+    outputs = 1 if classes == 2 else classes
+    top = ImageTop(shape, partition.parties, outputs, drawn[0])
+    head = "sigmoid" if classes == 2 else "softmax"
+    return VerticalModel(partition, bottoms, top, head, "vertical_images", shape)
