@@ -49,7 +49,8 @@ class CutGuess:
         runner_up: the same for the best configuration that differs in a cell or the label.
         ties: number of configurations, the best one included, that fit as well up to rounding; at most as many as
             were kept.
-        proven: whether no configuration of the whole space fits better.
+        proven: whether no other configuration of the whole space fits as well, up to rounding; None where nothing of
+            the kind can be said, such as of columns of numbers.
     """
 
     cells: Float[Tensor, "record private"]

@@ -11,7 +11,7 @@ import torch
 
 from seepage.attacks.split import Exact, Posterior
 from seepage.attacks.split.exact import vote
-from seepage.attacks.split.parts.nearest import nearest
+from seepage.attacks.split.parts.nearest import nearest, rounding
 from seepage.attacks.split.parts.responses import responder
 from seepage.attacks.split.parts.space import Space
 from seepage.datasets.dataset import Dataset
@@ -190,10 +190,27 @@ def test_a_descent_finds_planted_optima_and_says_what_it_proves() -> None:
     right = (guess.cells == seen.cells).all(1) & (guess.labels == seen.labels)
     assert guess.proven is not None
     assert int(right.sum()) >= 18
-    # Whatever fits exactly is the optimum; here it is the truth too.
+    assert int(guess.proven.sum()) >= 18
     assert bool((right | ~guess.proven).all())
     again = Exact(search="descent")(seen.view, known, seeds=[0])
     assert torch.equal(again.cells, guess.cells)
+
+
+def test_nothing_is_proven_falsely_where_many_configurations_meet_a_cut_of_two_numbers() -> None:
+    names = tuple("abcdef")
+    data = table(2, rows=400, widths=dict.fromkeys(names, 8))
+    _, seen = exchange(data, PLAIN, private=names, records=20)
+    known = CutKnowledge(data.schema, data.statistics)
+    mistaken = 0
+    for attack in (Exact(), Exact(search="descent", starts=8, sweeps=16)):
+        guess = attack(seen.view, known, seeds=[0])
+        right = (guess.cells == seen.cells).all(1) & (guess.labels == seen.labels)
+        assert guess.proven is not None
+        assert guess.residual is not None
+        assert not bool((guess.proven & ~right).any())
+        mistaken += int(((guess.residual <= rounding(seen.view.own_gradient)) & ~right).sum())
+    # Wrong ones do fit as well as rounding lets the truth.
+    assert mistaken > 0
 
 
 def test_spaces_above_the_budget_are_refused_by_name_and_size() -> None:

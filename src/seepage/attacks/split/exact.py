@@ -15,8 +15,9 @@ from seepage.attacks.split.parts.descent import descend
 from seepage.attacks.split.parts.meet import meet
 from seepage.attacks.split.parts.messages import message_of
 from seepage.attacks.split.parts.nearest import Nearest, nearest, rounding
+from seepage.attacks.split.parts.proof import proven_alone, proven_by_fit
 from seepage.attacks.split.parts.refine import refined
-from seepage.attacks.split.parts.responses import responder
+from seepage.attacks.split.parts.responses import Responder, responder
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.guesses import CutGuess
@@ -132,31 +133,34 @@ class Exact:
         if any(i in view.model.schema.continuous for i in view.model.private) and self.votes == 1:
             cells, distance = refined(view.model, respond, view.cut, gradient, space, cells, labels, sent)
             distances[:, 0] = distance.double().cpu()
-        return self._guess(view, space, found, cells, labels, distances, gradient)
-
-    def _guess(
-        self,
-        view: CutView,
-        space: Space,
-        found: Nearest,
-        cells: Tensor,
-        labels: Tensor,
-        distances: Tensor,
-        gradient: Tensor,
-    ) -> CutGuess:
         same = rounding(gradient).double().cpu()[:, None]
         alone = torch.full((len(labels),), torch.nan, dtype=torch.float64)
-        proven = torch.full((len(labels),), self.search == "exhaustive")
-        # Nothing fits better than exactly.
-        proven = proven | (distances[:, 0] <= same[:, 0])
         return CutGuess(
             cells=view.model.unscaled(cells, view.model.private),
             labels=labels.cpu().double(),
             residual=distances[:, 0],
             runner_up=distances[:, 1] if distances.shape[1] > 1 else alone,
             ties=(distances <= distances[:, :1] + same).sum(1),
-            proven=proven if self.votes == 1 and self.scale == 1 else None,
+            proven=self._proven(view, respond, gradient, space, found, codes[:, 0], seeds),
         )
+
+    def _proven(
+        self,
+        view: CutView,
+        respond: Responder,
+        gradient: Tensor,
+        space: Space,
+        found: Nearest,
+        codes: Tensor,
+        seeds: Sequence[int],
+    ) -> Tensor | None:
+        numbers = any(i in view.model.schema.continuous for i in view.model.private)
+        if self.votes > 1 or self.scale != 1 or numbers:
+            return None
+        if self.search == "exhaustive":
+            return proven_alone(found.distances, gradient)
+        generator = torch.Generator().manual_seed(seeds[0])
+        return proven_by_fit(view.model, respond, view.cut, gradient, space, found.distances, codes, generator)
 
 
 def _check_meet(aware: bool, knowledge: CutKnowledge) -> None:

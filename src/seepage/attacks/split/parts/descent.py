@@ -38,8 +38,7 @@ def descend(
 
     From random starts, two columns at a time are set to the pair of values that fits best with all others as they
     are, and the label with them. A start that a sweep over all pairs leaves as it was has half of its columns drawn
-    again. All starts of all records move together, until one of a record's fits exactly; only then does it follow
-    that there is no better one.
+    again. All starts of all records move together, until one of a record's fits exactly.
 
     Args:
         model, respond, cut, gradient, space, keep, sent: as for ``nearest``.

@@ -1,0 +1,105 @@
+"""When a found configuration is proven: no other one may fit as well, up to how exactly gradients are computed."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from seepage.attacks.split.parts.nearest import rounding
+from seepage.attacks.split.parts.responses import Responder
+from seepage.attacks.split.parts.space import Space
+from seepage.models.deepfm import DeepFMClient
+from seepage.models.split import SplitModel, slopes
+
+# Roundings by which the true configuration may be off at most, in units of what is one as a rule.
+_FAR = 16
+# Expected number of further configurations that fit by chance up to which an exact fit is proven.
+_CHANCE = 1e-3
+# Configurations drawn to learn how dense they lie, the nearest so many of which count.
+_SAMPLE, _NEAREST = 4_000, 20
+_AT_ONCE = 2**13
+_LEAST = 1e-12
+
+
+def proven_alone(
+    distances: Float[Tensor, "record kept"], gradient: Float[Tensor, "record cut"]
+) -> Bool[Tensor, " record"]:
+    """Return where the nearest of all configurations is so by more than rounding.
+
+    The true configuration's gradient differs from the received one by rounding too, and where millions of
+    configurations meet a cut of a few numbers, a wrong one may come nearer than that.
+
+    Args:
+        distances: of the nearest configurations of the whole space, at least two if there are as many.
+        gradient: received.
+    """
+    if distances.shape[1] < 2:
+        return torch.ones(len(distances), dtype=torch.bool)
+    return (distances[:, 1] - distances[:, 0] > _FAR * rounding(gradient)).cpu()
+
+
+def proven_by_fit(
+    model: SplitModel,
+    respond: Responder,
+    cut: Float[Tensor, "record cut"],
+    gradient: Float[Tensor, "record cut"],
+    space: Space,
+    distances: Float[Tensor, "record kept"],
+    codes: Int[Tensor, "record column"],
+    generator: torch.Generator,
+) -> Bool[Tensor, " record"]:
+    """Return where a configuration fits exactly, of those met alone, and no other can be expected to do so by chance.
+
+    How many others do is estimated from random ones. Derivatives of a ReLU network are the same for all configurations
+    with the same active units, so that of a gradient only the loss's slope is taken to tell configurations apart: the
+    share of slopes within rounding, times the size of the space. Where embeddings of the server cross the cut to a
+    DeepFM client, its gradient also tells the sum of all embeddings, in as many independent coordinates as an embedding
+    has, and the share of sums within rounding is multiplied with it.
+
+    Args:
+        model, respond, cut, gradient, space: as for ``nearest``.
+        distances: of the nearest configurations that were met.
+        codes: of the nearest, as places in each column.
+        generator: of random configurations.
+    """
+    size = rounding(gradient)
+    fits = distances[:, 0] <= size
+    alone = proven_alone(distances, gradient).to(fits.device)
+    drawn = torch.stack([torch.randint(w, (_SAMPLE,), generator=generator) for w in space.widths], dim=-1)
+    table = respond.of_cells(space.of_codes(drawn).to(cut))
+    nearest = min(_NEAREST, _SAMPLE)
+    client = model.client
+    sums = isinstance(client, DeepFMClient) and client.fields > 0 and respond.additive is not None
+    expected = torch.full((len(cut),), float(space.configurations), dtype=torch.float64)
+    prepared = respond.of_cut(cut)
+    for r in (fits & alone).nonzero()[:, 0].tolist():
+        one = torch.tensor([r])
+        logits = torch.cat(
+            [respond.outputs(prepared.at(one).across(), table.at(some))[0] for some in _parts(len(drawn))]
+        )
+        own = respond.outputs(prepared.at(one), respond.of_cells(space.of_codes(codes[r : r + 1]).to(cut)))
+        apart = torch.linalg.vector_norm(slopes(model.head, logits) - slopes(model.head, own), dim=-1)[:, 0]
+        expected[r] *= _share(apart, _FAR * float(size[r]), 1, nearest)
+        if sums:
+            assert isinstance(client, DeepFMClient)
+            assert respond.additive is not None
+            # The sum stands in the logit's derivatives, which are the gradient over the loss's slope.
+            within = _FAR * float(size[r]) / max(abs(float(gradient[r, respond.additive])), _LEAST)
+            with torch.no_grad():
+                theirs = client.own.embedded(space.of_codes(drawn).to(cut)).sum(1)
+                mine = client.own.embedded(space.of_codes(codes[r : r + 1]).to(cut)).sum(1)
+            away = torch.linalg.vector_norm(theirs - mine, dim=1)
+            expected[r] *= _share(away, within, client.dim, nearest)
+    return (fits & alone).cpu() & (expected < _CHANCE)
+
+
+def _parts(number: int) -> tuple[Tensor, ...]:
+    return torch.arange(number).split(_AT_ONCE)
+
+
+def _share(apart: Tensor, within: float, dims: int, nearest: int) -> float:
+    """Return the share of points within a distance, from how far off the nearest are in so many dimensions."""
+    reach = float(apart.kthvalue(nearest).values)
+    share = nearest / len(apart)
+    return 1.0 if within >= reach else share * (within / reach) ** dims
