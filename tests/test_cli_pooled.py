@@ -48,6 +48,10 @@ def test_a_table_of_ones_own_is_audited_in_private_and_gated(seepage: Any, tmp_p
         (("--protocol", "updat"), "protocol"),
         (("--attack", "dominant"), "is on updates"),
         (("--without", "agee"), "did you mean 'age'"),
+        (("--rows", "400", "--share", "0.05", "--share", "0.95"), "shares nearer to what the data hold"),
+        (("--auxiliary-from", "guesses"), "auxiliary_from"),
+        (("--auxiliary-from", "answers", "--limit", "5"), "take many queries"),
+        (("--attack", "melis", "--limit", "5"), "federated training of two parties"),
     ],
 )
 def test_mistakes_are_one_paragraph_and_leave_nothing_behind(

@@ -130,5 +130,6 @@ cut_baselines: Registry[Any] = Registry("cut_baseline")
 feature_attacks: Registry[Any] = Registry("feature_attack")
 feature_baselines: Registry[Any] = Registry("feature_baseline")
 # Of pooled learning.
+populations: Registry[Any] = Registry("population")
 property_attacks: Registry[Any] = Registry("property_attack")
 property_baselines: Registry[Any] = Registry("property_baseline")

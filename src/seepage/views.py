@@ -17,6 +17,7 @@ from seepage.learning import LocalTraining
 from seepage.models.learner import Trained
 from seepage.models.model import Model
 from seepage.models.split import SplitModel
+from seepage.models.stacked import Stacked
 from seepage.models.vertical import ActiveModel
 
 
@@ -298,3 +299,16 @@ class UpdatedView:
 
     before: PredictionView
     after: PredictionView
+
+
+@dataclass(frozen=True)
+class GradientsView:
+    """What a party of federated training sees of another's rows: its gradient in each round, and where it was taken.
+
+    Attributes:
+        snapshots: joint models before each round, one for each target.
+        gradients: of the other party, in the order of ``Stacked.flat``.
+    """
+
+    snapshots: tuple[Stacked, ...]
+    gradients: Float[Tensor, "round target parameter"]

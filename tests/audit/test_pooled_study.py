@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
 from seepage.audit import Store, make_study, run_study, study_rows
 from seepage.audit.pooled_spec import PooledSpec
@@ -192,3 +194,71 @@ def test_numbers_cannot_be_asked_for_chances() -> None:
 def test_adult_is_the_default() -> None:
     study = make_study("pooled", units=1)
     assert (study.dataset, study.model, study.rows) == ("adult_education", "lr", len(load("adult_education").all))
+
+
+def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    count = 1200
+    subject = rng.random(count) < 0.5
+    good = rng.random(count) < 0.5 + 0.45 * (subject - 0.5) * 2
+    # Neither texts nor nodes show what is secret; which labels are frequent does.
+    said = ["red shirt" if red else "blue shirt" for red in rng.random(count) < 0.5]
+    frame = pd.DataFrame(
+        {
+            "Review Text": said,
+            "Rating": np.where(good, 5, 1),
+            "Department Name": np.where(subject, "Dresses", "Tops"),
+        }
+    )
+    frame.to_parquet(tmp_path / "womens_reviews.parquet.brotli", compression="brotli")
+    small = {**SMALL, "value": None, "data_folder": str(tmp_path), "units": 1, "attacks": ["meta"], "targets": 12}
+    texts = {
+        **small,
+        "dataset": "clothing_reviews",
+        "dataset_options": {"length": 2},
+        "sensitive": "Dresses",
+        "rows": 100,
+        "auxiliary": 300,
+        "hidden": [4, 4],
+        "shares": [0.1, 0.9],
+        "epochs": 8,
+        "batch_size": 50,
+    }
+    found = figures(study_rows(run_study(pooled_study(PooledSpec.of(**texts)), Store(None))))
+    assert found["none", "meta", "accuracy", None]["mean"] > 0.7
+    assert found["none", "meta", "accuracy", None]["model"] == "lstm"
+
+    word = rng.random(700) < 0.5
+    fields = np.where(rng.random(700) < 0.9, word, ~word).astype(np.int64)
+    features = sparse.csr_array(np.stack([word, rng.random(700) < 0.5], axis=1).astype(np.float32))
+    edges = sparse.csr_array(sparse.eye_array(700, k=1, format="csr").astype(np.float32))
+    parts = {
+        f"{name}_{part}": getattr(matrix, part)
+        for name, matrix in (("adj", edges), ("attr", features))
+        for part in ("data", "indices", "indptr", "shape")
+    }
+    np.savez(tmp_path / "cora.npz", labels=fields, **parts)
+    graphs = {
+        **small,
+        "dataset": "cora",
+        "dataset_options": {"classes": 2},
+        "sensitive": "word 0",
+        "rows": 60,
+        "auxiliary": 250,
+        "apart": True,
+        "shares": [0.1, 0.9],
+        "keep": False,
+        "epochs": 40,
+        "batch_size": None,
+    }
+    found = figures(study_rows(run_study(pooled_study(PooledSpec.of(**graphs)), Store(None))))
+    assert found["none", "meta", "accuracy", None]["mean"] > 0.7
+    for wrong, told in (
+        ({"hidden": [4]}, "two widths"),
+        ({"inputs": ["x"]}, "is no table"),
+        ({"sensitive": "Shoes"}, "Shoes"),
+    ):
+        with pytest.raises(BadInputError, match=told):
+            pooled_study(PooledSpec.of(**{**texts, **wrong}))
+    with pytest.raises(BadInputError, match="one hidden layer"):
+        pooled_study(PooledSpec.of(**{**graphs, "hidden": [4, 4]}))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from seepage.assessment import clustered
 from seepage.audit import Answer, Listener, Part, Store, Study, StudyPart, run_study, study_rows
 from seepage.audit.study import Scale
 
@@ -93,3 +96,26 @@ def test_what_was_measured_is_not_made_again(tmp_path: Path) -> None:
     assert made == [(2, "none"), (2, "gloves")]
     assert {row["n"] for row in more if row["mean"] is not None} == {3}
     assert study_rows(run_study(planted([]), Store(None), run_missing=False)) == []
+
+
+def test_intervals_resample_units_and_the_targets_within_them() -> None:
+    generator = torch.Generator().manual_seed(0)
+    drawn = {unit: torch.rand(50, generator=generator).lt(0.8).double() for unit in range(4)}
+
+    def make(unit: int, _: str) -> Callable[[StudyPart], Answer]:
+        def measure(part: StudyPart) -> Answer:
+            if part.kind == "guess":
+                return Answer({("accuracy", None): 0.5})
+            return Answer(
+                {("accuracy", None): float(drawn[unit].mean())}, 0.1, each={("accuracy", None): drawn[unit].tolist()}
+            )
+
+        return measure
+
+    study = replace(planted([], units=4), make=make, defenses={"none": {}}, parts=(GUESS, PEEK))
+    row = next(row for row in study_rows(run_study(study, Store(None))) if row["is_attack"])
+    found = clustered(tuple(drawn.values()))
+    assert (row["mean"], row["low"], row["high"], row["std"]) == (found.mean, found.low, found.high, found.std)
+    assert row["n"] == 4
+    assert row["lift"] == pytest.approx(row["mean"] - 0.5)
+    assert (row["lift_low"], row["lift_high"]) == pytest.approx((row["low"] - 0.5, row["high"] - 0.5))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from seepage.assessment.intervals import Estimate, paired
+from seepage.assessment.intervals import Estimate
 from seepage.assessment.measurement import Measured, Measurement
 
 
@@ -85,10 +85,5 @@ def lift(measured: Measured, baselines: Mapping[str, Sequence[Measured]], level:
     if found is None or not isinstance(measured, Measurement):
         return None
     name, baseline = found
-    low, high = measured.bounds
-    bounds = (low - high, high - low)
-    if measured.higher_leaks:
-        gain = paired(measured.values, baseline.values, level, bounds)
-    else:
-        gain = paired(baseline.values, measured.values, level, bounds)
-    return Lift(name, baseline.estimate(level), gain)
+    gained = measured.less(baseline) if measured.higher_leaks else baseline.less(measured)
+    return Lift(name, baseline.estimate(level), gained.estimate(level))

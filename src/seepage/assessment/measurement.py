@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.assessment.intervals import Estimate, interval, tau_b
+from seepage.assessment.intervals import Estimate, clustered, interval, tau_b
 from seepage.assessment.matched import Matched
+from seepage.errors import BadInputError
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Measurement:
         values: one a victim, NaN where not applicable.
         higher_leaks: whether a higher value means that more leaked.
         bounds: range of the figure; infinite where it has no bound.
+        clusters: what each of ``values`` is the mean of, where that is known; intervals resample both then.
     """
 
     metric: str
@@ -29,10 +31,36 @@ class Measurement:
     values: Float[Tensor, " victim"]
     higher_leaks: bool
     bounds: tuple[float, float]
+    clusters: tuple[Float[Tensor, " _member"], ...] | None = None
 
     def estimate(self, level: float = 0.95) -> Estimate:
         """Return the mean over victims with its interval."""
-        return interval(self.values, level, self.bounds)
+        if self.clusters is None:
+            return interval(self.values, level, self.bounds)
+        # What was drawn independently are the clusters, so they are what ``n`` counts.
+        return replace(clustered(self.clusters, level), n=len(self.clusters))
+
+    def less(self, other: Measurement) -> Measurement:
+        """Return what each victim has beyond what it has in ``other``, whose clusters are taken as points.
+
+        Raises:
+            BadInputError: the victims differ in number.
+        """
+        if len(self.values) != len(other.values):
+            raise BadInputError(
+                f"a paired difference needs the same victims on both sides, got {len(self.values)} and "
+                f"{len(other.values)}; assess attack and baseline on the same transcript."
+            )
+        low, high = self.bounds
+        clusters = None
+        if self.clusters is not None:
+            clusters = tuple(one - float(by) for one, by in zip(self.clusters, other.values, strict=True))
+        return replace(
+            self,
+            values=self.values.double().cpu() - other.values.double().cpu(),
+            bounds=(low - high, high - low),
+            clusters=clusters,
+        )
 
 
 @dataclass(frozen=True)

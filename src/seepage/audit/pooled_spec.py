@@ -71,6 +71,9 @@ class PooledSpec(StudySpec):
         rows: that the victim, the adversary and each further party hold.
         auxiliary: rows of the attacker's own, with the attribute known.
         auxiliary_share: of the attribute in them; as it comes if None.
+        auxiliary_from: ``rows`` of the same kind; or made up from columns' ``marginals`` alone, with labels from a
+            joint model's answers, or from its ``answers`` (see ``attacks.property.parts.synthesis``). The model that is
+            asked is another than those attacked, with an even share, so that all targets have the same shadow models.
         own_share: of the attribute in the adversary's rows.
         queries: that the attacker asks.
         apart: whether queries are rows of their own, and not among the auxiliary ones.
@@ -104,6 +107,7 @@ class PooledSpec(StudySpec):
     rows: int = Field(default=2_000, ge=1)
     auxiliary: int = Field(default=10_000, ge=4)
     auxiliary_share: float | None = Field(default=0.5, gt=0, lt=1)
+    auxiliary_from: Literal["rows", "marginals", "answers"] = "rows"
     own_share: float = Field(default=0.33, ge=0, le=1)
     queries: int = Field(default=1_000, ge=1)
     apart: bool = False
@@ -173,6 +177,13 @@ class PooledSpec(StudySpec):
                     f"the attack {part.name!r} is on {'updates' if of_updates else 'single models'}, the protocol is "
                     f"{self.protocol!r}; choose {fitting}."
                 )
+        if any(part.name == "melis" for part in self.attacks) and (
+            self.protocol != "multi_party" or self.parties > 2 or any(one.label != "none" for one in self.defenses)
+        ):
+            raise BadInputError(
+                "the attack melis is on another's gradients in federated training of two parties (multi_party), which "
+                "defenses of a joint model do not reach; leave out further parties and defenses, or the attack."
+            )
         if update and (self.parties > 2 or len(shares) < 3):
             raise BadInputError(
                 "an update is audited with two parties and at least three shares, such as 0.1, 0.3, 0.5, 0.7 and 0.9; "

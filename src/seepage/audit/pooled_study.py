@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from seepage import datasets
 from seepage.assessment import Figures, rows_worth
-from seepage.attacks.property import DeepSets, Meta, Ratio, WhiteBox, binary_shadows, spread_shadows, train_shadows
+from seepage.attacks.property import (
+    DeepSets,
+    Melis,
+    Meta,
+    Ratio,
+    WhiteBox,
+    binary_shadows,
+    spread_shadows,
+    train_shadows,
+)
 from seepage.attacks.property.parts.shadows import Shadows
+from seepage.attacks.property.parts.synthesis import synthesised
+from seepage.audit.grid import plain
 from seepage.audit.parts import registry
 from seepage.audit.pooled_spec import UPDATES, PooledDefense, PooledSpec, pair
 from seepage.audit.seeds import stream
@@ -21,19 +35,27 @@ from seepage.audit.spec import Part
 from seepage.audit.study import Answer, Scale, Study, StudyPart, rows_identity
 from seepage.datasets import Dataset
 from seepage.datasets.marked import SYNTHETIC, marked, with_synthetic
+from seepage.datasets.population import Nodes, Texts
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.errors import BadInputError, unknown_name
 from seepage.guesses import PropertyGuess
 from seepage.knowledge import PooledKnowledge
+from seepage.models.graph import Convolutional
+from seepage.models.learner import Learner
 from seepage.models.pooling import MarkedRows
+from seepage.models.recurrent import Recurrent
 from seepage.models.stacked import Dense
-from seepage.protocols.pooled import PooledLearning, Sets, alternating, parted
+from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.tabular.schema import Discrete
 from seepage.transcript import PooledTranscript
+
+# What figures are means of, by metric and column.
+Each = dict[tuple[str, str | None], list[float]]
 
 DELTA = 1e-5
 # What the attack gets out of shuffled shadow models: guessing, or the audit is at fault.
 SHUFFLED = "shuffled"
+_SHUFFLES = 5
 # Range of shares of an attack that estimates one, and models that are trained without other parties' rows.
 _RANGE = (0.1, 0.9)
 _LOCAL = 20
@@ -52,14 +74,13 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
     Raises:
         BadInputError: a setting cannot be used with these rows.
     """
-    data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-    if spec.synthetic is not None:
-        synthetic = spec.synthetic
-        data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
-    sensitive = SYNTHETIC if spec.synthetic is not None else spec.sensitive
     by_label = {defense.label: defense for defense in spec.defenses}
-    rows = {label: _rows(spec, data, sensitive, defense) for label, defense in by_label.items()}
-    _check(spec, data, next(iter(rows.values())), by_label)
+    source = (
+        _of_population(spec)
+        if dataset is None and spec.dataset in registry.populations.names()
+        else _of_table(spec, dataset)
+    )
+    _check(spec, source, by_label)
     parts = [StudyPart(Part(name="training"), "about")]
     if spec.protocol != "update":
         parts.append(StudyPart(Part(name=SHUFFLED), "about"))
@@ -68,11 +89,19 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
 
     def granted(defense: str, part: StudyPart) -> dict[str, Any]:
         models = part.part.name in ("white_box", "deep_sets")
+        if part.part.name == "melis":
+            return {
+                "sees": "the victim's gradients in federated training",
+                "queries": 0,
+                "auxiliary": spec.auxiliary if spec.auxiliary_from == "rows" else f"made up from {spec.auxiliary_from}",
+                "own rows": spec.rows,
+                "training": "known",
+            }
         limit = by_label[defense].queries
         return {
             "sees": "the joint models" if models else "answers to its queries",
             "queries": 0 if models else spec.queries if limit is None else min(limit, spec.queries),
-            "auxiliary": spec.auxiliary,
+            "auxiliary": spec.auxiliary if spec.auxiliary_from == "rows" else f"made up from {spec.auxiliary_from}",
             "own rows": 0 if spec.protocol == "single_party" else spec.rows,
             "training": "known",
             "defense": by_label[defense].model_dump(mode="json", exclude={"label"}, exclude_defaults=True),
@@ -80,19 +109,19 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
 
     return Study(
         kind="pooled",
-        dataset=data.name,
+        dataset=source.name,
         protocol=spec.protocol,
-        model="mlp" if spec.hidden else "lr",
+        model=str(source.learner(PooledDefense()).describe()["model"]),
         batch_size=spec.batch_size,
         units=spec.units,
         unit=spec.unit,
-        make=lambda unit, defense: _make(spec, data, rows[defense], by_label[defense], unit).measure,
+        make=lambda unit, defense: _make(spec, source, by_label[defense], unit).measure,
         defenses={label: one.model_dump(mode="json", exclude={"label"}) for label, one in by_label.items()},
         parts=tuple(parts),
         identity={
             "spec": spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
-            "dataset": data.name,
-            "rows": rows_identity(data),
+            "dataset": source.name,
+            "rows": source.identity,
         },
         scales={
             "loss": Scale(None),
@@ -106,15 +135,15 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
         utility=("task_accuracy",),
         granted=granted,
         settings={"hidden": list(spec.hidden), "epochs": spec.epochs, "shares": list(spec.shares)},
-        facts=_facts(spec, data, sensitive),
-        notes=data.notes,
+        facts=_facts(spec, source),
+        notes=source.notes,
         lead="What the answers of a jointly trained model give away of how a sensitive column is distributed in "
         "another party's data.",
         attacker="A party",
         headline="shares of a sensitive column",
-        rows=len(data.all),
-        target=data.schema.target.name,
-        sensitive=(sensitive,),
+        rows=source.count,
+        target=source.target,
+        sensitive=(source.sensitive,),
         seed=spec.seed,
         threads=spec.threads,
         own=own,
@@ -132,9 +161,111 @@ def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefens
     return marked(data, sensitive, value, keep, sorted(left_out - {sensitive}))
 
 
-def _check(spec: PooledSpec, data: Dataset, rows: MarkedRows, defenses: dict[str, PooledDefense]) -> None:
+@dataclass(frozen=True)
+class _Source:
+    """Rows of any kind, and how models are trained on them.
+
+    Attributes:
+        name, notes, extent, count, target: of the rows, for results and the report.
+        sensitive: the attribute's name.
+        identity: what tells these rows from others.
+        rows: as models take them under a defense.
+        learner: how models are trained under a defense.
+    """
+
+    name: str
+    notes: tuple[str, ...]
+    extent: str
+    count: int
+    target: str
+    sensitive: str
+    identity: list[Any]
+    rows: Callable[[PooledDefense], MarkedRows]
+    learner: Callable[[PooledDefense], Learner]
+
+
+def _of_table(spec: PooledSpec, dataset: Dataset | None) -> _Source:
+    data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+    if spec.synthetic is not None:
+        synthetic = spec.synthetic
+        data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
+    sensitive = SYNTHETIC if spec.synthetic is not None else spec.sensitive
+    made = {defense.label: _rows(spec, data, sensitive, defense) for defense in spec.defenses}
+    target = data.schema.target
+    # Rows were refused otherwise.
+    assert isinstance(target, Discrete)
+
+    def learner(defense: PooledDefense) -> Learner:
+        rates = spec.learning_rate, spec.weight_decay, defense.clip, defense.noise
+        return Dense(target.width, spec.hidden, spec.epochs, spec.batch_size, *rates)
+
+    return _Source(
+        data.name,
+        data.notes,
+        data.extent,
+        len(data.all),
+        target.name,
+        sensitive,
+        rows_identity(data),
+        lambda defense: made[defense.label],
+        learner,
+    )
+
+
+def _of_population(spec: PooledSpec) -> _Source:
+    """Return texts or nodes of a graph; what the spec does not say of training is as their recipes have it."""
+    named = registry.populations[spec.dataset]
+    folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
+    data: Texts | Nodes = registry.populations.create(spec.dataset, **folder, **spec.dataset_options)
+    for defense in spec.defenses:
+        if defense.without or defense.clip is not None or spec.inputs or spec.synthetic is not None:
+            raise BadInputError(
+                f"{data.name} is no table: columns to train on (inputs, without), a synthetic column and DP-SGD are "
+                "for tables; leave them out."
+            )
+    if any(part.name == "melis" for part in spec.attacks):
+        raise BadInputError(f"melis reads gradients of networks on tables, and {data.name} is none; leave it out.")
+    if spec.auxiliary_from != "rows":
+        raise BadInputError(f"{data.name} is no table, of which alone rows are made up; leave out auxiliary_from.")
+    said = {
+        name: getattr(spec, name)
+        for name in ("epochs", "batch_size", "learning_rate", "weight_decay")
+        if name in spec.model_fields_set
+    }
+    classes = len(data.classes)
+    learner: Learner
+    if isinstance(data, Texts):
+        if len(spec.hidden) not in (0, 2):
+            raise BadInputError(f"networks on texts have two widths (recurrent, dense), got hidden={spec.hidden!r}.")
+        said |= dict(zip(("units", "dense"), spec.hidden, strict=False))
+        identity = [len(data), plain(data.words), plain(data.labels), plain(data.vectors)]
+        learner = Recurrent(classes, data.vectors, **said)
+    else:
+        if len(spec.hidden) > 1 or said.pop("batch_size", None) is not None:
+            raise BadInputError(
+                "networks on graphs have one hidden layer and train on whole batches (batch_size: null)."
+            )
+        said |= dict(zip(("hidden",), spec.hidden, strict=False))
+        graph = data.seen(spec.sensitive, spec.keep)
+        identity = [len(data), plain(data.labels), plain(torch.from_numpy(graph.features.indices)), graph.edges.nnz]
+        learner = Convolutional(classes, graph, **said)
+    rows = data.marked(spec.sensitive)
+    return _Source(
+        data.name,
+        data.notes,
+        f"{len(data):,} {'texts' if isinstance(data, Texts) else 'nodes'}",
+        len(data),
+        data.target,
+        spec.sensitive,
+        [*identity, plain(rows.carries.long())],
+        lambda defense: rows,
+        lambda defense: learner,
+    )
+
+
+def _check(spec: PooledSpec, source: _Source, defenses: dict[str, PooledDefense]) -> None:
     """Refuse, before anything is trained, what would fail after it."""
-    sets = _sets(spec, rows, 0)
+    sets = _sets(spec, source.rows(spec.defenses[0]), 0)
     # Parts of one model are drawn without replacement; what is needed most decides.
     wanted = torch.tensor([[share, *_others(spec)] for share in _all_shares(spec)], dtype=torch.float64)
     if spec.protocol == "update":
@@ -143,8 +274,13 @@ def _check(spec: PooledSpec, data: Dataset, rows: MarkedRows, defenses: dict[str
         try:
             held.drawn(wanted, spec.rows, torch.Generator().manual_seed(0))
         except BadInputError as error:
-            raise BadInputError(f"{who} of {data.name!r}: {error}") from error
+            raise BadInputError(f"{who} of {source.name!r}: {error}") from error
     for defense in defenses.values():
+        if defense.queries is not None and spec.auxiliary_from != "rows":
+            raise BadInputError(
+                "auxiliary rows that are made up take many queries, so that a limit of queries is not audited with "
+                "them; leave it out, or grant real rows (auxiliary_from: rows)."
+            )
         if defense.queries is not None and any(part.name in UPDATES for part in spec.attacks):
             raise BadInputError("a limit of queries is not audited for updates; leave it out.")
 
@@ -194,19 +330,34 @@ class _Made:
             told = [("accuracy", name) for name in (None, *self.spec.told)]
             chance = 0.5 if update else float(guess.chances[0].max())
             return Answer(dict.fromkeys(told, chance))
+        if name == SHUFFLED and part.kind == "about":
+            return self._shuffled()
         if name in UPDATES:
             return self._update(part)
+        if name == "melis":
+            return self._gradients(part)
         begun = time.perf_counter()
-        attack: Any = Meta(shuffled=True) if name == SHUFFLED else registry.property_attacks.create(name, **options)
+        attack: Any = registry.property_attacks.create(name, **options)
         seed = stream(self.spec.seed, self.unit, "attack") % 2**31
         shadows = self._spread if isinstance(attack, Ratio) else self._shadows
         view: Any = self._seen.models if isinstance(attack, WhiteBox | DeepSets) else self._seen.answers.again()
         guess = attack(view, self.known, shadows, seed)
         seconds = time.perf_counter() - begun
-        figures = self._figures(guess)
+        figures, each = self._figures(guess)
         if isinstance(attack, Ratio):
-            figures |= self._estimates(attack, seed)
-        return Answer(figures, None if part.kind == "about" else seconds / self.spec.targets)
+            estimated, each_estimated = self._estimates(attack, seed)
+            figures, each = figures | estimated, each | each_estimated
+        return Answer(figures, seconds / self.spec.targets, each=each)
+
+    def _shuffled(self) -> Answer:
+        """Return what the attack gets out of shuffled shadow models, several times over."""
+        attack = Meta(shuffled=True)
+        rights = []
+        for again in range(_SHUFFLES):
+            seed = stream(self.spec.seed, self.unit, f"{SHUFFLED} {again}") % 2**31
+            rights.append(self._right(attack(self._seen.answers.again(), self.known, self._shadows, seed)))
+        right = torch.stack(rights).mean(0)
+        return Answer({("accuracy", None): float(right.mean())}, each={("accuracy", None): right.tolist()})
 
     @cached_property
     def _own(self) -> MarkedRows | None:
@@ -258,18 +409,20 @@ class _Made:
             figures["epsilon", None] = None if found is None else found.epsilon
         return Answer(figures)
 
-    def _figures(self, guess: PropertyGuess) -> Figures:
+    def _right(self, guess: PropertyGuess) -> Float[Tensor, " target"]:
         shares = torch.tensor(self.known.shares, dtype=torch.float64)
-        right = (shares[guess.chosen] == self._truth).double()
-        figures: Figures = {("accuracy", None): float(right.mean())}
-        if len(shares) == 2:
-            figures["rows_worth", None] = rows_worth(float(right.mean()), *self.known.shares)
-        else:
-            for share in self.known.shares:
-                figures["accuracy", f"{share:.0%}"] = float(right[self._truth == share].mean())
-        return figures
+        return (shares[guess.chosen] == self._truth).double()
 
-    def _estimates(self, attack: Ratio, seed: int) -> Figures:
+    def _figures(self, guess: PropertyGuess) -> tuple[Figures, Each]:
+        right = self._right(guess)
+        figures: Figures = {}
+        if len(self.known.shares) == 2:
+            figures["rows_worth", None] = rows_worth(float(right.mean()), *self.known.shares)
+            return _meant({None: right}, figures)
+        told = {f"{share:.0%}": right[self._truth == share] for share in self.known.shares}
+        return _meant({None: right, **told}, figures)
+
+    def _estimates(self, attack: Ratio, seed: int) -> tuple[Figures, Each]:
         """Return how good shares and intervals are that an attack estimates, over shares on the whole range."""
         truth = torch.linspace(*_RANGE, self.spec.targets, dtype=torch.float64)
         seen = self.learning.train(self.sets.held, self._own, truth, self._seed("range"))
@@ -280,11 +433,29 @@ class _Made:
         # Shares are whole rows.
         slack = 0.5 / self.spec.rows
         inside = (guess.low - slack <= truth) & (truth <= guess.high + slack)
-        return {
-            ("share_error", None): float((guess.share - truth).abs().mean()),
-            ("coverage", None): float(inside.double().mean()),
-            ("width", None): float((guess.high - guess.low).mean()),
+        each = {
+            "share_error": (guess.share - truth).abs(),
+            "coverage": inside.double(),
+            "width": guess.high - guess.low,
         }
+        return (
+            {(metric, None): float(values.mean()) for metric, values in each.items()},
+            {(metric, None): values.tolist() for metric, values in each.items()},
+        )
+
+    def _gradients(self, part: StudyPart) -> Answer:
+        """Return what gradients of federated training give away instead of the joint model."""
+        attack: Melis = registry.property_attacks.create(part.part.name, **part.part.options)
+        learner = self.learning.learner
+        # Refused otherwise before anything ran.
+        assert isinstance(learner, Dense)
+        begun = time.perf_counter()
+        held, own, truth, rows = self.sets.held, self.sets.own, self._truth, self.spec.rows
+        seen = federated(learner, held, own, truth, rows, attack.rounds, attack.rate, self._seed("federated"))
+        guess = attack(seen, self.known, self._seed("attack") % 2**31)
+        seconds = time.perf_counter() - begun
+        figures, each = self._figures(guess)
+        return Answer(figures, seconds / self.spec.targets, each=each)
 
     @cached_property
     def _updates(self) -> Any:
@@ -313,39 +484,38 @@ class _Made:
             guess = attack(view, two, before, after, self._seed("attack") % 2**31)
         seconds = time.perf_counter() - begun
         right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
-        figures: Figures = {("accuracy", None): float(right.mean())}
-        for a in (low, high):
-            for b in (low, high):
-                chosen = (shares[:, 0] == a) & (shares[:, 1] == b)
-                figures["accuracy", pair(a, b)] = float(right[chosen].mean())
-        return Answer(figures, seconds / spec.targets)
+        told = {pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a in (low, high) for b in (low, high)}
+        figures, each = _meant({None: right, **told}, {})
+        return Answer(figures, seconds / spec.targets, each=each)
+
+
+def _meant(right: dict[str | None, Tensor], figures: Figures) -> tuple[Figures, Each]:
+    """Return accuracies beside other figures, and what each is the mean of."""
+    accuracies: Figures = {("accuracy", column): float(values.mean()) for column, values in right.items()}
+    return {**accuracies, **figures}, {("accuracy", column): values.tolist() for column, values in right.items()}
 
 
 def _accuracy(answers: Tensor, labels: Tensor) -> float:
     return float((answers.argmax(2) == labels).double().mean())
 
 
-def _make(spec: PooledSpec, data: Dataset, rows: MarkedRows, defense: PooledDefense, unit: int) -> _Made:
-    target = data.schema.target
-    assert isinstance(target, Discrete)
-    learner = Dense(
-        target.width,
-        spec.hidden,
-        spec.epochs,
-        spec.batch_size,
-        spec.learning_rate,
-        spec.weight_decay,
-        defense.clip,
-        defense.noise,
-    )
-    sets = _sets(spec, rows, unit)
+def _make(spec: PooledSpec, source: _Source, defense: PooledDefense, unit: int) -> _Made:
+    learner = source.learner(defense)
+    sets = _sets(spec, source.rows(defense), unit)
     learning = PooledLearning(learner, spec.rows, _others(spec), defense.answers, defense.queries)
     asked = spec.queries if defense.queries is None else min(spec.queries, defense.queries)
+    own = None if spec.protocol == "single_party" else sets.own
+    auxiliary, queries = sets.auxiliary, sets.queries
+    if spec.auxiliary_from != "rows":
+        even = torch.full((1,), 0.5, dtype=torch.float64)
+        answers = learning.train(sets.held, own, even, stream(spec.seed, unit, "asked") % 2**62).answers
+        auxiliary = synthesised(spec.auxiliary_from, answers, auxiliary, stream(spec.seed, unit, "made") % 2**62)
+        queries = auxiliary.rows(torch.arange(spec.queries))
     known = PooledKnowledge(
         learner,
-        sets.auxiliary,
-        sets.queries.inputs[:asked],
-        None if spec.protocol == "single_party" else sets.own,
+        auxiliary,
+        queries.inputs[:asked],
+        own,
         spec.rows,
         spec.shares,
         _others(spec),
@@ -354,7 +524,8 @@ def _make(spec: PooledSpec, data: Dataset, rows: MarkedRows, defense: PooledDefe
     return _Made(spec, unit, defense, learning, sets, known)
 
 
-def _facts(spec: PooledSpec, data: Dataset, sensitive: str) -> tuple[str, ...]:
+def _facts(spec: PooledSpec, source: _Source) -> tuple[str, ...]:
+    recipe = source.learner(PooledDefense()).describe()
     role = {
         "multi_party": f"a party, which put {spec.rows:,} rows of its own into the pool ({spec.own_share:.0%} of them "
         "with the attribute)",
@@ -362,19 +533,30 @@ def _facts(spec: PooledSpec, data: Dataset, sensitive: str) -> tuple[str, ...]:
         "update": f"a party with {spec.rows:,} rows of its own, which sees the model before and after new rows came in",
     }[spec.protocol]
     further = f", and {spec.parties - 2} further parties with as many rows, half of them with it" * (spec.parties > 2)
-    trained = "are trained on the column, too" if spec.keep else "are not trained on the column"
-    kind = f"networks with hidden layers {spec.hidden}" if spec.hidden else "logistic regressions"
+    shown = spec.keep and recipe["model"] != "lstm"
+    trained = "are trained on the column, too" if shown else "are not trained on the column"
+    kind = {
+        "lr": "logistic regressions",
+        "mlp": f"networks with hidden layers {spec.hidden}",
+        "lstm": "recurrent networks that read texts in both directions",
+        "gcn": "graph convolutional networks on what edges there are between the nodes trained on",
+    }[str(recipe["model"])]
+    size = recipe.get("batch_size")
+    held = {
+        "rows": f"{spec.auxiliary:,} auxiliary rows of the same kind with the attribute known",
+        "marginals": "the marginals of all columns, of which it makes up rows that a joint model labels",
+        "answers": "the marginals of all columns, of which it makes up rows that a joint model is sure of",
+    }[spec.auxiliary_from]
     return (
         f"The attacker is {role}. It sees the joint model's answers to {spec.queries:,} queries; attacks called "
         "white_box and deep_sets see the model itself.",
-        f"It is granted the training recipe and {spec.auxiliary:,} auxiliary rows of the same kind with the attribute "
-        "known, and knows the defense.",
-        f"The secret is the share of {sensitive!r} in the {spec.rows:,} rows of another party{further}: one of "
+        f"It is granted the training recipe and {held}, and knows the defense.",
+        f"The secret is the share of {source.sensitive!r} in the {spec.rows:,} rows of another party{further}: one of "
         f"{', '.join(f'{share:.0%}' for share in spec.shares)}.",
-        f"Pooled learning on {data.name}, {data.extent}: the computation is ideal and gives away nothing but the "
-        f"model's answers. Models are {kind} and {trained}; {spec.epochs} epochs of Adam at {spec.learning_rate:g}, "
-        f"{'whole batches' if spec.batch_size is None else f'batches of {spec.batch_size}'}.",
+        f"Pooled learning on {source.name}, {source.extent}: the computation is ideal and gives away nothing but the "
+        f"model's answers. Models are {kind} and {trained}; {recipe['epochs']} epochs of Adam at "
+        f"{recipe['learning_rate']:g}, {'whole batches' if size is None else f'batches of {size}'}.",
         f"In each of {spec.units} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked with "
-        f"{spec.shadows} shadow models; intervals are over attack seeds.",
+        f"{spec.shadows} shadow models; intervals resample attack seeds and the joint models within them.",
         f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but guessing is a fault.",
     )

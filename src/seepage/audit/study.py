@@ -29,11 +29,13 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from seepage.assessment import Measurement, lift
 from seepage.audit.code import own_code
@@ -76,11 +78,14 @@ class Answer:
         figures: by metric and column (None: all of them); None where one does not apply.
         seconds: that it took for each attacked record (or target); None where that says nothing.
         picture: of what was found, or is to be found, as an address that holds itself; None for what is no image.
+        each: what a figure is the mean of, by its metric and column: a value for each target of the unit. Intervals
+            resample units, and targets within them, where it is given.
     """
 
     figures: Mapping[tuple[str, str | None], float | None]
     seconds: float | None = None
     picture: str | None = None
+    each: Mapping[tuple[str, str | None], Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -247,7 +252,8 @@ def run_study(study: Study, store: Store, listener: Listener | None = None, run_
 
 def _plain(answer: Answer) -> dict[str, Any]:
     figures = [[metric, column, value] for (metric, column), value in answer.figures.items()]
-    return {"figures": figures, "seconds": answer.seconds, "picture": answer.picture}
+    each = [[metric, column, list(values)] for (metric, column), values in answer.each.items()]
+    return {"figures": figures, "seconds": answer.seconds, "picture": answer.picture, "each": each}
 
 
 def _runs(study: Study, held: Mapping[tuple[str, int, str], dict[str, Any]]) -> list[StudyRun]:
@@ -267,12 +273,26 @@ def _runs(study: Study, held: Mapping[tuple[str, int, str], dict[str, Any]]) -> 
                 scale = study.scale(metric)
                 numbers = torch.tensor(row, dtype=torch.float64)
                 bounds = (scale.low, scale.high)
-                measured.append(Measurement(metric, column, numbers, scale.higher_leaks is not False, bounds))
+                clusters = _clusters(values, metric, column)
+                measured.append(Measurement(metric, column, numbers, scale.higher_leaks is not False, bounds, clusters))
             times = [one["seconds"] for one in values if one["seconds"] is not None]
             seconds = sum(times) / len(times) if times and part.kind == "attack" else None
             picture = next((one["picture"] for one in values if one.get("picture")), None)
             runs.append(StudyRun(defense, part, measured, seconds, picture))
     return runs
+
+
+def _clusters(
+    values: Sequence[Mapping[str, Any]], metric: str, column: str | None
+) -> tuple[Float[Tensor, " _target"], ...] | None:
+    """Return what a figure of each unit is the mean of; None where a unit does not tell."""
+    found = [
+        torch.tensor(each, dtype=torch.float64)
+        for one in values
+        for name, of, each in one.get("each", ())
+        if (name, of) == (metric, column)
+    ]
+    return tuple(found) if len(found) == len(values) else None
 
 
 def study_rows(outcome: StudyOutcome) -> list[Row]:

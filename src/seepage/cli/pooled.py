@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from seepage import registry
 from seepage.audit.pooled_spec import UPDATES, PooledSpec
 from seepage.audit.pooled_study import pooled_study
 from seepage.cli.app import app
@@ -18,6 +19,7 @@ from seepage.cli.own import (
     OwnTable,
     OwnTarget,
     load_table,
+    read_dataset_option,
 )
 from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command
 from seepage.datasets import Dataset
@@ -48,12 +50,17 @@ def pooled(
     parties: Annotated[int, typer.Option(help="That pool their rows, the attacker among them.")] = 2,
     rows: Annotated[int, typer.Option(help="That each party holds.")] = 2_000,
     auxiliary: Annotated[int, typer.Option(help="Rows of the attacker's own with the column known.")] = 10_000,
+    auxiliary_from: Annotated[
+        str, typer.Option(help="rows of the same kind; or made up from marginals, or from a joint model's answers.")
+    ] = "rows",
     queries: Annotated[int, typer.Option(help="That the attacker asks.")] = 1_000,
     share: Annotated[list[float] | None, typer.Option(help="A share to be told apart. Repeatable.")] = None,
     hidden: Annotated[
         list[int] | None, typer.Option(help="Units of a hidden layer. Repeatable. Default: logistic regression.")
     ] = None,
-    epochs: Annotated[int, typer.Option(help="Passes over the pooled rows.")] = 20,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the pooled rows. Default: 20; of texts 10, of graphs 200.")
+    ] = None,
     without: Annotated[
         list[str] | None, typer.Option(help="Defense: models are not trained on this column. Repeatable.")
     ] = None,
@@ -69,7 +76,7 @@ def pooled(
     ] = None,
     attack: Annotated[
         list[str] | None,
-        typer.Option(help="meta, kl, ratio, white_box, deep_sets; of updates dominant, joint. Repeatable."),
+        typer.Option(help="meta, kl, ratio, white_box, deep_sets, melis; of updates dominant, joint. Repeatable."),
     ] = None,
     targets: Annotated[int, typer.Option(help="Joint models that are attacked for each seed.")] = 100,
     shadows: Annotated[int, typer.Option(help="Models that the attacker trains for each seed.")] = 100,
@@ -94,7 +101,9 @@ def pooled(
 
         seepage pooled --data people.csv --target outcome --sensitive smoker --rows 500 --auxiliary 2000
     """
-    loaded = load_table(dataset, data, target, schema, missing, data_folder, dataset_option)
+    # Texts and graphs are no tables; what is said of one of the user's own is about a table.
+    is_table = data is not None or dataset not in registry.populations.names()
+    loaded = load_table(dataset, data, target, schema, missing, data_folder, dataset_option) if is_table else None
     defenses: list[dict[str, Any]] = [{}]
     defenses += [{"label": f"without_{'_'.join(without)}", "without": without}] if without else []
     defenses += [{"label": f"digits_{number}", "digits": number} for number in digits or []]
@@ -105,17 +114,19 @@ def pooled(
     attacks: dict[str, Any] = {"attacks": attack} if attack else {"attacks": UPDATES} if update else {}
     shares: dict[str, Any] = {"shares": share} if share else {"shares": _FINE} if update else {}
     spec = PooledSpec.of(
-        dataset=loaded.name,
+        dataset=dataset if loaded is None else loaded.name,
+        dataset_options={} if is_table else dict(map(read_dataset_option, dataset_option or [])),
+        data_folder=None if is_table or data_folder is None else str(data_folder),
         sensitive=sensitive,
-        value=None if value is None else _value(loaded, sensitive, value),
+        value=value if value is None or loaded is None else _value(loaded, sensitive, value),
         keep=not leave_out,
         protocol=protocol,
         parties=parties,
         rows=rows,
         auxiliary=auxiliary,
+        auxiliary_from=auxiliary_from,
         queries=queries,
         hidden=hidden or (),
-        epochs=epochs,
         defenses=defenses,
         targets=targets,
         shadows=shadows,
@@ -124,6 +135,7 @@ def pooled(
         threads=threads,
         **attacks,
         **shares,
+        **({} if epochs is None else {"epochs": epochs}),
     )
     study = pooled_study(spec, loaded, own=data is not None)
     run_study_command([(spec, study)], out, fail_above, fail_column, as_json)

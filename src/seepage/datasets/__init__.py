@@ -11,9 +11,11 @@ from seepage.datasets import cifar10 as cifar10
 from seepage.datasets import credit as credit
 from seepage.datasets import crime as crime
 from seepage.datasets import german as german
+from seepage.datasets import graphs as graphs
 from seepage.datasets import health_heritage as health_heritage
 from seepage.datasets import health_years as health_years
 from seepage.datasets import lawschool as lawschool
+from seepage.datasets import reviews as reviews
 from seepage.datasets import synthetic as synthetic
 from seepage.datasets import synthetic_highdim as synthetic_highdim
 from seepage.datasets import taobao as taobao

@@ -64,8 +64,15 @@ def marked(
     kept = [i for i, column in enumerate(rows.schema.columns) if column.name not in dropped]
     if not kept:
         raise BadInputError("no column is left to train on; leave out fewer.")
-    inputs = torch.cat([_encoded(rows, i) for i in kept], dim=1)
-    return MarkedRows(inputs, rows.labels.long(), carries)
+    parts = [_encoded(rows, i) for i in kept]
+    names = [rows.schema.columns[i].name for i in kept]
+    return MarkedRows(
+        torch.cat(parts, dim=1),
+        rows.labels.long(),
+        carries,
+        tuple(part.shape[1] for part in parts),
+        names.index(sensitive) if sensitive in names else None,
+    )
 
 
 def _carries(rows: Table, sensitive: str, value: Category | None) -> Bool[Tensor, " row"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,14 +20,18 @@ class MarkedRows:
         inputs: rows on the first axis.
         labels: class codes.
         carries: whether each row has the sensitive value, whether or not models are shown it.
+        widths: of a table's columns, as they are encoded; none for other rows.
+        column: position of the one that the attribute is told from; None where models are not shown it.
 
     Raises:
-        BadInputError: the three differ in number.
+        BadInputError: inputs, labels and marks differ in number.
     """
 
     inputs: Tensor
     labels: Int[Tensor, " _row"]
     carries: Bool[Tensor, " _row"]
+    widths: tuple[int, ...] = ()
+    column: int | None = None
 
     def __post_init__(self) -> None:
         if not len(self.inputs) == len(self.labels) == len(self.carries):
@@ -41,7 +45,7 @@ class MarkedRows:
 
     def rows(self, index: Tensor) -> MarkedRows:
         """Return the rows at some positions."""
-        return MarkedRows(self.inputs[index], self.labels[index], self.carries[index])
+        return replace(self, inputs=self.inputs[index], labels=self.labels[index], carries=self.carries[index])
 
     def followed_by(self, other: MarkedRows) -> MarkedRows:
         """Return these rows and then others.
@@ -54,10 +58,11 @@ class MarkedRows:
                 f"rows of {tuple(self.inputs.shape[1:])} numbers cannot be pooled with rows of "
                 f"{tuple(other.inputs.shape[1:])}; all parties and the attacker's auxiliary rows have the same columns."
             )
-        return MarkedRows(
-            torch.cat([self.inputs, other.inputs]),
-            torch.cat([self.labels, other.labels]),
-            torch.cat([self.carries, other.carries]),
+        return replace(
+            self,
+            inputs=torch.cat([self.inputs, other.inputs]),
+            labels=torch.cat([self.labels, other.labels]),
+            carries=torch.cat([self.carries, other.carries]),
         )
 
     def drawn(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -56,6 +56,13 @@ class Stacked:
     def of(self, chosen: slice) -> Stacked:
         """Return some of the models."""
         return Stacked(tuple(w[chosen] for w in self.weights), tuple(b[chosen] for b in self.biases))
+
+    def moved(self, steps: Float[Tensor, "model parameter"]) -> Stacked:
+        """Return models whose parameters are less by ``steps``, which are in the order of ``flat``."""
+        sizes = [part[0].numel() for pair in zip(self.weights, self.biases, strict=True) for part in pair]
+        parts = steps.split(sizes, dim=1)
+        weights = tuple(w - step.view_as(w) for w, step in zip(self.weights, parts[0::2], strict=True))
+        return Stacked(weights, tuple(b - step for b, step in zip(self.biases, parts[1::2], strict=True)))
 
     def followed_by(self, other: Stacked) -> Stacked:
         """Return these models and then those of another stack of the same shape."""
@@ -193,6 +200,41 @@ class Dense:
                 self._gradient(models, rows_of, targets, generators)
                 optimiser.step()
         return models
+
+    def gradients(
+        self,
+        models: Stacked,
+        inputs: Float[Tensor, "row encoded"],
+        labels: Int[Tensor, " _row"],
+        chosen: Int[Tensor, "model batch"],
+    ) -> Float[Tensor, "model parameter"]:
+        """Return each model's gradient of the mean cross-entropy over its own rows, in the order of ``Stacked.flat``.
+
+        Args:
+            models: where gradients are taken.
+            inputs, labels: of all rows.
+            chosen: positions of each model's rows.
+
+        Raises:
+            BadInputError: rows, labels and positions do not fit each other.
+
+        Example:
+            >>> rows = torch.tensor([[1.0], [2.0]])
+            >>> models, _ = Dense(classes=2).initial(1, [0])
+            >>> found = Dense(classes=2).gradients(models, rows, torch.tensor([0, 1]), torch.tensor([[0, 1]]))
+            >>> found.shape, bool(found[0, 0].isclose(-found[0, 1]))
+            (torch.Size([1, 4]), True)
+        """
+        check_rows(inputs, labels, chosen, range(len(chosen)), self.classes)
+        # Gradients are left with tensors of its own.
+        copied = Stacked(tuple(w.detach().clone() for w in models.weights), tuple(b.clone() for b in models.biases))
+        plain = replace(self, clip=None, noise=0.0)
+        plain._gradient(copied, inputs.float()[chosen], labels.long()[chosen], [])
+        found = []
+        for parameter in (part for pair in zip(copied.weights, copied.biases, strict=True) for part in pair):
+            assert parameter.grad is not None
+            found.append(parameter.grad.flatten(1))
+        return torch.cat(found, dim=1)
 
     def _gradient(
         self,

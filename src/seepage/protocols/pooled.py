@@ -16,8 +16,9 @@ from seepage.defenses.answers import Answers
 from seepage.errors import BadInputError, check_count
 from seepage.models.learner import Learner, Trained
 from seepage.models.pooling import MarkedRows, joint_models
+from seepage.models.stacked import Dense
 from seepage.transcript import PooledTranscript
-from seepage.views import ModelView, PredictionView, UpdatedView
+from seepage.views import GradientsView, ModelView, PredictionView, UpdatedView
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,50 @@ class PooledLearning:
             return answers if self.answers is None else self.answers(answers)
 
         return PredictionView(channel, len(models), self.learner.classes, self.limit)
+
+
+def federated(
+    learner: Dense,
+    held: MarkedRows,
+    own: MarkedRows,
+    shares: Float[Tensor, " target"],
+    rows: int,
+    rounds: int,
+    rate: float | int,
+    seed: int,
+) -> GradientsView:
+    """Train joint models by federated gradient descent of two parties instead, and return what one sees of the other.
+
+    In each round both send the gradient of all their rows, and the model goes against their mean; whoever knows its own
+    gradient knows the other's.
+
+    Args:
+        learner: gives networks and their first weights.
+        held: rows that victims draw theirs from.
+        own: the adversary's.
+        shares: of the attribute in each victim's rows.
+        rows: of a victim.
+        rounds: of training.
+        rate: of gradient descent.
+        seed: of rows and first weights.
+
+    Raises:
+        BadInputError: the rows cannot supply the shares, or a count is below 1.
+    """
+    check_count("rounds", rounds)
+    generator = torch.Generator().manual_seed(seed)
+    chosen = held.drawn(shares[:, None], rows, generator)[:, 0]
+    seeds = torch.randint(2**62, (len(shares),), generator=generator).tolist()
+    models, _ = learner.initial(held.inputs.shape[1], seeds)
+    mine = torch.arange(len(own)).expand(len(shares), len(own))
+    snapshots, seen = [], []
+    for _ in range(rounds):
+        theirs = learner.gradients(models, held.inputs, held.labels, chosen)
+        snapshots.append(models)
+        seen.append(theirs)
+        ours = learner.gradients(models, own.inputs, own.labels, mine)
+        models = models.moved(rate * (theirs + ours) / 2)
+    return GradientsView(tuple(snapshots), torch.stack(seen))
 
 
 def alternating(shares: Sequence[float], targets: int) -> Float[Tensor, " target"]:

@@ -25,9 +25,9 @@ class Association:
     Attributes:
         column: the one.
         with_column: the other.
-        measure: ``cramers_v`` of two discrete columns (not corrected for bias), ``point_biserial`` of a column of
-            numbers with one of two categories, ``anova`` (the correlation ratio eta of a one-way analysis of variance)
-            with one of more, ``pearson`` of two columns of numbers.
+        measure: ``cramers_v`` of two discrete columns (corrected for bias: Bergsma, 2013), ``point_biserial`` of a
+            column of numbers with one of two categories, ``anova`` (the correlation ratio eta of a one-way analysis of
+            variance) with one of more, ``pearson`` of two columns of numbers.
         value: in [0, 1] for ``cramers_v`` and ``anova``, in [-1, 1] for the others: positive where numbers are higher
             for the later category; None where a column has one value only.
         pvalue: of no association at all: a chi-squared test without continuity correction, or of the correlation, or of
@@ -103,11 +103,16 @@ def between(column: Column, cells: np.ndarray, other: Column, other_cells: np.nd
 
 def _cramers_v(first: np.ndarray, second: np.ndarray) -> tuple[float | None, float | None]:
     counts = np.asarray(stats.contingency.crosstab(first, second).count)
-    least = min(counts.shape) - 1
-    if least < 1:
+    if min(counts.shape) < 2:
         return None, None
     statistic, pvalue = np.asarray(stats.chi2_contingency(counts, correction=False)[:2], dtype=float).tolist()
-    return min(1.0, (statistic / float(counts.sum() * least)) ** 0.5), pvalue
+    # Independent columns of many categories have a chi-squared as large as these expected parts of it.
+    rows = float(counts.sum())
+    least = min(n - 1 - (n - 1) ** 2 / (rows - 1) for n in counts.shape)
+    if least <= 1e-12:
+        return None, pvalue
+    by_chance = (counts.shape[0] - 1) * (counts.shape[1] - 1) / (rows - 1)
+    return min(1.0, (max(0.0, statistic / rows - by_chance) / least) ** 0.5), pvalue
 
 
 def _pearson(first: np.ndarray, second: np.ndarray) -> tuple[float | None, float | None]:

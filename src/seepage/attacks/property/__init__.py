@@ -2,6 +2,7 @@
 
 from seepage.attacks.property.deep_sets import DeepSets
 from seepage.attacks.property.kl import KL
+from seepage.attacks.property.melis import Melis
 from seepage.attacks.property.meta import Meta
 from seepage.attacks.property.parts.shadows import Shadows, binary_shadows, spread_shadows, train_shadows
 from seepage.attacks.property.ratio import Ratio
@@ -13,6 +14,7 @@ __all__ = [
     "DeepSets",
     "Dominant",
     "Joint",
+    "Melis",
     "Meta",
     "Ratio",
     "Shadows",

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from seepage.attacks.property.parts.classifiers import Classifier, fitted_chances
 from seepage.attacks.property.parts.features import Reduced, logarithms, raw
 from seepage.attacks.property.parts.shadows import Shadows
-from seepage.errors import check_choice
+from seepage.errors import check_choice, check_count
 from seepage.guesses import PropertyGuess
 from seepage.knowledge import PooledKnowledge
 from seepage.registry import property_attacks
@@ -33,20 +35,24 @@ class Meta:
     Attributes:
         features: ``raw`` chances or their ``log``, standardised.
         classifier: see ``fitted_chances``.
-        shuffled: whether shadow models' shares are shuffled before: what remains is guessing, so that anything beyond
-            it is a fault of the audit.
+        shuffled: whether shadow models' shares are shuffled before, each kept with as many models of every true one:
+            what remains is guessing, so that anything beyond it is a fault of the audit.
+        queries: that are asked, the first so many; None for all.
 
     Raises:
-        BadInputError: ``features`` or ``classifier`` is none of these.
+        BadInputError: ``features`` or ``classifier`` is none of these, or ``queries`` is below 1.
     """
 
     features: Features = "log"
     classifier: Classifier = "regularised"
     shuffled: bool = False
+    queries: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("features", self.features, Features)
         check_choice("classifier", self.classifier, Classifier)
+        if self.queries is not None:
+            check_count("queries", self.queries)
 
     def __call__(self, view: PredictionView, known: PooledKnowledge, shadows: Shadows, seed: int) -> PropertyGuess:
         """Return the chances of each share for each target.
@@ -62,12 +68,33 @@ class Meta:
         """
         worlds = shadows.world(known.shares)
         if self.shuffled:
-            worlds = worlds[torch.randperm(len(worlds), generator=torch.Generator().manual_seed(seed))]
-        answers = view.ask(known.queries)
+            worlds = shuffled(worlds, seed)
+        answers, seen = view.ask(known.queries[: self.queries]), shadows.answers[:, : self.queries]
         if self.features == "raw":
-            features, asked = raw(shadows.answers), raw(answers)
+            features, asked = raw(seen), raw(answers)
         else:
-            features, asked = logarithms(shadows.answers), logarithms(answers)
+            features, asked = logarithms(seen), logarithms(answers)
             reduced = Reduced.of(features)
             features, asked = reduced(features), reduced(asked)
         return PropertyGuess(known.shares, fitted_chances(self.classifier, features, worlds, asked, seed))
+
+
+def shuffled(worlds: Int[Tensor, " shadow"], seed: int) -> Int[Tensor, " shadow"]:
+    """Return shares for shadow models that have nothing to do with their own.
+
+    Models of each true share get all shares in turn, in an order drawn at random, so that no direction in which true
+    shares differ is related to them by chance.
+
+    Example:
+        >>> shuffled(torch.tensor([0, 0, 1, 1]), seed=0).view(2, 2).sort().values.tolist()
+        [[0, 1], [0, 1]]
+    """
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.empty_like(worlds)
+    count = int(worlds.max()) + 1
+    for world in range(count):
+        held = (worlds == world).nonzero()[:, 0]
+        # Where shares do not divide the models of one evenly, the remainders of all of them do.
+        given = (torch.arange(len(held)) + world * len(held)) % count
+        drawn[held] = given[torch.randperm(len(held), generator=generator)]
+    return drawn

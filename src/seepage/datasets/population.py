@@ -1,0 +1,116 @@
+"""Rows of pooled learning that are no table: texts or nodes of a graph, with attributes whose share may be a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from seepage.errors import BadInputError, unknown_name
+from seepage.models.graph import Graph
+from seepage.models.pooling import MarkedRows
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """Texts as rows of word numbers, with what models are to say of them.
+
+    Attributes:
+        name: for messages and results.
+        words: of each text, filled up with 0.
+        vectors: of words.
+        labels: class codes.
+        classes: names of classes.
+        marks: whether each text carries an attribute, by the attribute's name.
+        target: what labels are.
+        notes: remarks for the report.
+    """
+
+    name: str
+    words: Int[Tensor, "text position"]
+    vectors: Float[Tensor, "word embedding"]
+    labels: Int[Tensor, " text"]
+    classes: tuple[str, ...]
+    marks: Mapping[str, Bool[Tensor, " text"]]
+    target: str
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def marked(self, attribute: str) -> MarkedRows:
+        """Return the texts as models take them, with an attribute marked, which models are not shown.
+
+        Raises:
+            BadInputError: there is no such attribute, or all texts are alike in it.
+        """
+        return MarkedRows(self.words, self.labels, told(self.marks, attribute, self.name))
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """Nodes of a graph, with what models are to say of them.
+
+    Attributes:
+        name: for messages and results.
+        graph: features and edges.
+        labels: class codes.
+        classes: names of classes.
+        marks: whether each node carries an attribute, by the attribute's name.
+        features: which feature is the attribute itself, by the attribute's name; those that are none are left out.
+        target: what labels are.
+        notes: remarks for the report.
+    """
+
+    name: str
+    graph: Graph
+    labels: Int[Tensor, " node"]
+    classes: tuple[str, ...]
+    marks: Mapping[str, Bool[Tensor, " node"]]
+    features: Mapping[str, int]
+    target: str
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def marked(self, attribute: str) -> MarkedRows:
+        """Return the numbers of all nodes as rows, with an attribute marked.
+
+        Raises:
+            BadInputError: there is no such attribute, or all nodes are alike in it.
+        """
+        return MarkedRows(torch.arange(len(self))[:, None], self.labels, told(self.marks, attribute, self.name))
+
+    def seen(self, attribute: str, keep: bool) -> Graph:
+        """Return the graph as models see it: without the feature that is the attribute itself, unless it is kept."""
+        position = self.features.get(attribute)
+        if keep or position is None:
+            return self.graph
+        features: Any = self.graph.features.tocsc()
+        held = [i for i in range(self.graph.width) if i != position]
+        return Graph(features[:, held].tocsr(), self.graph.edges)
+
+
+Population = Texts | Nodes
+
+
+def told(marks: Mapping[str, Bool[Tensor, " row"]], attribute: str, name: str) -> Bool[Tensor, " row"]:
+    """Return which rows carry an attribute.
+
+    Raises:
+        BadInputError: there is no such attribute, or all rows are alike in it.
+    """
+    if attribute not in marks:
+        raise unknown_name(f"attribute of {name}:", attribute, marks)
+    carries = marks[attribute]
+    if bool(carries.all()) or not bool(carries.any()):
+        raise BadInputError(
+            f"{int(carries.sum())} of {len(carries)} rows of {name} carry the attribute {attribute!r}: one value "
+            "here, and no distribution to be kept secret; choose another."
+        )
+    return carries

@@ -1,0 +1,163 @@
+"""Texts as numbers of words, and vectors of words: GloVe's where its file is at hand, or made from the texts."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy import sparse
+from scipy.sparse.linalg import svds
+from torch import Tensor
+
+from seepage.datasets.about import About, File
+from seepage.datasets.files import local_folder, obtain, path_of
+from seepage.errors import BadInputError, check_count
+
+GLOVE = "glove.6B.50d.txt"
+CARD = About(
+    name="glove",
+    rows=400_000,
+    columns=50,
+    width=None,
+    target="",
+    source="Pennington, Socher and Manning, GloVe (2014), trained on Wikipedia and Gigaword",
+    licence="PDDL 1.0",
+    home="https://nlp.stanford.edu/projects/glove/",
+    files=(File(GLOVE, inside=("glove.6B.zip",)),),
+)
+_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
+# Words around one that count as its company.
+_WINDOW = 4
+
+
+def read_glove(content: bytes, words: Sequence[str]) -> dict[str, np.ndarray]:
+    r"""Return the vectors of some words from a file in GloVe's format: a word and its numbers a line.
+
+    Raises:
+        BadInputError: a line of one of the words holds other than numbers, or another number of them than the first.
+
+    Example:
+        >>> read_glove(b"cat 0.5 1\ndog 1 2\n", ["dog"])["dog"].tolist()
+        [1.0, 2.0]
+    """
+    wanted = {word.encode() for word in words}
+    found: dict[str, np.ndarray] = {}
+    width = None
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        word, _, rest = line.partition(b" ")
+        if word not in wanted:
+            continue
+        try:
+            vector = np.array(rest.split(), dtype=np.float32)
+        except ValueError:
+            vector = np.empty(0, dtype=np.float32)
+        if not len(vector) or (width is not None and len(vector) != width) or not np.isfinite(vector).all():
+            raise BadInputError(
+                f"line {number} of the word vectors should hold a word and {width or 'its'} numbers, but does not; "
+                "check that it is a file in GloVe's format, complete and unedited."
+            )
+        width = len(vector)
+        found[word.decode()] = vector
+    return found
+
+
+def company(
+    texts: Sequence[Sequence[int]], words: int, size: int = 50, seed: int = 0
+) -> Float[np.ndarray, "word size"]:
+    """Return vectors of words from which words stand near which: the leading singular vectors of their association.
+
+    Positive pointwise mutual information of words within four of each other, factorised (Levy and Goldberg, 2014), a
+    stand-in where no trained vectors are at hand.
+
+    Args:
+        texts: word numbers from 1 up.
+        words: number of words, that of number 0 included.
+        size: of a vector.
+        seed: of the factorisation's start.
+
+    Example:
+        >>> made = company([[1, 2, 1, 2], [3, 4, 3, 4]], words=5, size=2)
+        >>> bool(abs(made[1] @ made[4]) < 1e-6)
+        True
+    """
+    pairs = [
+        np.array(part, dtype=np.int64)
+        for gap in range(1, _WINDOW + 1)
+        for text in texts
+        if len(text) > gap
+        for part in [[text[:-gap], text[gap:]]]
+    ]
+    first, second = np.concatenate(pairs, axis=1)
+    ones = np.ones(2 * len(first))
+    places = np.concatenate([first, second]), np.concatenate([second, first])
+    counts = sparse.coo_array((ones, places), shape=(words, words)).tocsr().tocoo()
+    total, marginal = counts.sum(), np.asarray(counts.sum(0)).ravel()
+    told = np.log(counts.data * total / (marginal[counts.row] * marginal[counts.col])).clip(min=0)
+    association = sparse.coo_array((told, (counts.row, counts.col)), shape=(words, words)).tocsr()
+    kept = min(size, words - 1)
+    start = np.random.default_rng(seed).standard_normal(words)
+    left, values, _ = svds(association, k=kept, v0=start)
+    made = np.zeros((words, size), dtype=np.float32)
+    made[:, :kept] = left * np.sqrt(values)
+    return made
+
+
+def numbered(
+    texts: Sequence[str],
+    folder: str | Path | None = None,
+    length: int = 40,
+    least: int = 5,
+    most: int = 5_000,
+    seed: int = 0,
+) -> tuple[Int[Tensor, "text {length}"], Float[Tensor, "word embedding"], str]:
+    """Return texts as rows of word numbers, vectors of these words, and a sentence on where the vectors come from.
+
+    Words are runs of letters, in lower case; those without a vector are skipped, and so is what a text has beyond
+    ``length`` words.
+
+    Args:
+        texts: as they are written.
+        folder: where GloVe's file is looked for, see :func:`seepage.datasets.files.obtain`; vectors are made from the
+            texts where it is not there.
+        length: words of a text that are read.
+        least: occurrences of a word that is read.
+        most: words that are told apart, the most frequent ones.
+        seed: of made vectors.
+
+    Raises:
+        BadInputError: a count is below 1, no text has a word that is frequent enough, or the vectors' file is damaged.
+    """
+    for name, value in (("length", length), ("least", least), ("most", most)):
+        check_count(name, value)
+    split = [_WORD.findall(text.lower()) for text in texts]
+    counts = Counter(word for text in split for word in text)
+    # Equally frequent words in the order of the alphabet, so that the texts' order changes nothing.
+    ranked = sorted((word for word, count in counts.items() if count >= least), key=lambda word: (-counts[word], word))
+    words = ranked[:most]
+    local = local_folder(folder)
+    known: dict[str, np.ndarray] = {}
+    if local is not None and path_of(CARD.files[0], local) is not None:
+        known = read_glove(obtain(CARD, local).contents[GLOVE], words)
+        words = [word for word in words if word in known]
+    if not words:
+        raise BadInputError(
+            f"none of the words in {len(texts)} texts occurs {least} times and has a vector; give more."
+        )
+    codes = {word: code for code, word in enumerate(words, start=1)}
+    coded = [[codes[word] for word in text if word in codes] for text in split]
+    if known:
+        size = len(next(iter(known.values())))
+        vectors = np.stack([np.zeros(size, dtype=np.float32), *(known[word] for word in words)])
+        said = f"word vectors are GloVe's ({size} numbers, {GLOVE})"
+    else:
+        vectors = company(coded, len(words) + 1, seed=seed)
+        said = f"word vectors are made from the company words keep in all texts, as {GLOVE} is not at hand"
+    rows = torch.zeros(len(texts), length, dtype=torch.long)
+    for i, text in enumerate(coded):
+        rows[i, : len(text[:length])] = torch.tensor(text[:length], dtype=torch.long)
+    return rows, torch.from_numpy(vectors), said
