@@ -77,6 +77,13 @@ def test_weights_that_are_off_are_allowed_for_where_the_attack_says_so() -> None
             split_study(SplitSpec.of(**{**plain, "attacks": ["exact"], **more}), DATA)
 
 
+def test_older_weights_get_noise_too() -> None:
+    defenses = [{}, {"label": "blurred", "weights_noise": 5}]
+    plain = {**SPEC.model_dump(), "units": 1, "records": 60, "attacks": ["exact"], "baselines": [], "stale": 1}
+    read = figures(SplitSpec.of(**{**plain, "defenses": defenses}), Store(None))
+    assert (read["blurred", "exact", "accuracy", None] or 0) < (read["none", "exact", "accuracy", None] or 0) - 0.1
+
+
 def test_clients_of_a_few_rows_give_away_as_much() -> None:
     spec = SPEC.model_copy(update={"protocol": "federated_split", "defenses": (CutDefense(),), "units": 1})
     assert figures(spec, Store(None))["none", "exact", "accuracy", None] == 1.0

@@ -278,7 +278,9 @@ def _make(spec: SplitSpec, data: Dataset, private: Sequence[str], defense: CutDe
     granted = trained.earlier[-spec.stale] if spec.stale else trained.model
     if defense.published is not None:
         blur = torch.Generator().manual_seed(stream(spec.seed, training, "defense") % 2**62)
-        granted = granted.with_client(defense.published(granted.client, trained.earlier[-1].client, blur))
+        # Published once an epoch: what is known is a change since the epoch before it.
+        before = trained.earlier[max(spec.epochs - spec.stale - 1, 0)]
+        granted = granted.with_client(defense.published(granted.client, before.client, blur))
     seen = learning.observe(stage, attacked, stream(spec.seed, training, "defense") % 2**62, granted)
     some = train.rows(range(min(spec.auxiliary, len(train)))) if spec.auxiliary else None
     known = CutKnowledge(
