@@ -156,6 +156,7 @@ def test_catalogue_without_any_files():
         "bank_additional": "download",
         "credit": "download",
         "crime": "download",
+        "cifar10": "manual",
         "synthetic": "generated",
         "synthetic_highdim": "generated",
         "taobao": "manual",

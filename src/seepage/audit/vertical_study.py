@@ -215,6 +215,10 @@ def _facts(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Size
     which = "held-out records, as the trained model predicts for them"
     if spec.attacked == "trained":
         which = "records of training, as they were sent in the last epoch"
+    attacks, guesses = registry.feature_attacks, registry.feature_baselines
+    made = [attacks.create(part.name, **part.options) for part in spec.attacks]
+    made += [guesses.create(part.name, **part.options) for part in spec.baselines]
+    needed = {grant for one in made for grant in one.grants}
     after = f"{len(held.columns)} columns of passive party {spec.victim}: {', '.join(held.names)}"
     layers = f"Bottom models with layers {(*spec.bottom, spec.features)}, a top model with {spec.top}"
     if data.image is not None:
@@ -225,7 +229,7 @@ def _facts(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Size
         f"{len(partition.columns[0]):,} columns, and receives the features of every party.",
         f"It is after {after}.",
         "It knows the schema and the marginals of these columns. What else an attack is granted stands beside it: "
-        + "; ".join(f"{grant}: {what}" for grant, what in _GRANTS.items())
+        + ("; ".join(f"{grant}: {what}" for grant, what in _GRANTS.items() if grant in needed) or "nothing")
         + ".",
         f"Vertical learning on {data.name}, {len(data.all):,} rows, {partition.parties} parties: {sizes.training:,} "
         f"rows are trained on, {sizes.auxiliary:,} others are auxiliary, {spec.leaked:,} leak and {sizes.attacked:,} "

@@ -216,18 +216,17 @@ class Calibration:
     @classmethod
     def of(
         cls,
-        found: Inverse,
-        inputs: Float[Tensor, "training row feature"],
+        encoder: Encoder,
+        outputs: Float[Tensor, "training row encoded"],
         encoded: Float[Tensor, "training row encoded"],
     ) -> Calibration:
-        """Measure it on pairs held out.
+        """Measure it on pairs held out, by what was answered for them and what they are.
 
         Radii are those of split conformal prediction (Lei et al. 2018): they hold for nine in ten of any records that
         are exchangeable with the held-out ones, or of fewer where fewer than ten were held out.
         """
-        outputs, schema = found.outputs(inputs), found.encoder.schema
-        rows = inputs.shape[1]
-        temperatures = torch.ones(len(inputs), len(schema.columns))
+        schema, rows = encoder.schema, outputs.shape[1]
+        temperatures = torch.ones(len(outputs), len(schema.columns), dtype=outputs.dtype)
         radii = torch.full_like(temperatures, torch.nan)
         rank = min(math.ceil(SURE * (rows + 1)), rows)
         for i, (column, block) in enumerate(zip(schema.columns, schema.blocks, strict=True)):
@@ -235,17 +234,17 @@ class Calibration:
                 fits = [
                     (encoded[..., block] * (outputs[..., block] / t).log_softmax(-1)).sum((1, 2)) for t in _TEMPERATURES
                 ]
-                temperatures[:, i] = torch.tensor(_TEMPERATURES)[torch.stack(fits).argmax(0)]
+                temperatures[:, i] = torch.tensor(_TEMPERATURES, dtype=outputs.dtype)[torch.stack(fits).argmax(0)]
             else:
                 errors = (outputs[..., block.start] - encoded[..., block.start]).abs()
                 radii[:, i] = errors.sort(1).values[:, rank - 1]
         return cls(temperatures, radii)
 
     def chances(
-        self, found: Inverse, inputs: Float[Tensor, "training record feature"]
+        self, encoder: Encoder, outputs: Float[Tensor, "training record encoded"]
     ) -> tuple[Float[Tensor, "training record _value"] | None, ...]:
         """Return the chance of each category, None for columns of numbers."""
-        outputs, schema = found.outputs(inputs), found.encoder.schema
+        schema = encoder.schema
         return tuple(
             (outputs[..., block] / self.temperatures[:, i, None, None]).double().softmax(-1)
             if isinstance(column, Discrete)
@@ -253,9 +252,9 @@ class Calibration:
             for i, (column, block) in enumerate(zip(schema.columns, schema.blocks, strict=True))
         )
 
-    def widths(self, found: Inverse) -> Float[Tensor, "training column"]:
+    def widths(self, encoder: Encoder) -> Float[Tensor, "training column"]:
         """Return the radii in the cells' own units."""
-        columns = found.encoder.schema.columns
+        columns = encoder.schema.columns
         scale = [1.0 if isinstance(c, Discrete) else (c.high / 2 - c.low / 2) or 1.0 for c in columns]
         return self.radii.double() * torch.tensor(scale, dtype=torch.float64)
 

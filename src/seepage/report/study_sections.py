@@ -61,7 +61,7 @@ def sections(
         _doubts(alarms),
         _attacks(study, rows, alarms),
         _columns(study, rows, overviews),
-        _pictures(rows, pictures),
+        _pictures(study, rows, pictures),
         _utility(study, rows, overviews),
         every_figure(rows, [grids.text("Defense", "defense")], "s/record"),
     ]
@@ -246,18 +246,18 @@ def _columns(study: Study, rows: Sequence[Row], overviews: Sequence[Record]) -> 
     return Section("columns", "Columns", words, figures=shown) if shown else None
 
 
-def _pictures(rows: Sequence[Row], pictures: Sequence[Picture]) -> Section | None:
+def _pictures(study: Study, rows: Sequence[Row], pictures: Sequence[Picture]) -> Section | None:
     """Return originals and what attacks and guesses make of them, one below the other."""
     if not pictures:
         return None
     measured = {(row["defense"], row["attack"], row["metric"]): row["mean"] for row in rows if row["column"] is None}
-    attacks = {row["attack"] for row in rows if row["is_attack"]}
+    kinds = {part.called: part.kind for part in study.parts}
     shown = []
     for one in pictures:
         psnr, ssim = (measured.get((one.defense, one.called, name)) for name in ("psnr", "ssim"))
         name = "the originals" if psnr is None else clean(one.called, 60)
         said = "" if psnr is None or ssim is None else f": {psnr:.1f} dB, similarity {ssim:.2f}"
-        kind = "" if psnr is None or one.called in attacks else " (guess)"
+        kind = {"guess": " (guess)", "about": "" if psnr is None else " (no attack)"}.get(kinds[one.called], "")
         shown.append({"address": one.address, "words": f"{name}{kind}, {_under(one.defense)}{said}"})
     words = ["The first attacked images of the first training, and below them what was made of each."]
     return Section("pictures", "Images and what is read of them", words, kind="pictures", extra={"pictures": shown})

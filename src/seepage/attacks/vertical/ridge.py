@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seepage.guesses import FeatureGuess
 from seepage.knowledge import FeatureKnowledge, Grant
-from seepage.models.inverse import cells_of
+from seepage.models.inverse import Calibration, cells_of
 from seepage.models.vertical import encoder_of
 from seepage.registry import feature_attacks
 from seepage.views import FeatureView
@@ -30,7 +30,7 @@ class RidgeStealth:
 
     Our own: a closed form in place of the stealth attack's InverNet, which has a few dozen pairs to learn from. The
     leave-one-out residuals of a linear smoother are its residuals divided by one less its diagonal (Golub, Heath and
-    Wahba 1979).
+    Wahba 1979). They say how sure the answers are too: chances and radii fit the leaked records, each left out in turn.
     """
 
     grants: ClassVar[tuple[Grant, ...]] = ("leaked",)
@@ -43,8 +43,27 @@ class RidgeStealth:
         """
         leaked = knowledge.granted_leaked("the stealth attack by regression")
         encoder = encoder_of(knowledge.schema)
-        outputs = regressed(leaked.features.double(), encoder.encode(leaked.cells).double(), view.received.double())
-        return FeatureGuess(cells_of(encoder, outputs), failed=~outputs.flatten(1).isfinite().all(1))
+        encoded = encoder.encode(leaked.cells).double()
+        found = fitted(leaked.features.double(), encoded, view.received.double())
+        sure = Calibration.of(encoder, found.left_out, encoded)
+        return FeatureGuess(
+            cells_of(encoder, found.values),
+            sure.chances(encoder, found.values),
+            sure.widths(encoder),
+            ~found.values.flatten(1).isfinite().all(1),
+        )
+
+
+class Fitted(NamedTuple):
+    """What a regression says.
+
+    Attributes:
+        values: of new records.
+        left_out: of each known record, had it been left out.
+    """
+
+    values: Float[Tensor, "training record value"]
+    left_out: Float[Tensor, "training leaked value"]
 
 
 def regressed(
@@ -52,7 +71,7 @@ def regressed(
     values: Float[Tensor, "training leaked value"],
     asked: Float[Tensor, "training record feature"],
 ) -> Float[Tensor, "training record value"]:
-    """Return values of new records by kernel ridge regression, in each training with its own penalty and kernel.
+    """Return values of new records, see ``fitted``.
 
     Example:
         >>> x = torch.linspace(-1, 1, 12).double()[None, :, None]
@@ -60,6 +79,15 @@ def regressed(
         >>> round(float(found), 3)
         2.5
     """
+    return fitted(known, values, asked).values
+
+
+def fitted(
+    known: Float[Tensor, "training leaked feature"],
+    values: Float[Tensor, "training leaked value"],
+    asked: Float[Tensor, "training record feature"],
+) -> Fitted:
+    """Regress values by kernel ridge regression, in each training with its own penalty and kernel."""
     mean = known.mean(1, keepdim=True)
     spread = known.std(1, keepdim=True, correction=0)
     scale = torch.where(spread > 0, spread, torch.ones_like(spread))
@@ -70,6 +98,7 @@ def regressed(
     median = apart.flatten(1).median(1).values.clamp(min=torch.finfo(apart.dtype).tiny)[:, None, None]
     best = known.new_full((len(known),), torch.inf)
     chosen = torch.zeros(len(known), asked.shape[1], values.shape[2], dtype=values.dtype)
+    left_out = torch.zeros_like(values)
     identity = torch.eye(known.shape[1], dtype=known.dtype)
     for width in _WIDTHS:
         if width == float("inf"):
@@ -84,8 +113,10 @@ def regressed(
             weights = inverse @ rest
             smoother = kernel @ inverse
             left = (1 - 1 / known.shape[1] - smoother.diagonal(dim1=1, dim2=2)).clamp(min=1e-9)
-            error = ((rest - smoother @ rest) / left[..., None]).square().mean((1, 2))
+            missed = (rest - smoother @ rest) / left[..., None]
+            error = missed.square().mean((1, 2))
             better = error < best
             best = torch.where(better, error, best)
             chosen = torch.where(better[:, None, None], across @ weights + centre, chosen)
-    return chosen
+            left_out = torch.where(better[:, None, None], values - missed, left_out)
+    return Fitted(chosen, left_out)

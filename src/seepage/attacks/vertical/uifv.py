@@ -122,8 +122,9 @@ class QueryAttack(_InverNet):
         guess = guess_of(found, received, queries=asked.shape[1])
         if kept == asked.shape[1]:
             return guess
-        sure = Calibration.of(found, answered[:, kept:], asked[:, kept:])
-        return replace(guess, chances=sure.chances(found, received), radii=sure.widths(found))
+        sure = Calibration.of(encoder, found.outputs(answered[:, kept:]), asked[:, kept:])
+        chances = sure.chances(encoder, found.outputs(received))
+        return replace(guess, chances=chances, radii=sure.widths(encoder))
 
 
 @dataclass(frozen=True)
