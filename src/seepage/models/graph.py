@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +12,8 @@ from jaxtyping import Float, Int
 from scipy import sparse
 from torch import Tensor
 
-from seepage.errors import BadInputError, check_count
-from seepage.models.learner import check_rows
+from seepage.errors import BadInputError
+from seepage.models.learner import check_recipe, check_rows
 
 # Edges and cells of the parts that are worked on at once.
 _ENTRIES = 2**22
@@ -181,14 +180,8 @@ class Convolutional:
     weight_decay: float | int = 5e-4
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "epochs"):
-            check_count(name, getattr(self, name))
-        if self.classes < 2:
-            raise BadInputError(f"a model tells at least two classes apart, got classes={self.classes!r}.")
-        for name in ("learning_rate", "weight_decay"):
-            value = getattr(self, name)
-            if not 0 <= value < math.inf or (name == "learning_rate" and value == 0):
-                raise BadInputError(f"{name} is a number from 0 up, the rate above it; got {name}={value!r}.")
+        counts = {"hidden": self.hidden, "epochs": self.epochs}
+        check_recipe(self.classes, counts, {"learning_rate": self.learning_rate}, {"weight_decay": self.weight_decay})
 
     def describe(self) -> dict[str, Any]:
         """Return it as plain values."""

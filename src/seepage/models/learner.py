@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, check_count, positive
 
 
 @runtime_checkable
@@ -85,3 +86,39 @@ def check_rows(
         )
     if len(seeds) != len(chosen):
         raise BadInputError(f"{len(chosen)} models need as many seeds, got {len(seeds)}.")
+
+
+def check_recipe(
+    classes: int,
+    counts: Mapping[str, int | None],
+    above: Mapping[str, float | int | None],
+    at_least: Mapping[str, float | int | None],
+) -> None:
+    """Refuse settings of a recipe that nothing can be trained with; what is None is left out of it.
+
+    Args:
+        classes: at least two.
+        counts: whole numbers from 1 up, by name.
+        above: numbers above 0.
+        at_least: numbers from 0 up.
+
+    Raises:
+        BadInputError: says what came.
+
+    Example:
+        >>> check_recipe(2, {"epochs": 3}, {"learning_rate": 0.1}, {"weight_decay": -1.0})
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: weight_decay is a number from 0 up, got weight_decay=-1.0.
+    """
+    for name, count in counts.items():
+        if count is not None:
+            check_count(name, count)
+    if classes < 2:
+        raise BadInputError(f"a model tells at least two classes apart, got classes={classes!r}.")
+    for name, value in above.items():
+        if value is not None:
+            positive(name, value)
+    for name, value in at_least.items():
+        if value is not None and not 0 <= value < math.inf:
+            raise BadInputError(f"{name} is a number from 0 up, got {name}={value!r}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from seepage.errors import BadInputError, check_count
-from seepage.models.learner import check_rows
+from seepage.errors import BadInputError
+from seepage.models.learner import check_recipe, check_rows
 
 # Of one chunk's gates over all words of a batch.
 _BYTES = 2**26
@@ -152,16 +151,10 @@ class Recurrent:
     weight_decay: float | int = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("units", "dense", "epochs", "batch_size"):
-            check_count(name, getattr(self, name))
-        if self.classes < 2:
-            raise BadInputError(f"a model tells at least two classes apart, got classes={self.classes!r}.")
+        counts = {name: getattr(self, name) for name in ("units", "dense", "epochs", "batch_size")}
+        check_recipe(self.classes, counts, {"learning_rate": self.learning_rate}, {"weight_decay": self.weight_decay})
         if not 0 <= self.dropout < 1:
             raise BadInputError(f"dropout is a chance in [0, 1), got dropout={self.dropout!r}.")
-        for name in ("learning_rate", "weight_decay"):
-            value = getattr(self, name)
-            if not 0 <= value < math.inf or (name == "learning_rate" and value == 0):
-                raise BadInputError(f"{name} is a number from 0 up, the rate above it; got {name}={value!r}.")
 
     def describe(self) -> dict[str, Any]:
         """Return it as plain values."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -13,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.errors import BadInputError, check_count
-from seepage.models.learner import check_rows
+from seepage.models.learner import check_recipe, check_rows
 
 # Of one chunk's gathered batch: on a processor small enough for its cache, on an accelerator large enough to fill it.
 CHUNK_BYTES = 2**21
@@ -115,23 +114,14 @@ class Dense:
     noise: float | int = 0.0
 
     def __post_init__(self) -> None:
-        check_count("epochs", self.epochs)
+        check_recipe(
+            self.classes,
+            {"epochs": self.epochs, "batch_size": self.batch_size},
+            {"learning_rate": self.learning_rate, "clip": self.clip},
+            {"weight_decay": self.weight_decay, "noise": self.noise},
+        )
         for width in self.hidden:
             check_count("hidden", width)
-        if self.batch_size is not None:
-            check_count("batch_size", self.batch_size)
-        if self.classes < 2:
-            raise BadInputError(f"a model tells at least two classes apart, got classes={self.classes!r}.")
-        rates: dict[str, float | int | None] = {
-            "learning_rate": self.learning_rate,
-            "weight_decay": self.weight_decay,
-            "clip": self.clip,
-            "noise": self.noise,
-        }
-        for name, value in rates.items():
-            positive = name in ("learning_rate", "clip")
-            if value is not None and not (0 <= value < math.inf and (value > 0 or not positive)):
-                raise BadInputError(f"{name} is a number {'above' if positive else 'from'} 0, got {name}={value!r}.")
         if self.noise and self.clip is None:
             raise BadInputError("noise is measured in units of clip, which is missing; give a bound (clip=1.0).")
 
