@@ -95,7 +95,9 @@ def test_batches_are_read_whole(which: str) -> None:
     cells = GERMAN.train.cells[: 2 * records].view(2, records, -1)
     labels = GERMAN.train.labels[: 2 * records].view(2, records)
     view, known = received(NETWORKS[which](), cells, labels)
-    guess = unmix(starts=48, restarts=2, iterations=2)(view, known, [3, 4])
+    done: list[float] = []
+    guess = unmix(starts=48, restarts=2, iterations=2)(view, known, [3, 4], done.append)
+    assert done == [0.5, 0.5]
     assert guess.regime == (f"all {records} records proved by a replay",) * 2
     assert_read(guess, cells, labels)
 

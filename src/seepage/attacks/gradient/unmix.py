@@ -143,20 +143,20 @@ class Unmix:
         normalised = affine_layers(view.model.module) is None
         precise = Encoder(known.schema, known.statistics, device=first.device)
         starts = Starts(precise, known.statistics, self.starts)
-        exact = Harvester(encoder, starts, self.rounds, self.seconds)
-        inexact = InexactHarvester(encoder, starts, self.rounds, self.seconds)
-        behind = NormalisedHarvester(encoder, starts, self.rounds, self.seconds)
-        found = []
+        limits = encoder, starts, self.rounds, self.seconds
+        found: list[Harvest] = []
         for victim, seed in enumerate(seeds):
             if normalised:
-                found.append(behind.run(read, victim, known.batch_size, known.batch_statistics or {}, seed))
-                continue
-            gradient = Gradient.of(read, victim, known.batch_size)
-            if noise is None:
-                found.append(exact.run(gradient, seed))
+                granted = known.batch_statistics or {}
+                harvest = NormalisedHarvester(*limits).run(read, victim, known.batch_size, granted, seed)
             else:
-                harvest = inexact.run(gradient, noise, seed)
-                found.append(_proved(view, victim, gradient, encoder, starts, harvest, noise))
+                gradient = Gradient.of(read, victim, known.batch_size)
+                if noise is None:
+                    harvest = Harvester(*limits).run(gradient, seed)
+                else:
+                    harvest = InexactHarvester(*limits).run(gradient, noise, seed)
+                    harvest = _proved(view, victim, gradient, encoder, starts, harvest, noise)
+            found.append(harvest)
             if progress is not None and len(found[-1].cells) == known.batch_size:
                 progress(1 / view.victims)
         if noise is None and not normalised:
