@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from seepage.errors import BadInputError
-from seepage.models.learner import check_recipe, check_rows
+from seepage.models.learner import ModelStack, check_recipe, check_rows, in_parts
 
 # Edges and cells of the parts that are worked on at once.
 _ENTRIES = 2**22
@@ -96,7 +96,7 @@ def _matrix(of: Sequence[sparse.csr_array]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class StackedGraph:
+class StackedGraph(ModelStack):
     """Graph convolutional networks with one hidden layer, each with weights of its own, on parts of one graph.
 
     Attributes:
@@ -111,13 +111,7 @@ class StackedGraph:
     second: Float[Tensor, "model hidden label"]
     second_bias: Float[Tensor, "model label"]
 
-    @property
-    def parameters(self) -> tuple[Tensor, ...]:
-        """What is trained, in the order of the attributes."""
-        return self.first, self.first_bias, self.second, self.second_bias
-
-    def __len__(self) -> int:
-        return len(self.first)
+    names: ClassVar[tuple[str, ...]] = ("first", "first_bias", "second", "second_bias")
 
     def answers(self, inputs: Int[Tensor, "query 1"]) -> Float[Tensor, "model query label"]:
         """Return every model's chances of each class for nodes, on the graph of these nodes alone."""
@@ -128,19 +122,6 @@ class StackedGraph:
         out = torch.einsum("nmh,mhl->nml", hidden.relu(), self.second)
         out = torch.sparse.mm(propagation, out.flatten(1)).view(-1, count, out.shape[2]) + self.second_bias
         return torch.softmax(out.transpose(0, 1), dim=2)
-
-    def flat(self) -> Float[Tensor, "model parameter"]:
-        """Return each model's parameters in one row."""
-        return torch.cat([part.flatten(1) for part in self.parameters], dim=1)
-
-    def of(self, chosen: slice) -> StackedGraph:
-        """Return some of the models."""
-        return StackedGraph(self.graph, *(part[chosen] for part in self.parameters))
-
-    def followed_by(self, other: StackedGraph) -> StackedGraph:
-        """Return these models and then those of another stack of the same shape."""
-        pairs = zip(self.parameters, other.parameters, strict=True)
-        return StackedGraph(self.graph, *(torch.cat(pair) for pair in pairs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,18 +199,11 @@ class Convolutional:
             )
         entries = (self.graph.features.nnz + self.graph.edges.nnz) / len(self.graph) + self.hidden
         each = max(1, int(_ENTRIES / (chosen.shape[1] * entries + self.hidden * self.graph.width)))
-        done: StackedGraph | None = None
-        for start in range(0, len(seeds), each):
-            held = chosen[start : start + each]
-            part = self._train(nodes[held.numpy()], labels.long()[held], seeds[start : start + each])
-            done = part if done is None else done.followed_by(part)
-        assert done is not None
-        if not bool(done.flat().isfinite().all()):
-            raise BadInputError(
-                f"training at a learning rate of {self.learning_rate:g} ended in numbers that are not finite; give a "
-                "smaller learning_rate."
-            )
-        return done
+        told = labels.long()
+        return in_parts(
+            lambda some: self._train(nodes[chosen[some].numpy()], told[chosen[some]], seeds[some]),
+            *(len(seeds), each, self.learning_rate),
+        )
 
     def _train(self, nodes: np.ndarray, labels: Int[Tensor, "model node"], seeds: Sequence[int]) -> StackedGraph:
         models = self.initial(seeds)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol, TypeVar, cast, runtime_checkable
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -62,6 +64,40 @@ class Learner(Protocol):
     def describe(self) -> dict[str, Any]:
         """Return it as plain values."""
         ...
+
+
+_Models = TypeVar("_Models", bound="ModelStack")
+
+
+class ModelStack:
+    """Models whose parameters all have models on their first axis; a dataclass of them, and of what models share."""
+
+    names: ClassVar[tuple[str, ...]]
+    """Of the parameters, in the order of ``flat``."""
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """What is trained, in the order of ``names``."""
+        return tuple(getattr(self, name) for name in self.names)
+
+    def __len__(self) -> int:
+        return len(self.parameters[0])
+
+    def holding(self: _Models, parameters: Iterable[Tensor]) -> _Models:
+        """Return models with other parameters."""
+        return replace(cast(Any, self), **dict(zip(self.names, parameters, strict=True)))
+
+    def flat(self) -> Float[Tensor, "model parameter"]:
+        """Return each model's parameters in one row."""
+        return torch.cat([part.flatten(1) for part in self.parameters], dim=1)
+
+    def of(self: _Models, chosen: slice) -> _Models:
+        """Return some of the models."""
+        return self.holding(part[chosen] for part in self.parameters)
+
+    def followed_by(self: _Models, other: _Models) -> _Models:
+        """Return these models and then those of another stack of the same shape."""
+        return self.holding(torch.cat(pair) for pair in zip(self.parameters, other.parameters, strict=True))
 
 
 def check_rows(
@@ -122,3 +158,26 @@ def check_recipe(
     for name, value in at_least.items():
         if value is not None and not 0 <= value < math.inf:
             raise BadInputError(f"{name} is a number from 0 up, got {name}={value!r}.")
+
+
+def in_parts(train: Callable[[slice], _Models], count: int, each: int, learning_rate: float | int) -> _Models:
+    """Train so many models at a time that memory holds out, and return all of them.
+
+    Args:
+        train: trains some of the models.
+        count: of all models.
+        each: how many at a time.
+        learning_rate: for the message.
+
+    Raises:
+        BadInputError: training ended in numbers that are not finite.
+    """
+    done = train(slice(0, each))
+    for start in range(each, count, each):
+        done = done.followed_by(train(slice(start, start + each)))
+    if not bool(done.flat().isfinite().all()):
+        raise BadInputError(
+            f"training at a learning rate of {learning_rate:g} ended in numbers that are not finite; give a smaller "
+            "learning_rate, or check that inputs are finite."
+        )
+    return done

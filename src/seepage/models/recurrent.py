@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seepage.errors import BadInputError
-from seepage.models.learner import check_recipe, check_rows
+from seepage.models.learner import ModelStack, check_recipe, check_rows, in_parts
 
 # Of one chunk's gates over all words of a batch.
 _BYTES = 2**26
@@ -20,7 +20,7 @@ _DIRECTIONS = 2
 
 
 @dataclass(frozen=True)
-class StackedRecurrent:
+class StackedRecurrent(ModelStack):
     """Networks that read a text in both directions, each with word vectors that all share.
 
     A text is a row of word numbers, filled up with 0. Gates stand in the order input, forget, cell, output.
@@ -45,14 +45,15 @@ class StackedRecurrent:
     out: Float[Tensor, "model dense label"]
     out_bias: Float[Tensor, "model label"]
 
-    @property
-    def parameters(self) -> tuple[Tensor, ...]:
-        """What is trained, in the order of the attributes."""
-        first = self.inward, self.inward_bias, self.onward
-        return *first, self.dense, self.dense_bias, self.out, self.out_bias
-
-    def __len__(self) -> int:
-        return len(self.inward)
+    names: ClassVar[tuple[str, ...]] = (
+        "inward",
+        "inward_bias",
+        "onward",
+        "dense",
+        "dense_bias",
+        "out",
+        "out_bias",
+    )
 
     def logits(
         self, words: Int[Tensor, "model text position"], kept: Float[Tensor, "model text dense"] | None = None
@@ -92,19 +93,6 @@ class StackedRecurrent:
                 some = self.of(slice(start, start + each))
                 found.append(torch.softmax(some.logits(inputs.expand(len(some), *inputs.shape)), dim=2))
         return torch.cat(found)
-
-    def flat(self) -> Float[Tensor, "model parameter"]:
-        """Return each model's parameters in one row."""
-        return torch.cat([part.flatten(1) for part in self.parameters], dim=1)
-
-    def of(self, chosen: slice) -> StackedRecurrent:
-        """Return some of the models."""
-        return StackedRecurrent(self.vectors, *(part[chosen] for part in self.parameters))
-
-    def followed_by(self, other: StackedRecurrent) -> StackedRecurrent:
-        """Return these models and then those of another stack of the same shape."""
-        pairs = zip(self.parameters, other.parameters, strict=True)
-        return StackedRecurrent(self.vectors, *(torch.cat(pair) for pair in pairs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,17 +190,10 @@ class Recurrent:
             )
         size = min(self.batch_size, chosen.shape[1])
         each = max(1, _BYTES // (4 * _DIRECTIONS * inputs.shape[1] * size * 4 * self.units))
-        done: StackedRecurrent | None = None
-        for start in range(0, len(seeds), each):
-            part = self._train(inputs, labels.long(), chosen[start : start + each], seeds[start : start + each], size)
-            done = part if done is None else done.followed_by(part)
-        assert done is not None
-        if not bool(done.flat().isfinite().all()):
-            raise BadInputError(
-                f"training at a learning rate of {self.learning_rate:g} ended in numbers that are not finite; give a "
-                "smaller learning_rate."
-            )
-        return done
+        return in_parts(
+            lambda some: self._train(inputs, labels.long(), chosen[some], seeds[some], size),
+            *(len(seeds), each, self.learning_rate),
+        )
 
     def _train(
         self, inputs: Tensor, labels: Tensor, chosen: Tensor, seeds: Sequence[int], size: int
@@ -235,4 +216,4 @@ class Recurrent:
                 optimiser.zero_grad()
                 (loss / batch.shape[1]).backward()
                 optimiser.step()
-        return StackedRecurrent(self.vectors, *(part.detach() for part in parameters))
+        return models.holding(part.detach() for part in parameters)

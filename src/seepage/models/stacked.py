@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.errors import BadInputError, check_count
-from seepage.models.learner import check_recipe, check_rows
+from seepage.models.learner import ModelStack, check_recipe, check_rows, in_parts
 
 # Of one chunk's gathered batch: on a processor small enough for its cache, on an accelerator large enough to fill it.
 CHUNK_BYTES = 2**21
@@ -20,7 +20,7 @@ ACCELERATOR_BYTES = 2**29
 
 
 @dataclass(frozen=True)
-class Stacked:
+class Stacked(ModelStack):
     """Fully connected ReLU networks with a softmax; without hidden layers, multinomial logistic regressions.
 
     Attributes:
@@ -31,8 +31,15 @@ class Stacked:
     weights: tuple[Float[Tensor, "model _out _in"], ...]
     biases: tuple[Float[Tensor, "model _out"], ...]
 
-    def __len__(self) -> int:
-        return len(self.biases[0])
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """Weights and biases, layer by layer."""
+        return tuple(part for pair in zip(self.weights, self.biases, strict=True) for part in pair)
+
+    def holding(self, parameters: Iterable[Tensor]) -> Stacked:
+        """Return models with other weights and biases, layer by layer."""
+        parts = tuple(parameters)
+        return Stacked(parts[0::2], parts[1::2])
 
     def logits(self, inputs: Float[Tensor, "query encoded"]) -> Float[Tensor, "model query label"]:
         """Return every model's logits for the same queries."""
@@ -47,28 +54,10 @@ class Stacked:
         """Return every model's chances of each class for the same queries."""
         return torch.softmax(self.logits(inputs), dim=-1)
 
-    def flat(self) -> Float[Tensor, "model parameter"]:
-        """Return each model's weights and biases, layer by layer, in one row."""
-        parts = [part.flatten(1) for pair in zip(self.weights, self.biases, strict=True) for part in pair]
-        return torch.cat(parts, dim=1)
-
-    def of(self, chosen: slice) -> Stacked:
-        """Return some of the models."""
-        return Stacked(tuple(w[chosen] for w in self.weights), tuple(b[chosen] for b in self.biases))
-
     def moved(self, steps: Float[Tensor, "model parameter"]) -> Stacked:
         """Return models whose parameters are less by ``steps``, which are in the order of ``flat``."""
-        sizes = [part[0].numel() for pair in zip(self.weights, self.biases, strict=True) for part in pair]
-        parts = steps.split(sizes, dim=1)
-        weights = tuple(w - step.view_as(w) for w, step in zip(self.weights, parts[0::2], strict=True))
-        return Stacked(weights, tuple(b - step for b, step in zip(self.biases, parts[1::2], strict=True)))
-
-    def followed_by(self, other: Stacked) -> Stacked:
-        """Return these models and then those of another stack of the same shape."""
-        return Stacked(
-            tuple(torch.cat(pair) for pair in zip(self.weights, other.weights, strict=True)),
-            tuple(torch.cat(pair) for pair in zip(self.biases, other.biases, strict=True)),
-        )
+        parts = steps.split([part[0].numel() for part in self.parameters], dim=1)
+        return self.holding(part - step.view_as(part) for part, step in zip(self.parameters, parts, strict=True))
 
 
 @dataclass(frozen=True)
@@ -159,17 +148,10 @@ class Dense:
         size = min(self.batch_size or chosen.shape[1], chosen.shape[1])
         budget = CHUNK_BYTES if inputs.device.type == "cpu" else ACCELERATOR_BYTES
         each = max(1, budget // (4 * size * inputs.shape[1]))
-        done: Stacked | None = None
-        for start in range(0, len(seeds), each):
-            part = self._train(inputs, labels, chosen[start : start + each], seeds[start : start + each], size)
-            done = part if done is None else done.followed_by(part)
-        assert done is not None
-        if not bool(done.flat().isfinite().all()):
-            raise BadInputError(
-                f"training at a learning rate of {self.learning_rate:g} ended in numbers that are not finite; give a "
-                "smaller learning_rate, or check that inputs are finite."
-            )
-        return done
+        return in_parts(
+            lambda some: self._train(inputs, labels, chosen[some], seeds[some], size),
+            *(len(seeds), each, self.learning_rate),
+        )
 
     def _train(self, inputs: Tensor, labels: Tensor, chosen: Tensor, seeds: Sequence[int], size: int) -> Stacked:
         models, generators = self.initial(inputs.shape[1], seeds)
