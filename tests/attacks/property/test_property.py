@@ -68,7 +68,7 @@ def test_shuffled_shares_leave_guessing() -> None:
 
 def test_weights_tell_as_answers_do() -> None:
     for attack, least in (
-        (WhiteBox("regularised", standardised=True), 0.75),
+        (WhiteBox("mixed", standardised=True), 0.75),
         (WhiteBox("lr"), 0.75),
         (WhiteBox(), 0.7),
     ):
@@ -157,7 +157,7 @@ def test_an_update_tells_the_new_rows_share() -> None:
     base = case(effect=0.8, shares=(0.3, 0.5, 0.7), targets=3, own=False, rows=300)
     shares = torch.tensor([[0.3, 0.3], [0.3, 0.7], [0.7, 0.3], [0.7, 0.7]] * 5, dtype=torch.float64)
     view, told = base.learning.update(base.held, None, shares, seed=9)
-    fine = Dominant("log", "regularised")
+    fine = Dominant("log", "mixed")
     before = binary_shadows(base.known, 30, seed=1)
     after = binary_shadows(replace(base.known, rows=600), 30, seed=2)
     guess = fine(view, base.known, before, after, 0)

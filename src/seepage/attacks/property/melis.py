@@ -19,7 +19,7 @@ from seepage.models.stacked import Dense, Stacked
 from seepage.registry import property_attacks
 from seepage.views import GradientsView
 
-Classifier = Literal["forest", "regularised"]
+Classifier = Literal["forest", "mixed"]
 
 
 @property_attacks.register("melis")
@@ -31,11 +31,11 @@ class Melis:
     (2019), section 4: in each round the attacker takes gradients of batches of its own with and without the property at
     the joint model, and a random forest of 100 trees with leaves of five classifies the other party's. Deviations: the
     property is the share in all of a party's rows; one forest reads the gradients of all rounds side by side instead of
-    a score a round; small networks need no pooling of gradients. ``regularised`` is ours: gradients with their signs,
-    standardised, and a strongly regularised linear rule.
+    a score a round; small networks need no pooling of gradients. ``mixed`` is ours: gradients with their signs,
+    standardised, and two strongly regularised linear rules (see ``fitted_chances``).
 
     Attributes:
-        classifier: ``forest`` or ``regularised``.
+        classifier: ``forest`` or ``mixed``.
         references: batches of auxiliary rows for each share.
         rounds: of training that are seen.
         rate: of the parties' gradient descent.
@@ -91,9 +91,9 @@ class Melis:
     def _chances(
         self, features: Float[Tensor, "batch feature"], worlds: Tensor, asked: Float[Tensor, "1 feature"], seed: int
     ) -> Float[Tensor, "1 world"]:
-        if self.classifier == "regularised":
+        if self.classifier == "mixed":
             reduced = Reduced.of(features)
-            return fitted_chances("regularised", reduced(features), worlds, reduced(asked), seed)
+            return fitted_chances("mixed", reduced(features), worlds, reduced(asked), seed)
         forest = RandomForestClassifier(100, min_samples_leaf=5, min_samples_split=5, random_state=seed % 2**32)
         lengths = features.norm(dim=1, keepdim=True), asked.norm(dim=1, keepdim=True)
         forest.fit((features.abs() / lengths[0].clamp(min=1e-12)).numpy(), worlds.numpy())
@@ -107,7 +107,4 @@ def _rows(known: PooledKnowledge) -> tuple[Tensor, Tensor]:
 
 def _repeated(models: Stacked, target: int, times: int) -> Stacked:
     one = models.of(slice(target, target + 1))
-    return Stacked(
-        tuple(w.expand(times, *w.shape[1:]) for w in one.weights),
-        tuple(b.expand(times, b.shape[1]) for b in one.biases),
-    )
+    return one.holding(part.expand(times, *part.shape[1:]) for part in one.parameters)

@@ -29,8 +29,7 @@ class Meta:
     Source: Zhang, Tople and Ohrimenko (2021), algorithm 1 and section 4.3: answers to all queries side by side
     (``features="raw"``), classified by logistic regression for linear, recurrent and graph models (``lr``) and by a
     network of 20 and 8 hidden units for networks (``mlp``). Two shares, or as many as the shadow models have. Ours is
-    the default: logarithms, standardised over shadow models, with a strength of regularisation that cross-validation
-    over the shadow models chooses.
+    the default: logarithms, standardised over shadow models, and two strongly regularised classifiers, mixed.
 
     Attributes:
         features: ``raw`` chances or their ``log``, standardised.
@@ -44,7 +43,7 @@ class Meta:
     """
 
     features: Features = "log"
-    classifier: Classifier = "regularised"
+    classifier: Classifier = "mixed"
     shuffled: bool = False
     queries: int | None = None
 

@@ -68,8 +68,8 @@ class Dominant:
 class Joint:
     """The new rows' share from both models' answers at once.
 
-    Shadow models go through both trainings with known shares of both kinds of rows; a strongly regularised classifier
-    of the standardised logarithms of all answers tells the new rows' shares apart. Ours.
+    Shadow models go through both trainings with known shares of both kinds of rows; two strongly regularised
+    classifiers of the standardised logarithms of all answers tell the new rows' shares apart. Ours.
     """
 
     def __call__(
@@ -103,6 +103,4 @@ class Joint:
             [logarithms(view.before.ask(known.queries)), logarithms(view.after.ask(known.queries))], dim=1
         )
         reduced = Reduced.of(features)
-        return PropertyGuess(
-            known.shares, fitted_chances("regularised", reduced(features), worlds, reduced(asked), seed)
-        )
+        return PropertyGuess(known.shares, fitted_chances("mixed", reduced(features), worlds, reduced(asked), seed))
