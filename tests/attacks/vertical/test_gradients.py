@@ -89,6 +89,12 @@ def test_every_one_guesses_the_records_it_was_granted_gradients_of(name: str) ->
         attack(seen.view, known.only(["bottom"]), SEEDS)
 
 
+def test_more_records_than_columns_are_as_many_components_as_columns() -> None:
+    seen, known = granted(records=64, batch_size=32)
+    guess = feature_attacks.create("bottom_cpa", iterations=5)(seen.view, known, SEEDS)
+    assert guess.cells.shape == seen.cells.shape
+
+
 def test_a_batch_has_no_more_records_than_there_are() -> None:
     with pytest.raises(BadInputError, match="more than the 4 that are attacked"):
         HERE.protocol.gradients(HERE.trained, HERE.seen.of(slice(0, 4)), 5, seed=0)

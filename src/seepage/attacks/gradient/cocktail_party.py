@@ -75,21 +75,22 @@ class CocktailParty:
         read, known = as_gradient(view, knowledge)
         layer = first_layer(read)
         mixed = torch.cat([layer.weight, layer.bias[..., None]], dim=2).double()
-        unmixed = self.unmix(mixed, min(known.batch_size, *layer.weight.shape[1:]), progress)
+        unmixed = self.unmix(mixed, known.batch_size, progress)
         encoder = Encoder(known.schema, known.statistics, device=layer.weight.device)
         return RecordsGuess(choose_records(encoder, known, quotients(unmixed[..., :-1], unmixed[..., -1])).cpu())
 
     def unmix(
-        self, mixed: Float[Tensor, "victim neuron extended"], sources: int, progress: Progress | None
+        self, mixed: Float[Tensor, "victim neuron extended"], records: int, progress: Progress | None
     ) -> Float[Tensor, "victim source extended"]:
         """Return each source of the first layer's gradient, a record times a number that its last entry tells.
 
         Args:
             mixed: weights' gradient with the bias's behind it.
-            sources: records behind it, at most as many as its rank.
+            records: behind it; no more sources are found than there are neurons or columns.
             progress: as of a call.
         """
         rows = mixed[..., :-1]
+        sources = min(records, *rows.shape[1:])
         centred = rows - rows.mean(-1, keepdim=True)
         left, values, right = torch.linalg.svd(centred, full_matrices=False)
         # Directions without weight hold no record; they would be blown up.

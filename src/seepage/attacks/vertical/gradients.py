@@ -228,8 +228,7 @@ class IndependentComponents(_Unmixed):
     def candidates(self, seen: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
         """Return a candidate a component."""
         mixed = torch.cat([seen.by_weights[0].mT, seen.by_biases[0].mT], dim=2).double()
-        sources = min(seen.returned.shape[1], *mixed.shape[1:])
-        unmixed = CocktailParty(iterations=self.iterations).unmix(mixed, sources, None)
+        unmixed = CocktailParty(iterations=self.iterations).unmix(mixed, seen.returned.shape[1], None)
         return quotients(unmixed[..., :-1], unmixed[..., -1])
 
 
