@@ -155,11 +155,8 @@ class Dense:
 
     def _train(self, inputs: Tensor, labels: Tensor, chosen: Tensor, seeds: Sequence[int], size: int) -> Stacked:
         models, generators = self.initial(inputs.shape[1], seeds)
-        models = Stacked(
-            tuple(w.to(inputs.device) for w in models.weights), tuple(b.to(inputs.device) for b in models.biases)
-        )
-        parameters = [*models.weights, *models.biases]
-        optimiser = torch.optim.Adam(parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=True)
+        models = models.holding(part.to(inputs.device) for part in models.parameters)
+        optimiser = torch.optim.Adam(models.parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=True)
         rows = chosen.shape[1]
         for _ in range(self.epochs):
             order = torch.stack([torch.randperm(rows, generator=one) for one in generators]).to(chosen.device)
@@ -199,11 +196,11 @@ class Dense:
         """
         check_rows(inputs, labels, chosen, range(len(chosen)), self.classes)
         # Gradients are left with tensors of its own.
-        copied = Stacked(tuple(w.detach().clone() for w in models.weights), tuple(b.clone() for b in models.biases))
+        copied = models.holding(part.detach().clone() for part in models.parameters)
         plain = replace(self, clip=None, noise=0.0)
         plain._gradient(copied, inputs.float()[chosen], labels.long()[chosen], [])
         found = []
-        for parameter in (part for pair in zip(copied.weights, copied.biases, strict=True) for part in pair):
+        for parameter in copied.parameters:
             assert parameter.grad is not None
             found.append(parameter.grad.flatten(1))
         return torch.cat(found, dim=1)
