@@ -169,6 +169,11 @@ class PooledSpec(StudySpec):
             raise BadInputError(
                 f"shadow models are as many of each of {len(shares)} shares, two at least; got {self.shadows}."
             )
+        if self.shadows % 4 and any(part.name == "ratio" for part in self.attacks):
+            raise BadInputError(
+                f"the attack ratio trains shadow models in pairs from two halves of the auxiliary rows; got "
+                f"{self.shadows}, give a multiple of 4."
+            )
         for part in self.attacks:
             of_updates = part.name in UPDATES
             if of_updates != update:

@@ -25,7 +25,7 @@ from seepage.attacks.property import (
     spread_shadows,
     train_shadows,
 )
-from seepage.attacks.property.parts.shadows import Shadows
+from seepage.attacks.property.parts.shadows import Shadows, SpreadShadows, halved
 from seepage.attacks.property.parts.synthesis import synthesised
 from seepage.audit.grid import plain
 from seepage.audit.parts import registry
@@ -270,7 +270,11 @@ def _check(spec: PooledSpec, source: _Source, defenses: dict[str, PooledDefense]
     wanted = torch.tensor([[share, *_others(spec)] for share in _all_shares(spec)], dtype=torch.float64)
     if spec.protocol == "update":
         wanted = torch.tensor([[a, b] for a in spec.new_shares for b in spec.new_shares], dtype=torch.float64)
-    for held, who in ((sets.held, "victims' rows"), (sets.auxiliary, "auxiliary rows")):
+    known = [(sets.held, "victims' rows"), (sets.auxiliary, "auxiliary rows")]
+    if any(part.name == "ratio" for part in spec.attacks):
+        halves = halved(sets.auxiliary, torch.Generator().manual_seed(0))
+        known[1:] = [(sets.auxiliary.rows(half), "each half of the auxiliary rows") for half in halves]
+    for held, who in known:
         try:
             held.drawn(wanted, spec.rows, torch.Generator().manual_seed(0))
         except BadInputError as error:
@@ -339,7 +343,7 @@ class _Made:
         begun = time.perf_counter()
         attack: Any = registry.property_attacks.create(name, **options)
         seed = stream(self.spec.seed, self.unit, "attack") % 2**31
-        shadows = self._spread if isinstance(attack, Ratio) else self._shadows
+        shadows: Any = self._spread if isinstance(attack, Ratio) else self._shadows
         view: Any = self._seen.models if isinstance(attack, WhiteBox | DeepSets) else self._seen.answers.again()
         guess = attack(view, self.known, shadows, seed)
         seconds = time.perf_counter() - begun
@@ -376,7 +380,7 @@ class _Made:
         return binary_shadows(self.known, self.spec.shadows, self._seed("shadows"))
 
     @cached_property
-    def _spread(self) -> Shadows:
+    def _spread(self) -> SpreadShadows:
         return spread_shadows(self.known, self.spec.shadows, self._seed("spread"), *_RANGE)
 
     def _seed(self, purpose: str) -> int:

@@ -156,7 +156,9 @@ class Dense:
     def _train(self, inputs: Tensor, labels: Tensor, chosen: Tensor, seeds: Sequence[int], size: int) -> Stacked:
         models, generators = self.initial(inputs.shape[1], seeds)
         models = models.holding(part.to(inputs.device) for part in models.parameters)
-        optimiser = torch.optim.Adam(models.parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=True)
+        optimiser = torch.optim.Adam(
+            models.parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=True
+        )
         rows = chosen.shape[1]
         for _ in range(self.epochs):
             order = torch.stack([torch.randperm(rows, generator=one) for one in generators]).to(chosen.device)

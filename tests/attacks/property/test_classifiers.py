@@ -61,7 +61,15 @@ def test_models_that_differ_in_nothing_are_told_apart_by_guessing() -> None:
     assert float(chances.max(1).values.mean()) < 0.65
 
 
-@pytest.mark.parametrize("features", [torch.zeros(4, 3), torch.eye(4)[:, :1], torch.eye(4)])
+def test_models_that_all_but_one_answer_alike_give_chances() -> None:
+    features = torch.zeros(12, 3).double()
+    features[0, 0] = 1.0
+    chances = fitted_chances("mixed", features, torch.arange(12) % 2, features[:2], seed=0)
+    assert bool(chances.isfinite().all())
+    assert float(chances[0, 0]) >= float(chances[1, 0])
+
+
+@pytest.mark.parametrize("features", [torch.zeros(4, 3), torch.zeros(4, 0), torch.eye(4)[:, :1], torch.eye(4)])
 def test_least_models_and_constant_features_give_chances(features: torch.Tensor) -> None:
     chances = fitted_chances("mixed", features.double(), torch.tensor([0, 1, 0, 1]), features.double()[:2], seed=0)
     assert bool(chances.isfinite().all())

@@ -21,6 +21,7 @@ from seepage.attacks.property import (
 )
 from seepage.attacks.property.kl import divergence
 from seepage.attacks.property.parts.features import Reduced
+from seepage.attacks.property.parts.shadows import SpreadShadows
 from seepage.attacks.property.ratio import invert
 from seepage.defenses.answers import Answers
 from seepage.errors import BadInputError
@@ -114,32 +115,57 @@ def test_reduced_features_keep_all_products_of_shadow_models() -> None:
     torch.testing.assert_close(kept @ kept.T, standard @ standard.T)
 
 
-def test_intervals_of_a_planted_line_cover_as_they_say() -> None:
-    # One direction of 30 carries the share, with noise that grows with it.
-    rng = np.random.default_rng(0)
-    direction = rng.normal(size=30)
-    covered, errors = [], []
+# Rows of a model, rows of each kind in a half, and numbers that a model says.
+DRAWN, KIND, NUMBERS = 100, 150, 60
 
-    def models(shares: np.ndarray) -> torch.Tensor:
-        seen = shares + (0.03 + 0.05 * shares) * rng.normal(size=len(shares))
-        return torch.from_numpy(seen[:, None] * direction + 0.02 * rng.normal(size=(len(shares), 30)))
 
-    for _ in range(20):
-        known, asked = rng.uniform(0.05, 0.95, 150), rng.uniform(0.05, 0.95, 100)
-        guess = invert(models(known), torch.from_numpy(known), models(asked), (0.3, 0.7), 0.95)
+def effects(rows: int, rng: np.random.Generator) -> np.ndarray:
+    return rng.normal(scale=0.8, size=(rows, NUMBERS))
+
+
+def said(share: float, pools: tuple[np.ndarray, np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    """What a model says: the share in the first number, and what its rows, of pools of both kinds, do to all."""
+    counts = round(share * DRAWN), DRAWN - round(share * DRAWN)
+    drawn = [pool[rng.permutation(len(pool))[:count]] for pool, count in zip(pools, counts, strict=True)]
+    return share * np.eye(NUMBERS)[0] + np.concatenate(drawn).mean(0)
+
+
+def test_intervals_cover_shares_of_rows_that_no_shadow_model_saw() -> None:
+    """Rules learnt from models of few rows know these rows; only models of others tell how far they are off."""
+    shares, covered, errors = np.linspace(0.1, 0.9, 60), [], []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        told, seen = [], []
+        for half in (0, 1):
+            pools = effects(KIND, rng), effects(KIND, rng)
+            told += list(np.repeat(shares[half::2], 2))
+            seen += [model for share in shares[half::2] for model in [said(share, pools, rng)] * 2]
+        asked = rng.uniform(0.1, 0.9, 50)
+        seen += [said(share, (effects(DRAWN, rng), effects(DRAWN, rng)), rng) for share in asked]
+        numbers = torch.from_numpy(np.array(seen) + 0.02 * rng.normal(size=(len(seen), NUMBERS)))
+        shadows = SpreadShadows(
+            TELLING.seen.models.models,
+            torch.tensor(told)[:, None],
+            torch.zeros(len(told), 1, 1),
+            torch.arange(2).repeat_interleave(len(told) // 2),
+            float(KIND),
+            float(KIND),
+            DRAWN,
+        )
+        guess = invert(shadows, numbers[: len(told)], numbers[len(told) :], (0.3, 0.7), 0.95)
         assert guess.low is not None
         assert guess.high is not None
         assert guess.share is not None
-        covered.append(((guess.low.numpy() <= asked) & (asked <= guess.high.numpy())).mean())
+        covered.append(((guess.low.numpy() - 0.005 <= asked) & (asked <= guess.high.numpy() + 0.005)).mean())
         errors.append(np.abs(guess.share.numpy() - asked).mean())
-    assert 0.93 <= np.mean(covered) <= 0.975
-    assert np.mean(errors) < 0.08
+    assert 0.93 <= np.mean(covered) <= 0.97
+    assert np.mean(errors) < 0.12
 
 
 def test_the_share_is_estimated_with_an_interval_that_covers_it() -> None:
     truth = torch.linspace(0.1, 0.9, 80, dtype=torch.float64)
     spread = case(effect=0.6, truth=truth, own=False)
-    shadows = spread_shadows(spread.known, 150, seed=3)
+    shadows = spread_shadows(spread.known, 160, seed=3)
     guess = Ratio()(spread.seen.answers.again(), spread.known, shadows, 0)
     assert guess.share is not None
     assert guess.low is not None
@@ -211,7 +237,8 @@ def test_answers_that_are_not_as_expected_are_refused(answers: torch.Tensor, sai
         (lambda: binary_shadows(replace(TELLING.known, rows=2000), 4, 0), "need 1400 rows"),
         (lambda: Meta()(TELLING.seen.answers, replace(TELLING.known, shares=(0.2, 0.8)), SHADOWS, 0), "another"),
         (lambda: Ratio(level=1.0), "level=1.0"),
-        (lambda: Ratio()(TELLING.seen.answers.again(), TELLING.known, spread_shadows(TELLING.known, 10, 0), 0), "20"),
+        (lambda: Ratio()(TELLING.seen.answers.again(), TELLING.known, spread_shadows(TELLING.known, 12, 0), 0), "20"),
+        (lambda: spread_shadows(TELLING.known, 10, 0), "multiple of 4"),
     ],
 )
 def test_what_cannot_be_attacked_is_refused(made, said: str) -> None:

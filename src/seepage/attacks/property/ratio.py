@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor
 
 from seepage.attacks.property.parts.features import Reduced, logarithms
-from seepage.attacks.property.parts.shadows import Shadows
+from seepage.attacks.property.parts.shadows import SpreadShadows
 from seepage.errors import BadInputError
 from seepage.guesses import PropertyGuess
 from seepage.knowledge import PooledKnowledge
@@ -21,6 +21,7 @@ from seepage.views import PredictionView
 # Ridge strengths in units of the features' mean square.
 _RIDGES = np.logspace(-4, 4, 33)
 _GRID = 1001
+_LEAST = 20
 
 
 @property_attacks.register("ratio")
@@ -28,10 +29,13 @@ _GRID = 1001
 class Ratio:
     """Estimate the share of the victim's rows that carry the attribute, with a confidence interval.
 
-    Ridge regression on the shadow models' standardised logarithms gives one number a model; its strength is chosen by
-    leaving models out one at a time, in closed form. What that number is for a given share is learnt from the left-out
-    shadow models: a quadratic mean and a spread that may change with the share. Its inverse gives the likeliest share,
-    an interval of all shares that do not put the number into the outer tails, and each told-apart share's chance.
+    Ridge regression on the shadow models' standardised logarithms gives one number a model. Shadow models come from two
+    halves of the auxiliary rows, and each half's are read by the rule that the other half's gave: read by models of the
+    same rows, they would come out better than any model of others' rows. What the number is for a given share is learnt
+    from them: a quadratic mean and a spread that may change with the share. What is missing in that spread is how far a
+    half itself may lie from the population; it follows from how much of the spread is due to rows, which two models of
+    the same rows tell apart from the training's. The inverse gives the likeliest share, an interval of all shares that
+    do not put the number into the outer tails, and each told-apart share's chance. Ours.
 
     Attributes:
         level: of the interval.
@@ -46,7 +50,9 @@ class Ratio:
         if not 0 < self.level < 1:
             raise BadInputError(f"level lies in (0, 1), got level={self.level!r}.")
 
-    def __call__(self, view: PredictionView, known: PooledKnowledge, shadows: Shadows, seed: int) -> PropertyGuess:
+    def __call__(
+        self, view: PredictionView, known: PooledKnowledge, shadows: SpreadShadows, seed: int
+    ) -> PropertyGuess:
         """Return chances of each share, the estimated share and its interval; ``seed`` is not used.
 
         Args:
@@ -58,44 +64,46 @@ class Ratio:
         Raises:
             BadInputError: shadow models are too few (below 20), or queries are not answered.
         """
+        if len(shadows) < _LEAST:
+            raise BadInputError(
+                f"an interval rests on at least {_LEAST} shadow models, got {len(shadows)}; train more."
+            )
         answers = view.ask(known.queries)
         features = logarithms(shadows.answers)
         reduced = Reduced.of(features)
-        return invert(reduced(features), shadows.shares[:, 0], reduced(logarithms(answers)), known.shares, self.level)
+        return invert(shadows, reduced(features), reduced(logarithms(answers)), known.shares, self.level)
 
 
 def invert(
+    shadows: SpreadShadows,
     features: Float[Tensor, "shadow feature"],
-    shares: Float[Tensor, " shadow"],
     asked: Float[Tensor, "target feature"],
     told_apart: tuple[float, ...],
     level: float,
 ) -> PropertyGuess:
-    """Return what features of models say of their shares, learnt from models whose shares are known.
-
-    Raises:
-        BadInputError: fewer than 20 such models.
-    """
-    n = len(shares)
-    if n < 20:
-        raise BadInputError(f"an interval rests on at least 20 shadow models, got {n}; train more.")
-    left_out, scored = _ridge(features.cpu().numpy(), shares.cpu().numpy(), asked.cpu().numpy())
-    r = shares.cpu().numpy()
+    """Return what features of models say of their shares, learnt from models whose shares are known."""
+    r, halves = shadows.shares[:, 0].cpu().numpy(), shadows.halves.cpu().numpy()
+    left_out, scored = _crossed(features.cpu().numpy(), r, halves, asked.cpu().numpy())
     low, high = float(r.min()), float(r.max())
     grid = np.linspace(low, high, _GRID)
 
     def terms(x: np.ndarray, degree: int) -> np.ndarray:
         return np.vander(2 * (x - low) / (high - low) - 1, degree + 1, increasing=True)
 
-    mean, *_ = np.linalg.lstsq(terms(r, 2), left_out, rcond=None)
-    residual = left_out - terms(r, 2) @ mean
-    spread = _spread(terms(r, 1), residual)
-    freedom = n - 3
-    at_grid, width = terms(grid, 2) @ mean, np.exp(terms(grid, 1) @ spread)
+    # Halves may lie on either side of the population.
+    known = np.column_stack([terms(r, 2), 2 * halves - 1])
+    fitted, *_ = np.linalg.lstsq(known, left_out, rcond=None)
+    residual = left_out - known @ fitted
+    freedom = len(r) - known.shape[1]
+    of_training, of_rows = _components(shadows, residual, freedom)
+    kept = [shadows.kept(torch.from_numpy(x)).numpy() for x in (r, grid)]
+    spread = _spread(terms(r, 1), residual / np.sqrt(of_training + of_rows * (1 - kept[0])), freedom)
+    at_grid, more = terms(grid, 2) @ fitted[:-1], np.exp(terms(grid, 1) @ spread)
     # The fitted mean is uncertain too.
     inverse = np.linalg.pinv(terms(r, 2).T @ terms(r, 2))
     leverage = np.einsum("gi,ij,gj->g", terms(grid, 2), inverse, terms(grid, 2))
-    width = width * np.sqrt(1 + leverage)
+    # A model's rows vary as the population does, and the mean of both halves half as much as one half.
+    width = more * np.sqrt(of_training * (1 + leverage) + of_rows * (1 + kept[1] / 2 + leverage * (1 - kept[1])))
     z = (scored[:, None] - at_grid) / width
     fits = stats.t.logpdf(z, freedom) - np.log(width)
     best = fits.argmax(1)
@@ -114,30 +122,53 @@ def invert(
     )
 
 
-def _ridge(features: np.ndarray, shares: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return predictions for each shadow model by all others, and for targets by all."""
-    centre, mean = features.mean(0), shares.mean()
-    u, values, rows = np.linalg.svd(features - centre, full_matrices=False)
-    held = values > 1e-9 * values.max(initial=1e-300)
-    u, values, rows = u[:, held], values[held], rows[held]
-    target = u.T @ (shares - mean)
+def _crossed(
+    features: np.ndarray, shares: np.ndarray, halves: np.ndarray, asked: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return predictions for each half's shadow models by the other half's, and for targets the mean of both."""
+    rules = []
+    for half in (0, 1):
+        known = features[halves == half]
+        centre = known.mean(0)
+        u, values, rows = np.linalg.svd(known - centre, full_matrices=False)
+        held = values > 1e-9 * values.max(initial=1e-300)
+        mean = shares[halves == half].mean()
+        target = u[:, held].T @ (shares[halves == half] - mean)
+        rules.append((centre, mean, values[held], rows[held], target))
     best: tuple[float, np.ndarray, np.ndarray] | None = None
-    for ridge in _RIDGES * (values**2).mean():
-        shrunk = values**2 / (values**2 + ridge)
-        fitted = u @ (shrunk * target) + mean
-        leverage = (u**2 @ shrunk) + 1 / len(shares)
-        left_out = shares - (shares - fitted) / (1 - leverage).clip(1e-9)
-        error = float(((left_out - shares) ** 2).mean())
+    for ridge in _RIDGES:
+        read = []
+        for centre, mean, values, rows, target in rules:
+            # Models that all answer alike leave no direction.
+            scale = (values**2).sum() / max(1, len(values))
+            slope = rows.T @ (values / (values**2 + ridge * scale) * target)
+            read.append(tuple((which - centre) @ slope + mean for which in (features, asked)))
+        crossed = np.where(halves == 1, read[0][0], read[1][0])
+        error = float(((crossed - shares) ** 2).mean())
         if best is None or error < best[0]:
-            best = (error, left_out, rows.T @ (values / (values**2 + ridge) * target))
+            best = (error, crossed, (read[0][1] + read[1][1]) / 2)
     assert best is not None
-    return best[1], (asked - centre) @ best[2] + mean
+    return best[1], best[2]
 
 
-def _spread(terms: np.ndarray, residual: np.ndarray) -> np.ndarray:
+def _components(shadows: SpreadShadows, residual: np.ndarray, freedom: int) -> tuple[float, float]:
+    """Return the variance of what a rule reads due to training, and due to rows drawn from the population.
+
+    Args:
+        shadows: in pairs of the same rows.
+        residual: what is left of each one's number.
+        freedom: degrees of freedom left.
+    """
+    of_training = float(((residual[0::2] - residual[1::2]) ** 2).mean() / 2)
+    there = 1 - float(shadows.kept(shadows.shares[:, 0]).mean())
+    left = float((residual**2).sum() / freedom) - of_training
+    return max(of_training, 1e-24), max(0.0, left) / max(there, 1e-9)
+
+
+def _spread(terms: np.ndarray, residual: np.ndarray, freedom: int) -> np.ndarray:
     """Return coefficients of the logarithm of a normal residual's standard deviation, by Fisher scoring."""
     n = len(residual)
-    scale = max(float(np.sqrt((residual**2).sum() / (n - 3))), 1e-12)
+    scale = max(float(np.sqrt((residual**2).sum() / freedom)), 1e-12)
     found = np.zeros(terms.shape[1])
     found[0] = np.log(scale)
     for _ in range(50):
@@ -146,6 +177,6 @@ def _spread(terms: np.ndarray, residual: np.ndarray) -> np.ndarray:
         found += np.clip(step, -1, 1)
         if np.abs(step).max() < 1e-9:
             break
-    # Three degrees of freedom went into the mean.
-    found[0] += 0.5 * np.log(n / (n - 3))
+    # The mean took some degrees of freedom.
+    found[0] += 0.5 * np.log(n / freedom)
     return found

@@ -54,8 +54,12 @@ def fitted_chances(
         hidden: units of an ``mlp``'s layers.
     """
     X, y, wanted = features.cpu().numpy(), worlds.cpu().numpy(), asked.cpu().numpy()
-    with warnings.catch_warnings():
-        # The published recipe stops after so many passes, converged or not.
+    if not X.var(0).sum() > 0:
+        # All models answer alike.
+        share = np.bincount(y) / len(y)
+        return torch.from_numpy(np.tile(share, (len(wanted), 1)))
+    # The published recipe stops after so many passes, converged or not; a fold's models may all answer alike.
+    with warnings.catch_warnings(), np.errstate(invalid="ignore"):
         warnings.simplefilter("ignore", ConvergenceWarning)
         if kind == "mixed":
             found = _mixed(X, y, wanted, seed)
@@ -70,7 +74,7 @@ def fitted_chances(
 def _mixed(X: np.ndarray, y: np.ndarray, asked: np.ndarray, seed: int) -> np.ndarray:
     """Return the chances of two classifiers, each as sure as it may be, weighed by how well they did in folds."""
     least = int(np.bincount(y).min())
-    ridge = LogisticRegression(C=_RIDGE / (float(X.var(0).sum()) or 1.0), max_iter=500)
+    ridge = LogisticRegression(C=_RIDGE / float(X.var(0).sum()), max_iter=500)
     if least < _LEAST_FOLDS:
         # Folds would leave one model of a world, which says nothing of how models of one world differ.
         return ridge.fit(X, y).predict_proba(asked)

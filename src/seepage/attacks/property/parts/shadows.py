@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from jaxtyping import Float, Int
@@ -13,7 +12,7 @@ from torch import Tensor
 from seepage.errors import BadInputError, check_count
 from seepage.knowledge import PooledKnowledge
 from seepage.models.learner import Trained
-from seepage.models.pooling import joint_models
+from seepage.models.pooling import MarkedRows, joint_models
 
 
 @dataclass(frozen=True)
@@ -86,24 +85,85 @@ def binary_shadows(known: PooledKnowledge, count: int, seed: int) -> Shadows:
     return train_shadows(known, shares[:, None], seed)
 
 
+@dataclass(frozen=True)
+class SpreadShadows(Shadows):
+    """Shadow models with shares over a range, in pairs of the same rows, each from one of two halves of all rows.
+
+    A half's models say how well a rule that the other half's gave reads models of rows that it has never seen, and what
+    differs between two models of the same rows is the training's alone.
+
+    Attributes:
+        halves: of the auxiliary rows, 0 or 1, that each model's rows are from.
+        carrying, others: rows of a half with the attribute and without.
+        rows: of a model.
+    """
+
+    halves: Int[Tensor, " shadow"]
+    carrying: float
+    others: float
+    rows: int
+
+    def kept(self, shares: Float[Tensor, " share"]) -> Float[Tensor, " share"]:
+        """Return the share of a half's rows that models with these shares draw, rows of both kinds weighed by number.
+
+        Of what varies with the rows of a model from the whole population, so much is the same for all of one half, and
+        the rest differs between its models.
+        """
+        return self.rows * (shares.square() / self.carrying + (1 - shares).square() / self.others)
+
+
 def spread_shadows(
-    known: PooledKnowledge, count: int, seed: int, low: float = 0.05, high: float = 0.95, parts: int = 1
-) -> Shadows:
+    known: PooledKnowledge, count: int, seed: int, low: float = 0.05, high: float = 0.95
+) -> SpreadShadows:
     """Train ``count`` shadow models with shares spread evenly over a range.
 
     Args:
         known: see ``train_shadows``.
-        count: of shadow models.
+        count: of shadow models, a multiple of 4.
         seed: of everything drawn.
         low, high: ends of the range.
-        parts: how often the victim brought in rows; the shares of several are in independent orders.
 
     Raises:
-        BadInputError: see ``train_shadows``.
+        BadInputError: half the auxiliary rows cannot supply the shares, or ``count`` is no multiple of 4.
     """
     check_count("count", count)
+    if count % 4:
+        raise BadInputError(
+            f"shadow models with spread shares come in pairs from each half of the rows; got {count}, give a multiple "
+            "of 4."
+        )
     generator = torch.Generator().manual_seed(seed)
-    even = torch.linspace(low, high, count, dtype=torch.float64)
-    columns = [even[torch.randperm(count, generator=generator)] for _ in range(parts)]
-    later = cast(int, torch.randint(2**62, (), generator=generator).item())
-    return train_shadows(known, torch.stack(columns, dim=1), later)
+    auxiliary = known.auxiliary
+    even = torch.linspace(low, high, count // 2, dtype=torch.float64)
+    halves = halved(auxiliary, generator)
+    chosen, told = [], []
+    for which, half in enumerate(halves):
+        shares = even[which::2]
+        others = torch.tensor(known.others, dtype=shares.dtype).expand(len(shares), len(known.others))
+        drawn = auxiliary.rows(half).drawn(torch.cat([shares[:, None], others], dim=1), known.rows, generator)
+        chosen.append(half[drawn].repeat_interleave(2, dim=0))
+        told.append(shares.repeat_interleave(2))
+    models = joint_models(known.learner, auxiliary, known.own, torch.cat(chosen), generator)
+    carrying = float(auxiliary.carries.sum())
+    return SpreadShadows(
+        models,
+        torch.cat(told)[:, None],
+        known.answered(models.answers(known.queries)),
+        torch.arange(2).repeat_interleave(count // 2),
+        carrying / 2,
+        (len(auxiliary) - carrying) / 2,
+        known.rows,
+    )
+
+
+def halved(rows: MarkedRows, generator: torch.Generator) -> tuple[Int[Tensor, " half"], Int[Tensor, " half"]]:
+    """Return the positions of two halves of some rows, with as many rows of each kind.
+
+    Example:
+        >>> rows = MarkedRows(torch.zeros(6, 1), torch.zeros(6).long(), torch.tensor([1, 1, 0, 0, 0, 0]).bool())
+        >>> [rows.carries[half].sum().item() for half in halved(rows, torch.Generator().manual_seed(0))]
+        [1, 1]
+    """
+    kinds = [(rows.carries.cpu() == kind).nonzero()[:, 0] for kind in (True, False)]
+    mixed = [kind[torch.randperm(len(kind), generator=generator)] for kind in kinds]
+    return torch.cat([kind[0::2] for kind in mixed]), torch.cat([kind[1::2] for kind in mixed])
