@@ -58,8 +58,9 @@ def fitted_chances(
         # All models answer alike.
         share = np.bincount(y) / len(y)
         return torch.from_numpy(np.tile(share, (len(wanted), 1)))
-    # The published recipe stops after so many passes, converged or not; a fold's models may all answer alike.
-    with warnings.catch_warnings(), np.errstate(invalid="ignore"):
+    # The published recipe stops after so many passes, converged or not; a fold's models may all answer alike, and
+    # chances may round to none.
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
         warnings.simplefilter("ignore", ConvergenceWarning)
         if kind == "mixed":
             found = _mixed(X, y, wanted, seed)
