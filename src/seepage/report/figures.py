@@ -75,9 +75,9 @@ def by_rounds(name: str, records: Sequence[Record], title: str) -> Figure:
     return _against(name, records, title, "rounds", "rounds:", "Rounds in which the same clients were attacked")
 
 
-def by_defense(name: str, records: Sequence[Record], title: str) -> Figure:
+def by_defense(name: str, records: Sequence[Record], title: str, read: str = "Cells read") -> Figure:
     """Return accuracy under each defense, in their order, as ``by_batch_size`` does but without lines."""
-    return _against(name, records, title, "defense", "under", "Defense", ordered=False)
+    return _against(name, records, title, "defense", "under", "Defense", ordered=False, read=read)
 
 
 def renamed(figure: Figure, name: str) -> Figure:
@@ -86,7 +86,14 @@ def renamed(figure: Figure, name: str) -> Figure:
 
 
 def _against(
-    name: str, records: Sequence[Record], title: str, axis: str, said: str, horizontal: str, ordered: bool = True
+    name: str,
+    records: Sequence[Record],
+    title: str,
+    axis: str,
+    said: str,
+    horizontal: str,
+    ordered: bool = True,
+    read: str = "Cells read",
 ) -> Figure:
     places = list(dict.fromkeys(one[axis] for one in records))
     sizes = sorted(places) if ordered else places
@@ -127,7 +134,7 @@ def _against(
                 "hovertemplate": "%{text}<extra></extra>",
             }
         )
-    layout = _layout("Cells read (%)", horizontal)
+    layout = _layout(f"{read} (%)", horizontal)
     layout["yaxis"] |= {"range": [0, 103]}
     layout["xaxis"] |= _ticks(range(len(sizes)), [label(size) for size in sizes]) | {
         "range": [-0.5, len(sizes) - 0.5],
@@ -142,9 +149,7 @@ def _against(
             f"{'at ' if ordered else ''}{said} {clean(best[axis])}."
         )
     )
-    return Figure(
-        name, title, f"Share of cells read by {said.rstrip(':')}, attacks beside guesses.{seen}", data, layout
-    )
+    return Figure(name, title, f"{read} by {said.rstrip(':')}, attacks beside guesses.{seen}", data, layout)
 
 
 def by_column(name: str, records: Sequence[Record], title: str) -> Figure:

@@ -187,7 +187,9 @@ def _attacks(study: Study, rows: Sequence[Row], alarms: Sequence[Alarm]) -> Sect
         "What lies above the open marks was given away by what crosses the wire; what lies below could be guessed "
         "without it. Each attack's answers are compared with the best guess on the very same records."
     ]
-    return Section("attacks", title, words, figures=[(figures.by_defense("by-defense", records, caption), table)])
+    return Section(
+        "attacks", title, words, figures=[(figures.by_defense("by-defense", records, caption, "Read"), table)]
+    )
 
 
 def _by_column(study: Study, rows: Sequence[Row], defense: str) -> list[Record]:
