@@ -176,6 +176,8 @@ def test_the_synthetic_attribute_is_the_secret_then() -> None:
         ({"protocol": "update"}, "is on single models, the protocol is 'update'"),
         ({"protocol": "update", "attacks": ["joint"], "targets": 20}, "at least three shares"),
         ({"attacks": ["mta"]}, "did you mean 'meta'"),
+        ({"attacks": ["ratio"], "shadows": 22}, "give a multiple of 4"),
+        ({"attacks": ["ratio"], "auxiliary": 400}, "each half of the auxiliary rows of 'people': .* need 135 rows"),
     ],
 )
 def test_what_cannot_be_audited_is_refused_before_anything_is_trained(settings: dict[str, object], said: str) -> None:
