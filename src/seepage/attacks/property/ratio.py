@@ -35,7 +35,8 @@ class Ratio:
     from them: a quadratic mean and a spread that may change with the share. What is missing in that spread is how far a
     half itself may lie from the population; it follows from how much of the spread is due to rows, which two models of
     the same rows tell apart from the training's. The inverse gives the likeliest share, an interval of all shares that
-    do not put the number into the outer tails, and each told-apart share's chance. Ours.
+    do not put the number into the outer tails, and each told-apart share's chance. A target is read by the mean of both
+    rules, and its error taken to be one rule's: intervals are rather too wide. Ours.
 
     Attributes:
         level: of the interval.
