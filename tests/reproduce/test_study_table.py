@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from seepage.audit.pooled_spec import PooledSpec
+from seepage.audit.pooled_study import pooled_study
+from seepage.datasets import load
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.registry import Entry, datasets
@@ -59,6 +62,22 @@ def test_every_published_figure_has_a_place_that_the_table_measures(table: Study
 
     assert printed(table.published) <= places
     assert printed(table.published) or not table.judged
+
+
+def test_rows_supply_the_shares_of_every_table_of_dataset_properties() -> None:
+    data = load("adult_education")
+    set_up = set()
+    for table in study_tables().values():
+        for _, spec in table.specs(units=1):
+            if not isinstance(spec, PooledSpec) or spec.dataset != data.name:
+                continue
+            needs = {"rows", "auxiliary", "queries", "apart", "shares", "parties", "sensitive", "value", "synthetic"}
+            key = repr(spec.model_dump(include=needs)), spec.protocol, any(one.name == "ratio" for one in spec.attacks)
+            if key not in set_up:
+                # Refuses what the rows cannot supply.
+                pooled_study(spec, data)
+                set_up.add(key)
+    assert len(set_up) > 10
 
 
 def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
