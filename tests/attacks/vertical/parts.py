@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 
 from seepage.datasets.dataset import Dataset
+from seepage.guesses import FeatureGuess
 from seepage.knowledge import FeatureKnowledge
 from seepage.models.vertical import vertical_mlp
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
@@ -96,3 +97,16 @@ def accuracy(cells: torch.Tensor, seen: FeatureTranscript) -> float:
     """Return the share of cells found: equal ones of a and b, of n those within a tenth of its range."""
     error = (cells - seen.cells).abs()
     return float((error <= torch.tensor([0.0, 0.0, 0.6]).double()).double().mean())
+
+
+def sureness(guess: FeatureGuess, seen: FeatureTranscript) -> list[tuple[float, float]]:
+    """Return, of a and of b, how sure a guess is on average and how often it is right."""
+    assert guess.chances is not None
+    found = []
+    for i in (0, 1):
+        chances = guess.chances[i]
+        assert chances is not None
+        found.append(
+            (float(chances.amax(-1).mean()), float((guess.cells[..., i] == seen.cells[..., i]).double().mean()))
+        )
+    return found

@@ -22,7 +22,7 @@ from seepage.attacks.vertical import (
 from seepage.baselines.vertical import Constant, Random
 from seepage.errors import BadInputError
 from seepage.registry import feature_attacks
-from tests.attacks.vertical.parts import accuracy, setting
+from tests.attacks.vertical.parts import accuracy, setting, sureness
 
 HERE = setting()
 SEEDS = [0, 1]
@@ -91,13 +91,9 @@ def test_what_was_left_out_is_what_a_fit_without_it_says(monkeypatch: pytest.Mon
 def test_a_regression_says_how_sure_it_is() -> None:
     known = HERE.granted().only(["leaked"])
     guess = RidgeStealth()(HERE.seen.view, known, SEEDS)
-    assert guess.chances is not None
     assert guess.radii is not None
-    for i in (0, 1):
-        chances = guess.chances[i]
-        assert chances is not None
-        right = (guess.cells[..., i] == HERE.seen.cells[..., i]).double()
-        assert abs(float(chances.amax(-1).mean() - right.mean())) < 0.15
+    for sure, right in sureness(guess, HERE.seen):
+        assert abs(sure - right) < 0.15
     inside = (guess.cells[..., 2] - HERE.seen.cells[..., 2]).abs() <= guess.radii[:, 2, None]
     # Nine in ten, as far as 64 records left out in turn can tell.
     assert 0.75 < float(inside.double().mean()) <= 1

@@ -15,7 +15,7 @@ from seepage.knowledge import Queries
 from seepage.models.inverse import InverseLoss, Inverter
 from seepage.models.vertical import encoder_of
 from seepage.registry import feature_attacks
-from tests.attacks.vertical.parts import accuracy, setting
+from tests.attacks.vertical.parts import accuracy, setting, sureness
 
 HERE = setting()
 SEEDS = [0, 1]
@@ -84,12 +84,9 @@ def test_pairs_held_out_say_how_sure_the_answers_are() -> None:
     guess = attack(HERE.seen.view, HERE.granted().only(attack.grants), SEEDS)
     assert guess.chances is not None
     assert guess.radii is not None
-    for i in (0, 1):
-        chances = guess.chances[i]
-        assert chances is not None
-        right = (guess.cells[..., i] == HERE.seen.cells[..., i]).double()
-        assert float(right.mean()) < 1
-        assert abs(float(chances.amax(-1).mean() - right.mean())) < 0.1
+    for sure, right in sureness(guess, HERE.seen):
+        assert right < 1
+        assert abs(sure - right) < 0.1
     assert guess.chances[2] is None
     assert bool(guess.radii[:, :2].isnan().all())
     error = (guess.cells[..., 2] - HERE.seen.cells[..., 2]).abs()

@@ -62,8 +62,7 @@ def train_shadows(known: PooledKnowledge, shares: Float[Tensor, "shadow part"], 
         BadInputError: the auxiliary rows cannot supply the shares.
     """
     generator = torch.Generator().manual_seed(seed)
-    others = torch.tensor(known.others, dtype=shares.dtype).expand(len(shares), len(known.others))
-    chosen = known.auxiliary.drawn(torch.cat([shares, others], dim=1), known.rows, generator)
+    chosen = _drawn(known, known.auxiliary, shares, generator)
     models = joint_models(known.learner, known.auxiliary, known.own, chosen, generator)
     return Shadows(models, shares, known.answered(models.answers(known.queries)))
 
@@ -139,8 +138,7 @@ def spread_shadows(
     chosen, told = [], []
     for which, half in enumerate(halves):
         shares = even[which::2]
-        others = torch.tensor(known.others, dtype=shares.dtype).expand(len(shares), len(known.others))
-        drawn = auxiliary.rows(half).drawn(torch.cat([shares[:, None], others], dim=1), known.rows, generator)
+        drawn = _drawn(known, auxiliary.rows(half), shares[:, None], generator)
         chosen.append(half[drawn].repeat_interleave(2, dim=0))
         told.append(shares.repeat_interleave(2))
     models = joint_models(known.learner, auxiliary, known.own, torch.cat(chosen), generator)
@@ -154,6 +152,14 @@ def spread_shadows(
         (len(auxiliary) - carrying) / 2,
         known.rows,
     )
+
+
+def _drawn(
+    known: PooledKnowledge, rows: MarkedRows, shares: Float[Tensor, "shadow part"], generator: torch.Generator
+) -> Tensor:
+    """Return the positions of each shadow model's rows, part by part: the victim's, then further parties'."""
+    others = torch.tensor(known.others, dtype=shares.dtype).expand(len(shares), len(known.others))
+    return rows.drawn(torch.cat([shares, others], dim=1), known.rows, generator)
 
 
 def halved(rows: MarkedRows, generator: torch.Generator) -> tuple[Int[Tensor, " half"], Int[Tensor, " half"]]:
