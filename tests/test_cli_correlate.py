@@ -33,6 +33,14 @@ def test_a_betraying_column_is_named_and_figures_are_written_in_private(seepage:
     assert stat.S_IMODE((tmp_path / "found.json").stat().st_mode) == 0o600
 
 
+def test_where_the_target_is_the_secret_all_others_are_counted(seepage: Any, tmp_path: Path) -> None:
+    rows = [{"a": i % 2, "b": i // 2 % 2, "ill": i % 2} for i in range(40)]
+    pd.DataFrame(rows).astype(str).to_csv(tmp_path / "rows.csv", index=False)
+    code, out, _ = seepage("--data", "rows.csv", "--target", "ill", "--sensitive", "ill")
+    assert code == 0
+    assert "Notably associated with ill: 1 of 2 columns;" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

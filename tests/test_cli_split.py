@@ -45,7 +45,10 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
         (("--private", "aa"), "unknown private column 'aa'"),
         (("--private", "t"), "labels are private anyway"),
         (("--private", "a", "--flip", "0.7"), "the opposite; stay below 0.5"),
-        (("--private", "a", "--flip", "1.7"), "defenses: .*less than 1|flip: .*less than 1"),
+        (("--private", "a", "--flip", "1.7"), "--flip: .*less than 1"),
+        (("--private", "a", "--noise", "-1"), "--noise: .*got -1.0"),
+        (("--private", "a", "--trainings", "0"), "--trainings: .*got 0"),
+        (("--private", "a", "--search", "all"), "unknown --search 'all'. Known: descent, exhaustive, meet"),
         (("--private", "a", "--stale", "9"), "give at most stale=2"),
         (("--private", "a", "--noise", "0.1", "--noise", "0.1"), "two defenses would both be called 'noise_0.1'"),
         ((), "no private columns were named"),
@@ -68,3 +71,28 @@ def test_published_tables_are_listed_and_refuse_what_they_do_not_have(seepage: A
     code, _, err = seepage("reproduce", "exact/table2", "--batch-size", 8)
     assert code == 2
     assert "no choice of batch size" in err
+    code, _, err = seepage("reproduce", "exact/tabel2")
+    assert code == 2
+    assert "did you mean 'exact/table2'" in err
+    code, _, err = seepage("reproduce", "exact/table2", "--only", "defense=nothing", "--out", "run")
+    assert code == 2
+    assert "defense: sl, label_dp_0.1" in " ".join(err.split())
+
+
+def test_columns_are_dropped_and_kinds_overridden_as_in_an_audit(seepage: Any) -> None:
+    code, out, _ = seepage(*OWN, "--private", "c", "--drop", "a", "--auxiliary", 10_000)
+    assert code == 0
+    assert "all 540 training rows are auxiliary, not 10,000" in out
+    code, _, err = seepage(*OWN, "--private", "a", "--drop", "a")
+    assert code == 2
+    assert "unknown private column 'a'" in err
+
+
+def test_spaces_that_are_too_large_are_searched(seepage: Any, tmp_path: Path) -> None:
+    code, out, _ = seepage(*OWN, "--private", "a", "--private", "c", "--search", "meet", "--out", "run")
+    assert code == 0
+    assert "posterior" not in out
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())
+    [whole] = [row["mean"] for row in rows if (row["attack"], row["metric"]) == ("exact", "exact_match")]
+    assert whole == 1.0
+    assert "Leakage: total" in out

@@ -48,13 +48,15 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
         (("--passive", "a", "--passive", "a,b"), "'a' is held 2 times, by parties 1 and 2"),
         (("--passive", "a,b,n,mine,alone"), "party 0 of 2 holds no column"),
         (("--passive", "a", "--victim", "0"), "attacker itself"),
+        (("--passive", "a", "--share", "0.5"), "not both"),
+        (("--passive", "a,a"), "'a' is named 2 times by party 1"),
         (("--leaked", "100"), "100 records of the target are to leak"),
         (("--attack", "uifv_iqa", "--queries", "0"), "budget|grants queries=0"),
         (("--attack", "uifv_sb"), "did you mean"),
         (("--parties", "7"), "holds no column"),
         (("--returned", "pa_imfk"), "returned: .*pa_imfl"),
-        (("--bottleneck", "0"), "width: .*greater than or equal to 1"),
-        (("--feature-noise", "-1"), "feature_noise: .*greater than 0"),
+        (("--bottleneck", "0"), "--bottleneck: .*greater than or equal to 1"),
+        (("--feature-noise", "-1"), "--feature-noise: .*greater than 0"),
     ],
 )
 def test_what_cannot_be_audited_is_said_in_a_paragraph(seepage: Any, tmp_path: Path, arguments: Any, said: str) -> None:

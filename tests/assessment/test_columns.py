@@ -66,6 +66,6 @@ def test_figures_of_the_truth_are_full_and_those_of_another_number_of_records_ar
     figures = measure_columns(data.schema, model.private, seen, CutGuess(near, 1 - seen.labels))
     assert figures["accuracy", "n"] == 0.5
     assert figures["accuracy", None] == 0.75
-    assert figures["accuracy", "t"] == figures["f1", "t"] == figures["records", None] == 0
+    assert figures["accuracy", "t"] == figures["f1", "t"] == figures["exact_match", None] == 0
     with pytest.raises(BadInputError, match="a guess of 1 records"):
         measure_columns(data.schema, model.private, seen, CutGuess(near[:1], seen.labels[:1]))

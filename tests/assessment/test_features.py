@@ -57,7 +57,7 @@ def test_figures_are_those_of_counting_cell_by_cell(seed: int) -> None:
         assert found["accuracy_discrete", None][k] == pytest.approx(right[:, 0].mean())
         assert found["accuracy_continuous", None][k] == pytest.approx(right[:, 1:].mean())
         assert found["accuracy", "c"][k] == pytest.approx(right[:, 1].mean())
-        assert found["records", None][k] == pytest.approx(right.min(1).mean())
+        assert found["exact_match", None][k] == pytest.approx(right.min(1).mean())
         low, high = np.quantile(seen.cells[k, :, 1], [0.05, 0.95])
         middle = (seen.cells[k, :, 1] - guess.cells[k, :, 1]).abs() <= (high - low) / 10
         flat = (seen.cells[k, :, 2] - guess.cells[k, :, 2]).abs() <= 0.5

@@ -97,7 +97,7 @@ def test_a_stopped_study_goes_on_and_ends_with_the_same_figures(tmp_path: Any) -
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"passive": ["a", "a"]}, "'a' is held 2 times"),
+        ({"passive": ["a", "a"]}, "'a' is named 2 times by party 1"),
         ({"passive": [["a"], ["a", "b"]]}, "'a' is held 2 times, by parties 1 and 2"),
         ({"passive": ["a", "b", "n", "mine", "alone"]}, "party 0 of 2 holds no column"),
         ({"passive": [["a"], []]}, "party 2 of 3 holds no column"),

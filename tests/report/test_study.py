@@ -14,6 +14,8 @@ from rich.console import Console
 from seepage.audit import Part, StudyPart, StudySpec, make_study, study_kind
 from seepage.errors import BadInputError
 from seepage.report import Bar, gate, run_studies
+from seepage.report.frames import overview
+from seepage.report.study import study_alarms
 from tests.audit.test_study import planted
 from tests.report.test_html import read
 
@@ -67,6 +69,30 @@ def test_a_study_doubts_a_single_repetition_and_what_has_no_guess() -> None:
     assert [alarm.code for alarm in report.alarms] == ["SEEP016", "SEEP007"]
     assert report.worst is not None
     assert report.worst["tier"] == "inconclusive"
+
+
+def test_a_study_says_how_open_its_verdict_is() -> None:
+    [report] = run_studies([(SPEC, planted([], units=2))])
+    alarms = {alarm.code: alarm for alarm in report.alarms}
+    assert "so intervals are wide" in alarms["SEEP007"].message
+    row = {"batch_size": None, "defense": "none", "attack": "peek", "metric": "accuracy", "column": None, "n": 5}
+    row |= {"mean": 0.7, "baseline": 0.5, "baseline_name": "coin", "lift": 0.2, "is_attack": True}
+    row |= {"low": 0.4, "high": 1.0, "lift_low": -0.1, "lift_high": 0.5, "seconds_per_victim": None}
+    study = replace(report.study, units=5)
+    [alarm] = study_alarms(study, [row])
+    assert alarm.code == "SEEP006"
+    assert "open under none: none to total" in alarm.message
+    whole = {**row, "metric": "exact_match", "mean": 0.5}
+    assert study_alarms(study, [row, whole]) == []
+    assert study_alarms(study, [{**row, "lift_low": 0.45}]) == []
+
+
+def test_records_read_whole_are_a_total_leak_without_an_interval() -> None:
+    row = {"batch_size": None, "defense": "none", "attack": "peek", "metric": "accuracy", "column": None, "n": 1}
+    row |= {"mean": 1.0, "baseline": 0.5, "baseline_name": "coin", "lift": 0.5, "is_attack": True, "low": None}
+    row |= {"high": None, "lift_low": None, "lift_high": None, "seconds_per_victim": None}
+    assert [one["tier"] for one in overview([row])] == ["inconclusive"]
+    assert [one["tier"] for one in overview([row, {**row, "metric": "exact_match"}])] == ["total"]
 
 
 def test_a_folder_of_another_study_is_left_alone(tmp_path: Path) -> None:

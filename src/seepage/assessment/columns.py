@@ -22,9 +22,9 @@ def measure_columns(schema: Schema, private: Sequence[int], seen: CutTranscript,
     """Return the figures of a guess.
 
     ``accuracy`` of each private column (a continuous cell is right within the column's tolerance), of the label (by
-    the target's name) and of all private cells; ``f1`` of each discrete one and their mean; ``records``, the share of
-    records with all private cells and the label right; ``calibration`` of each column with chances; where gradients
-    were compared, ``proven``, the share of proven answers, and ``ties``, the share that others fit as well.
+    the target's name) and of all private cells; ``f1`` of each discrete one and their mean; ``exact_match``, the
+    share of records with all private cells and the label right; ``calibration`` of each column with chances; where
+    gradients were compared, ``proven``, the share of proven answers, and ``ties``, the share that others fit as well.
 
     Args:
         schema: of the table.
@@ -64,7 +64,7 @@ def measure_columns(schema: Schema, private: Sequence[int], seen: CutTranscript,
     if guess.label_chances is not None:
         sure = (guess.label_chances.argmax(1) == seen.labels).double()
         figures["calibration", target.name] = calibration_error(guess.label_chances, sure)
-    figures["records", None] = _mean(torch.stack([*right, labelled]).amin(0))
+    figures["exact_match", None] = _mean(torch.stack([*right, labelled]).amin(0))
     if guess.proven is not None:
         figures["proven", None] = _mean(guess.proven.double())
     if guess.ties is not None:

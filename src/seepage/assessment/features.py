@@ -29,7 +29,7 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
     with a tenth of the range between the 5th and the 95th percentile of the attacked records (of a column without
     such a range: its schema's tolerance), which no constant meets by a long tail alone. ``macro_accuracy``: the mean
     over columns of that, and of a discrete column's mean over its categories, so that frequent ones count no more
-    than rare ones. ``records``: the share of records with all cells found. ``calibration``: of each column with
+    than rare ones. ``exact_match``: the share of records with all cells found. ``calibration``: of each column with
     chances. ``coverage``: of each column with radii, the share of cells within them, nine tenths where they are right.
     ``failed``: whether the attack failed.
 
@@ -75,7 +75,7 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
     if schema.continuous:
         figures["middle_accuracy_continuous", None] = central[..., list(schema.continuous)].mean((1, 2))
     figures["macro_accuracy", None] = torch.stack(macro).mean(0)
-    figures["records", None] = every.amin(-1).mean(1)
+    figures["exact_match", None] = every.amin(-1).mean(1)
     figures = {key: torch.where(failed, torch.nan, values.double()) for key, values in figures.items()}
     figures["failed", None] = failed.double()
     return [

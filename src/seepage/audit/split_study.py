@@ -58,12 +58,13 @@ def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = Fal
         parts.append(StudyPart(Part(name=PRIOR), "guess"))
     parts += [StudyPart(part, "attack") for part in spec.attacks]
     by_label = {defense.label: defense for defense in spec.defenses}
+    held = min(spec.auxiliary, len(split(data.all, spec.test_share, 0)[0]))
 
     def granted(defense: str, part: StudyPart) -> dict[str, Any]:
         told = (
             {} if part.part.name == "exact" and not part.part.options.get("aware") else _known(spec, by_label, defense)
         )
-        return {"sees": _sees(spec), "auxiliary": spec.auxiliary, "defense": told}
+        return {"sees": _sees(spec), "auxiliary": held, "defense": told}
 
     return Study(
         kind="split",
@@ -94,8 +95,16 @@ def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = Fal
         },
         granted=granted,
         settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "tower": list(spec.tower)},
-        facts=_facts(spec, data, private, space),
-        notes=(*data.notes, f"{space.configurations:,} configurations of private cells and label"),
+        facts=_facts(spec, data, private, space, held),
+        notes=(
+            *data.notes,
+            f"{space.configurations:,} configurations of private cells and label",
+            *(
+                [f"all {held:,} training rows are auxiliary, not {spec.auxiliary:,}: there are no more"]
+                if held < spec.auxiliary
+                else []
+            ),
+        ),
         lead="What the server of split learning learns about the columns and labels that clients keep.",
         attacker="The server",
         rows=len(data.all),
@@ -122,7 +131,7 @@ def _known(spec: SplitSpec, defenses: dict[str, CutDefense], label: str) -> dict
     return spec.learning(defenses[label]).known().describe()
 
 
-def _facts(spec: SplitSpec, data: Dataset, private: Sequence[str], space: Space) -> tuple[str, ...]:
+def _facts(spec: SplitSpec, data: Dataset, private: Sequence[str], space: Space, held: int) -> tuple[str, ...]:
     clients = (
         "one client holds the private columns and labels of all rows"
         if spec.protocol == "split"
@@ -132,7 +141,7 @@ def _facts(spec: SplitSpec, data: Dataset, private: Sequence[str], space: Space)
     attacked = "all held-out records" if spec.records is None else f"up to {spec.records:,} held-out records"
     return (
         f"The attacker is the server, honest but curious. It sees {_sees(spec)}.",
-        f"It is granted the schema, the marginals of all columns and of the label, {spec.auxiliary:,} training rows "
+        f"It is granted the schema, the marginals of all columns and of the label, {held:,} training rows "
         "that it holds whole, and, where an attack adapts to it, the defense with its parameters.",
         f"Split learning on {data.name}, {data.extent}: {clients}.",
         f"Private: {space.told} and {space.labels} labels, {space.configurations:,} configurations of a record.",

@@ -74,7 +74,10 @@ class StudySpec(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             said = str(first["msg"]).removeprefix("Value error, ").removesuffix(".")
-            raise BadInputError(f"{'.'.join(map(str, first['loc']))}: {said}, got {first['input']!r}.") from error
+            where = ".".join(map(str, first["loc"]))
+            # What is wrong with fields together says so itself; the input would be all of them.
+            told = f"{where}: {said}, got {first['input']!r}." if where else f"{said}."
+            raise BadInputError(told) from error
 
 
 def several(value: Any) -> Any:

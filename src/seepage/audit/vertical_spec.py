@@ -141,6 +141,14 @@ class VerticalSpec(StudySpec):
         told_apart("defense", [defense.label for defense in defenses])
         return defenses
 
+    @model_validator(mode="after")
+    def _named_or_shared(self) -> VerticalSpec:
+        if self.passive and self.share is not None:
+            raise ValueError(
+                f"columns are named (passive) or dealt out by shares (share={self.share}), not both; leave out one"
+            )
+        return self
+
     def partition(self, schema: Schema) -> Partition:
         """Return who holds which columns.
 

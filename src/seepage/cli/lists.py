@@ -41,8 +41,19 @@ def datasets_(
 
 @app.command()
 def attacks() -> None:
-    """List the attacks and the guesses that they are compared with."""
-    _list([("attack", registry.attacks), ("baseline", registry.baselines)])
+    """List the attacks and the guesses that they are compared with, setting by setting.
+
+    Those of horizontal learning are named to [bold]seepage audit[/bold], the others to [bold]seepage split[/bold],
+    [bold]vertical[/bold] and [bold]pooled[/bold], which run the ones that they say by default.
+    """
+    for title, attacks, baselines in (
+        ("horizontal: seepage audit", registry.attacks, registry.baselines),
+        ("split: seepage split", registry.cut_attacks, registry.cut_baselines),
+        ("vertical: seepage vertical", registry.feature_attacks, registry.feature_baselines),
+        ("pooled: seepage pooled", registry.property_attacks, registry.property_baselines),
+    ):
+        make_console().print(Text(title, style="bold"))
+        _list([("attack", attacks), ("baseline", baselines)])
 
 
 @app.command()

@@ -26,6 +26,9 @@ OwnTable = Annotated[Path | None, typer.Option(help="A table of your own: .csv, 
 OwnTarget = Annotated[str | None, typer.Option(help="That table's column to be learnt.")]
 OwnSchema = Annotated[Path | None, typer.Option(help="YAML schema of that table.")]
 OwnMissing = Annotated[str | None, typer.Option(help="Missing cells of that table: refuse, drop or category.")]
+OwnDrop = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMN", help="Column of that table to leave out. Repeatable.")
+]
 DataFolder = Annotated[Path | None, typer.Option(help="Where files of datasets lie.")]
 
 OVERRIDE = "discrete or continuous, or fields in YAML: 'age={low: 0, high: 110}'. Repeatable."
@@ -33,10 +36,17 @@ MISSING = (
     "Cells that are missing: refuse the table (default), drop the rows that have one, or take them as a category of "
     "their own and as the median of numbers."
 )
+OwnOverride = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMN=KIND", help=f"What a column of that table is: {OVERRIDE}")
+]
 MOST_CATEGORIES = (
     f"How many different values a discrete column keeps; the rarest beyond are taken together as (other), which the "
     f"attacker then guesses as one. Default: {Policy.most_categories}, fewer in tables that would get too wide."
 )
+OwnMostCategories = Annotated[int | None, typer.Option(help=MOST_CATEGORIES)]
+OwnSeparator = Annotated[
+    str | None, typer.Option(metavar="CHARACTER", help="Between the cells of that table's CSV file. Default: a comma.")
+]
 
 
 def read_override(text: str) -> tuple[str, dict[str, Any]]:
@@ -126,12 +136,17 @@ def as_keys(message: str) -> str:
 
 def load_table(
     dataset: str,
+    data_folder: Path | None,
+    options: Sequence[str] | None = None,
+    *,
     data: Path | None,
     target: str | None,
     schema: Path | None,
     missing: str | None,
-    data_folder: Path | None,
-    options: Sequence[str] | None = None,
+    drop: Sequence[str] | None,
+    override: Sequence[str] | None,
+    most_categories: int | None,
+    separator: str | None,
 ) -> Dataset:
     """Return the rows that the options of these names say.
 
@@ -145,6 +160,10 @@ def load_table(
         "schema_file": schema,
         "missing": missing,
         "data_folder": data_folder,
+        "drop": list(drop or []) or None,
+        "overrides": dict(map(read_override, override or [])) or None,
+        "most_categories": most_categories,
+        "separator": separator,
     }
     spec = make_spec(dataset=dataset, **{name: value for name, value in settings.items() if value is not None})
     return load_rows(spec)[0]

@@ -14,20 +14,36 @@ from seepage.cli.own import (
     DataFolder,
     DatasetName,
     DatasetOption,
+    OwnDrop,
     OwnMissing,
+    OwnMostCategories,
+    OwnOverride,
     OwnSchema,
+    OwnSeparator,
     OwnTable,
     OwnTarget,
     load_table,
     read_dataset_option,
 )
-from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command
+from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, of_options, run_study_command
 from seepage.datasets import Dataset
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Category, Discrete
 
 # Shares that a model before and after an update is asked for.
 _FINE = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+# Options by the fields of the spec that they give.
+_OPTIONS = {
+    "units": "--seeds",
+    "shares": "--share",
+    "keep": "--leave-out",
+    "attacks": "--attack",
+    r"defenses\.\d+\.digits": "--digits",
+    r"defenses\.\d+\.queries": "--limit",
+    r"defenses\.\d+\.noise": "--noise",
+}
 
 
 @app.command()
@@ -38,6 +54,10 @@ def pooled(
     target: OwnTarget = None,
     schema: OwnSchema = None,
     missing: OwnMissing = None,
+    drop: OwnDrop = None,
+    override: OwnOverride = None,
+    most_categories: OwnMostCategories = None,
+    separator: OwnSeparator = None,
     sensitive: Annotated[str, typer.Option(help="Column whose distribution is the secret.")] = "sex",
     value: Annotated[
         str | None,
@@ -103,7 +123,23 @@ def pooled(
     """
     # Texts and graphs are no tables; what is said of one of the user's own is about a table.
     is_table = data is not None or dataset not in registry.populations.names()
-    loaded = load_table(dataset, data, target, schema, missing, data_folder, dataset_option) if is_table else None
+    loaded = (
+        load_table(
+            dataset,
+            data_folder,
+            dataset_option,
+            data=data,
+            target=target,
+            schema=schema,
+            missing=missing,
+            drop=drop,
+            override=override,
+            most_categories=most_categories,
+            separator=separator,
+        )
+        if is_table
+        else None
+    )
     defenses: list[dict[str, Any]] = [{}]
     defenses += [{"label": f"without_{'_'.join(without)}", "without": without}] if without else []
     defenses += [{"label": f"digits_{number}", "digits": number} for number in digits or []]
@@ -113,7 +149,7 @@ def pooled(
     update = protocol == "update"
     attacks: dict[str, Any] = {"attacks": attack} if attack else {"attacks": UPDATES} if update else {}
     shares: dict[str, Any] = {"shares": share} if share else {"shares": _FINE} if update else {}
-    spec = PooledSpec.of(
+    spec = of_options(PooledSpec, _OPTIONS)(
         dataset=dataset if loaded is None else loaded.name,
         dataset_options={} if is_table else dict(map(read_dataset_option, dataset_option or [])),
         data_folder=None if is_table or data_folder is None else str(data_folder),

@@ -12,7 +12,7 @@ from rich.text import Text
 from seepage import reproduce as published
 from seepage.audit import study_kind
 from seepage.cli.app import app, interruptible
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, unknown_name
 from seepage.report import Bar, make_console
 
 
@@ -96,6 +96,8 @@ def reproduce(
             {**quickly, **{name: value for name, value in given.items() if value is not None}},
         )
         return
+    if table not in published.tables():
+        raise unknown_name("table", table, [*published.tables(), *published.study_tables()])
     chosen = published.load_table(table)
     number = victims if victims is not None else published.QUICK if quick else 20
     selection = published.Selection(batch_size or (), attack or (), part or (), labels or (), _axes(only or []))

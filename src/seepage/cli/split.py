@@ -6,11 +6,33 @@ from typing import Annotated, Any
 
 import typer
 
+from seepage.attacks.split.exact import Search
 from seepage.audit.split_spec import SplitSpec
 from seepage.audit.split_study import split_study
 from seepage.cli.app import app
-from seepage.cli.own import DataFolder, DatasetName, OwnMissing, OwnSchema, OwnTable, OwnTarget, load_table
-from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command
+from seepage.cli.own import (
+    DataFolder,
+    DatasetName,
+    OwnDrop,
+    OwnMissing,
+    OwnMostCategories,
+    OwnOverride,
+    OwnSchema,
+    OwnSeparator,
+    OwnTable,
+    OwnTarget,
+    load_table,
+)
+from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, of_options, run_study_command
+from seepage.errors import check_choice
+
+# Options by the fields of the spec that they give.
+_OPTIONS = {
+    "units": "--trainings",
+    r"defenses\.\d+\.flip": "--flip",
+    r"defenses\.\d+\.noise_multiplier": "--noise",
+    r"defenses\.\d+\.weights_noise": "--weights-noise",
+}
 
 
 @app.command()
@@ -20,6 +42,10 @@ def split(
     target: OwnTarget = None,
     schema: OwnSchema = None,
     missing: OwnMissing = None,
+    drop: OwnDrop = None,
+    override: OwnOverride = None,
+    most_categories: OwnMostCategories = None,
+    separator: OwnSeparator = None,
     private: Annotated[
         list[str] | None,
         typer.Option(help="A column that the client holds. Repeatable. Default: sensitive ones with categories."),
@@ -36,6 +62,13 @@ def split(
     trainings: Annotated[int, typer.Option(help="Independent trainings; intervals are over them.")] = 3,
     records: Annotated[int | None, typer.Option(help="Held-out records attacked. Default: all, a tenth.")] = None,
     auxiliary: Annotated[int, typer.Option(help="Rows that the attacker holds whole.")] = 2_000,
+    search: Annotated[
+        str,
+        typer.Option(
+            help="How a record's configurations are searched. exhaustive: all of them; for more than can be gone "
+            "through meet (columns of categories, no noise) or descent, without the posterior."
+        ),
+    ] = "exhaustive",
     stale: Annotated[int, typer.Option(help="Epochs by which the server's copy of the client's part is old.")] = 0,
     final: Annotated[
         int,
@@ -66,18 +99,33 @@ def split(
 
         seepage split --data people.csv --target outcome --private smoker --trainings 3 --fail-above 0.2 --out split
     """
-    loaded = load_table(dataset, data, target, schema, missing, data_folder)
+    loaded = load_table(
+        dataset,
+        data_folder,
+        data=data,
+        target=target,
+        schema=schema,
+        missing=missing,
+        drop=drop,
+        override=override,
+        most_categories=most_categories,
+        separator=separator,
+    )
     defenses: list[dict[str, Any]] = [{}]
     defenses += [{"label": f"label_dp_{chance:g}", "flip": chance} for chance in flip or []]
     defenses += [{"label": f"noise_{multiplier:g}", "noise_multiplier": multiplier} for multiplier in noise or []]
     defenses += [
         {"label": f"weights_{multiplier:g}", "weights_noise": multiplier} for multiplier in weights_noise or []
     ]
-    attacks: list[str | dict[str, Any]] = ["exact", "posterior"]
+    check_choice("--search", search, Search)
+    whole = search == "exhaustive"
+    attacks: list[str | dict[str, Any]] = (
+        ["exact", "posterior"] if whole else [{"name": "exact", "options": {"search": search}}]
+    )
     # What it reads of gradients as they are says nothing where they are clipped.
-    if (stale or final or weights_noise) and not noise:
+    if (stale or final or weights_noise) and not noise and whole:
         attacks.append({"name": "posterior", "options": {"weights": "about"}, "label": "posterior_about"})
-    spec = SplitSpec.of(
+    spec = of_options(SplitSpec, _OPTIONS)(
         dataset=loaded.name,
         private=tuple(private or ()),
         protocol="federated_split" if federated else "split",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -28,6 +29,7 @@ from seepage.report import (
 from seepage.report.text import clean, percent
 
 _GATE = "Gate"
+S = TypeVar("S", bound=StudySpec)
 
 FailAbove = Annotated[
     float | None,
@@ -97,6 +99,28 @@ def run_study_command(
     make_console(stderr=True).print(Text(decision.line), soft_wrap=True)
     if decision.failed:
         raise typer.Exit(Exit.GATE_FAILED)
+
+
+def of_options(kind: type[S], options: Mapping[str, str]) -> Callable[..., S]:
+    """Return ``StudySpec.of`` of a kind whose errors name options.
+
+    Args:
+        kind: of spec.
+        options: by patterns of the fields that they give; other fields have options of their own names.
+    """
+
+    def made(**values: Any) -> S:
+        try:
+            return kind.of(**values)
+        except BadInputError as error:
+            field, colon, said = str(error).partition(": ")
+            if not colon or not re.fullmatch(r"[a-z_]+(\.\w+)*", field):
+                raise
+            own = f"--{field.replace('_', '-')}" if field in kind.model_fields else field
+            fits = (option for pattern, option in options.items() if re.fullmatch(rf"{pattern}(\.\d+)*", field))
+            raise BadInputError(f"{next(fits, own)}: {said}") from error
+
+    return made
 
 
 def show_study(console: Console, report: StudyReport) -> None:

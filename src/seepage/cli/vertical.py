@@ -9,8 +9,30 @@ import typer
 from seepage.audit.vertical_spec import VerticalSpec
 from seepage.audit.vertical_study import vertical_study
 from seepage.cli.app import app
-from seepage.cli.own import DataFolder, DatasetName, OwnMissing, OwnSchema, OwnTable, OwnTarget, load_table
-from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command
+from seepage.cli.own import (
+    DataFolder,
+    DatasetName,
+    OwnDrop,
+    OwnMissing,
+    OwnMostCategories,
+    OwnOverride,
+    OwnSchema,
+    OwnSeparator,
+    OwnTable,
+    OwnTarget,
+    load_table,
+)
+from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, of_options, run_study_command
+
+# Options by the fields of the spec that they give.
+_OPTIONS = {
+    "units": "--trainings",
+    "attacks": "--attack",
+    r"defenses\.\d+\.feature_noise": "--feature-noise",
+    r"defenses\.\d+\.gradient_noise": "--gradient-noise",
+    r"defenses\.\d+\.width": "--bottleneck",
+    r"defenses\.\d+\.returned": "--returned",
+}
 
 
 @app.command()
@@ -20,6 +42,10 @@ def vertical(
     target: OwnTarget = None,
     schema: OwnSchema = None,
     missing: OwnMissing = None,
+    drop: OwnDrop = None,
+    override: OwnOverride = None,
+    most_categories: OwnMostCategories = None,
+    separator: OwnSeparator = None,
     passive: Annotated[
         list[str] | None,
         typer.Option(
@@ -32,7 +58,10 @@ def vertical(
     share: Annotated[float | None, typer.Option(help="Share of the columns that the attacked party holds.")] = None,
     victim: Annotated[int, typer.Option(help="Number of the passive party that is attacked, from 1.")] = 1,
     trained: Annotated[bool, typer.Option("--trained", help="Attack records of training, not held-out ones.")] = False,
-    attack: Annotated[list[str] | None, typer.Option(help="Attack by name. Repeatable. Default: UIFV's four.")] = None,
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(help="Attack by name; seepage attacks lists them. Repeatable. Default: UIFV's four."),
+    ] = None,
     feature_noise: Annotated[
         list[float] | None,
         typer.Option(help="Defense: noise on features, in units of their standard deviation. Repeatable."),
@@ -81,14 +110,25 @@ def vertical(
 
         seepage vertical --data people.csv --target outcome --parties 4 --fail-above 0.2 --out vertical
     """
-    loaded = load_table(dataset, data, target, schema, missing, data_folder)
+    loaded = load_table(
+        dataset,
+        data_folder,
+        data=data,
+        target=target,
+        schema=schema,
+        missing=missing,
+        drop=drop,
+        override=override,
+        most_categories=most_categories,
+        separator=separator,
+    )
     defenses: list[dict[str, Any]] = [{}]
     defenses += [{"label": f"feature_noise_{ratio:g}", "feature_noise": ratio} for ratio in feature_noise or []]
     defenses += [{"label": f"gradient_noise_{ratio:g}", "gradient_noise": ratio} for ratio in gradient_noise or []]
     defenses += [{"label": f"bottleneck_{width}", "width": width, "feature_noise": 0.1} for width in bottleneck or []]
     defenses += [{"label": name, "returned": name} for name in returned or []]
     chosen = {} if not attack else {"attacks": attack}
-    spec = VerticalSpec.of(
+    spec = of_options(VerticalSpec, _OPTIONS)(
         dataset=loaded.name,
         passive=tuple(tuple(name.strip() for name in held.split(",")) for held in passive or ()),
         parties=parties,

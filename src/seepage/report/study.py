@@ -24,6 +24,7 @@ from seepage.audit import (
     write_whole,
 )
 from seepage.audit.checks import Alarm, Where
+from seepage.audit.checks.certainty import doubt
 from seepage.audit.tiers import is_attack
 from seepage.errors import BadInputError
 from seepage.report import frames
@@ -36,6 +37,10 @@ from seepage.report.verdict import UNDEFENDED, pick
 
 # An attack works if it closes so much of the gap where nothing protects the records.
 _WORKS = 0.5
+# Records that come back whole decide without an interval, see ``verdict``.
+_WHOLE = 0.5
+# Repetitions below which intervals are doubted.
+_FEW = 3
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,7 @@ def run_studies(
 
 
 def study_alarms(study: Study, rows: Sequence[Row]) -> list[Alarm]:
-    """Return what a study doubts about itself: attacks that lose to guesses, and too few repetitions.
+    """Return what a study doubts about itself: attacks that lose to guesses, few repetitions, wide intervals.
 
     An attack that loses to a guess does not use what crossed the wire well. Under a defense that is what success looks
     like; there it is a warning if the same attack closes half of the gap without one.
@@ -135,12 +140,31 @@ def study_alarms(study: Study, rows: Sequence[Row]) -> list[Alarm]:
         where = (Where(row["batch_size"], row["defense"], row["attack"]),)
         severity = "warning" if excused else "error"
         alarms.append(Alarm("SEEP001", severity, "An attack does worse than guessing", said, where))
-    if study.units < 2:
+    if study.units < _FEW:
+        means = "no figure has an interval, and no verdict can be given but on what is wholly read"
         said = (
-            f"There is one {study.unit}, so no figure has an interval, and no verdict can be given but on what is "
-            "wholly read. Ask for three or more."
+            f"There is one {study.unit}, so {means}. Ask for three or more."
+            if study.units == 1
+            else f"There are {study.units} {study.unit}s, so intervals are wide and rest on the assumption that "
+            f"{study.unit}s vary as a normal distribution does. Ask for three or more, better five."
         )
-        alarms.append(Alarm("SEEP007", "warning", "A single repetition", said))
+        alarms.append(Alarm("SEEP007", "warning", "Few repetitions", said))
+    open_ = [
+        (Where(row["batch_size"], row["defense"]), found)
+        for one in frames.overview(rows)
+        if (one["exact"] or 0) < _WHOLE
+        for row in scores
+        if (row["defense"], row["attack"]) == (one["defense"], one["attack"])
+        and (found := doubt(row, study.unit)) is not None
+    ]
+    if open_:
+        where = tuple(at for at, _ in open_)
+        told = "; ".join(f"{clean(at.defense or UNDEFENDED)}: {found}" for at, found in open_)
+        said = (
+            f"With these {study.unit}s the tier of leakage is open under {told}. The tier shown is that of the upper "
+            f"end. Ask for more {study.unit}s; four times as many halve an interval."
+        )
+        alarms.append(Alarm("SEEP006", "warning", "An interval is too wide to decide", said, where))
     without = [row for row in scores if row["baseline"] is None]
     if without:
         said = (

@@ -187,9 +187,10 @@ def _attacks(study: Study, rows: Sequence[Row], alarms: Sequence[Alarm]) -> Sect
         "What lies above the open marks was given away by what crosses the wire; what lies below could be guessed "
         "without it. Each attack's answers are compared with the best guess on the very same records."
     ]
-    return Section(
-        "attacks", title, words, figures=[(figures.by_defense("by-defense", records, caption, "Read"), table)]
-    )
+    # What is measured about the set-up itself, such as a shadow's inversion of itself, is neither attack nor guess.
+    about = {part.called for part in study.parts if part.kind == "about"}
+    shown = [one for one in records if one["attack"] not in about]
+    return Section("attacks", title, words, figures=[(figures.by_defense("by-defense", shown, caption, "Read"), table)])
 
 
 def _by_column(study: Study, rows: Sequence[Row], defense: str) -> list[Record]:

@@ -169,7 +169,9 @@ def reproduce_study(
             comparison.cells.extend(_cells(table, planned, study, first, made, selection))
             comparison.notes.extend(n for n in study.notes if n not in comparison.notes)
         if not comparison.cells and run_missing:
-            raise BadInputError(f"no cell of {table.name!r} fits all of the chosen runs, attacks and axes.")
+            raise BadInputError(
+                f"no cell of {table.name!r} fits all of the chosen runs, attacks and axes. {_values(table)}"
+            )
         if run_missing:
             store.add_run(study_provenance(studies))
             if folder is not None:
@@ -227,6 +229,30 @@ def _cells(
             continue
         cells.append(of_row(table, run, place, row, study.rows))
     return cells
+
+
+def _values(table: StudyTable) -> str:
+    """Return what is known to stand on the axes that a selection names, before anything has run."""
+    found: dict[str, list[str]] = {axis: [] for axis in table.axes}
+
+    def note(place: Mapping[str, Any]) -> None:
+        for axis, value in place.items():
+            if axis in found and str(value) not in found[axis]:
+                found[axis].append(str(value))
+
+    def walk(level: Any, axes: Sequence[str]) -> None:
+        if axes and isinstance(level, dict):
+            for key, inner in level.items():
+                note({axes[0]: key})
+                walk(inner, axes[1:])
+
+    for planned, spec in table.specs():
+        note({"dataset": spec.dataset, **planned.place})
+        for defense in spec.swept:
+            note({"defense": defense.label})
+    walk(table.published, table.axes)
+    told = [f"{axis}: {', '.join(values)}" for axis, values in found.items() if values]
+    return f"Known values: {'; '.join(told)}." if told else ""
 
 
 def _told(place: Mapping[str, Any]) -> str | None:

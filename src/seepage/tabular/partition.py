@@ -53,6 +53,10 @@ class Partition:
             for position in held:
                 owners[names[position]].append(party)
         twice = next(((name, owned) for name, owned in owners.items() if len(owned) > 1), None)
+        if twice is not None and len(set(twice[1])) == 1:
+            raise BadInputError(
+                f"column {twice[0]!r} is named {len(twice[1])} times by party {twice[1][0]}; name it once."
+            )
         if twice is not None:
             raise BadInputError(
                 f"column {twice[0]!r} is held {len(twice[1])} times, by parties "

@@ -22,8 +22,8 @@ def undecided(facts: Facts) -> Iterator[Found]:
     marked = [column.name for column in facts.subject.dataset.schema.columns if column.sensitive]
     for size, defense in facts.settings:
         score = facts.strongest(size, defense)
-        overall = None if score is None or _is_whole(facts, score) else _doubt(score)
-        columns = [c for c in marked if (row := facts.strongest(size, defense, c)) is not None and _doubt(row)]
+        overall = None if score is None or _is_whole(facts, score) else doubt(score)
+        columns = [c for c in marked if (row := facts.strongest(size, defense, c)) is not None and doubt(row)]
         parts = [overall] if overall else []
         if columns:
             parts.append(f"{len(columns)} of {len(marked)} sensitive column(s)")
@@ -48,13 +48,22 @@ def _is_whole(facts: Facts, score: Row) -> bool:
     )
 
 
-def _doubt(row: Row) -> str | None:
-    """Return why a row's tier is open, None where it is not or where it has none for another reason."""
+def doubt(row: Row, unit: str = "victim") -> str | None:
+    """Return why a row's tier is open, None where it is not or where it has none for another reason.
+
+    Args:
+        row: of an attack's accuracy.
+        unit: what ``n`` counts.
+
+    Example:
+        >>> doubt({"lift": 0.2, "lift_low": 0.0, "lift_high": 0.4, "baseline": 0.5, "n": 3})
+        'none to high (0% to 80% of the gap closed)'
+    """
     low, high = closed_gap(row, "lift_low"), closed_gap(row, "lift_high")
     if low is None or high is None:
         return None
     if row["lift_low"] == row["lift_high"]:
-        return None if tier_of(high) == "total" else f"no interval, as all {row['n']} victims are alike"
+        return None if tier_of(high) == "total" else f"no interval, as all {row['n']} {unit}s are alike"
     if tier_of(low) == tier_of(high):
         return None
     return f"{tier_of(low)} to {tier_of(high)} ({share(low)} to {share(min(high, 1.0))} of the gap closed)"

@@ -121,5 +121,5 @@ def check_enumerable(space: Space, budget: int) -> None:
         raise BadInputError(
             f"the private columns {space.told} and {space.labels} labels make {space.configurations:,} configurations, "
             f"more than the {budget:,} that are gone through one by one; name fewer private columns, use fewer bins, "
-            "raise the budget (most), or choose a search (search='meet' or 'descent')."
+            "raise the budget (most), or choose a search (search='meet' or 'descent', on the command line --search)."
         )
