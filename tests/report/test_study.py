@@ -82,8 +82,10 @@ def test_a_study_says_how_open_its_verdict_is() -> None:
     [alarm] = study_alarms(study, [row])
     assert alarm.code == "SEEP006"
     assert "open under none: none to total" in alarm.message
-    whole = {**row, "metric": "exact_match", "mean": 0.5}
+    whole = {**row, "metric": "exact_match", "mean": 0.6, "baseline": 0.1, "lift": 0.5}
     assert study_alarms(study, [row, whole]) == []
+    guessed = {**whole, "baseline": 0.5, "lift": 0.1}
+    assert [alarm.code for alarm in study_alarms(study, [row, guessed])] == ["SEEP006"]
     assert study_alarms(study, [{**row, "lift_low": 0.45}]) == []
 
 
@@ -93,6 +95,8 @@ def test_records_read_whole_are_a_total_leak_without_an_interval() -> None:
     row |= {"high": None, "lift_low": None, "lift_high": None, "seconds_per_victim": None}
     assert [one["tier"] for one in overview([row])] == ["inconclusive"]
     assert [one["tier"] for one in overview([row, {**row, "metric": "exact_match"}])] == ["total"]
+    guessed = {**row, "metric": "exact_match", "mean": 0.9, "baseline": 0.85, "lift": 0.05}
+    assert [one["tier"] for one in overview([row, guessed])] == ["inconclusive"]
 
 
 def test_a_folder_of_another_study_is_left_alone(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 Tier = Literal["none", "low", "moderate", "high", "total", "inconclusive"]
+_HALF = 0.5
 BOUNDS: tuple[tuple[float, Tier], ...] = ((0.05, "none"), (0.2, "low"), (0.5, "moderate"), (0.9, "high"))
 
 
@@ -42,6 +43,22 @@ def closed_gap(row: dict[str, Any], field: str = "lift") -> float | None:
     if row["lift"] is None or row[field] is None or row["baseline"] is None or row["baseline"] >= 1:
         return None
     return row[field] / (1 - row["baseline"])
+
+
+def is_whole(exact: dict[str, Any] | None) -> bool:
+    """Return whether half of all records come back whole, of those too that the best guess does not get whole.
+
+    Args:
+        exact: a row of exact matches, None where there is none.
+
+    Example:
+        >>> is_whole({"mean": 0.7, "baseline": 0.1}), is_whole({"mean": 0.7, "baseline": 0.7}), is_whole({"mean": 0.4})
+        (True, False, False)
+    """
+    if exact is None or exact["mean"] is None:
+        return False
+    guessed = exact.get("baseline") or 0.0
+    return exact["mean"] - guessed >= _HALF * (1 - guessed) > 0
 
 
 def settings(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, str]]:

@@ -25,7 +25,7 @@ from seepage.audit import (
 )
 from seepage.audit.checks import Alarm, Where
 from seepage.audit.checks.certainty import doubt
-from seepage.audit.tiers import is_attack
+from seepage.audit.tiers import is_attack, is_whole, settings, strongest_row
 from seepage.errors import BadInputError
 from seepage.report import frames
 from seepage.report.frames import Record
@@ -37,8 +37,6 @@ from seepage.report.verdict import UNDEFENDED, pick
 
 # An attack works if it closes so much of the gap where nothing protects the records.
 _WORKS = 0.5
-# Records that come back whole decide without an interval, see ``verdict``.
-_WHOLE = 0.5
 # Repetitions below which intervals are doubted.
 _FEW = 3
 
@@ -151,10 +149,11 @@ def study_alarms(study: Study, rows: Sequence[Row]) -> list[Alarm]:
         alarms.append(Alarm("SEEP007", "warning", "Few repetitions", said))
     open_ = [
         (Where(row["batch_size"], row["defense"]), found)
-        for one in frames.overview(rows)
-        if (one["exact"] or 0) < _WHOLE
-        for row in scores
-        if (row["defense"], row["attack"]) == (one["defense"], one["attack"])
+        for setting in settings(rows)
+        if (row := strongest_row(rows, *setting)) is not None
+        and not any(
+            map(is_whole, pick(frames.at(rows, setting), metric="exact_match", attack=row["attack"], column=None))
+        )
         and (found := doubt(row, study.unit)) is not None
     ]
     if open_:

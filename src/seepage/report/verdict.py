@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from seepage.audit import Row
 from seepage.audit.checks import Alarm
-from seepage.audit.tiers import Tier, closed_gap, strongest_row, tier_of
+from seepage.audit.tiers import Tier, closed_gap, is_whole, strongest_row, tier_of
 
-_HALF = 0.5
 UNDEFENDED = "none"
 
 
@@ -34,10 +33,10 @@ def verdict(row: Row, exact: Row | None = None, alarms: Sequence[Alarm] = (), ce
     """Return the tier of an accuracy.
 
     ``none`` below 0.05 of the gap closed, ``low`` below 0.2, ``moderate`` below 0.5, ``high`` below
-    0.9, else ``total``; ``total`` also where half of all records come back whole or any record is certified. The
-    upper end of the interval decides, so that few victims never make an audit look better. Without an interval
-    (one victim, or victims so alike that theirs is a point, which claims too much), where guessing
-    is always right, or where an alarm says that the figure cannot be relied on, there is no tier:
+    0.9, else ``total``; ``total`` also where half of all records come back whole (see ``tiers.is_whole``) or any
+    record is certified. The upper end of the interval decides, so that few victims never make an audit look better.
+    Without an interval (one victim, or victims so alike that theirs is a point, which claims too much), where
+    guessing is always right, or where an alarm says that the figure cannot be relied on, there is no tier:
     ``inconclusive``. Only ``total`` stands all the same; against an alarm, if the whole interval is
     there: what was read, was read.
 
@@ -51,8 +50,7 @@ def verdict(row: Row, exact: Row | None = None, alarms: Sequence[Alarm] = (), ce
         >>> verdict({"lift": 0.4, "lift_low": 0.36, "lift_high": 0.44, "baseline": 0.5}).tier
         'high'
     """
-    whole = exact is not None and exact["mean"] is not None and exact["mean"] >= _HALF
-    whole |= certified is not None and (certified["mean"] or 0) > 0
+    whole = is_whole(exact) or (certified is not None and (certified["mean"] or 0) > 0)
     closed, upper = closed_gap(row), closed_gap(row, "lift_high")
     tier = "total" if whole else tier_of(upper)
     because = blocking(alarms, row)

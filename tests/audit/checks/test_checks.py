@@ -249,8 +249,9 @@ def test_an_interval_too_wide_to_decide(changes: dict[str, Any], fires: bool) ->
 def test_an_interval_of_another_than_the_strongest_attack_or_of_whole_records_decides_nothing() -> None:
     wide = row(lift_low=0.0, lift_high=0.3)
     assert found("SEEP006", facts([wide, row(attack="dlg", mean=0.7)])) == []
-    assert found("SEEP006", facts([wide, row(metric="exact_match", mean=0.5)])) == []
-    assert len(found("SEEP006", facts([wide, row(metric="exact_match", mean=0.4)]))) == 1
+    assert found("SEEP006", facts([wide, row(metric="exact_match", mean=0.5, baseline=0.0)])) == []
+    assert len(found("SEEP006", facts([wide, row(metric="exact_match", mean=0.4, baseline=0.0)]))) == 1
+    assert len(found("SEEP006", facts([wide, row(metric="exact_match", mean=0.6, baseline=0.5)]))) == 1
 
 
 def test_wide_intervals_of_sensitive_columns_are_counted() -> None:

@@ -9,10 +9,9 @@ from seepage.audit.checks.facts import Facts
 from seepage.audit.checks.registry import Found, check
 from seepage.audit.checks.wording import few, place, share
 from seepage.audit.results import Row
-from seepage.audit.tiers import closed_gap, tier_of
+from seepage.audit.tiers import closed_gap, is_whole, tier_of
 
 _FEW_VICTIMS = 5
-_HALF = 0.5
 
 
 @check("SEEP006", "warning", "An interval is too wide to decide")
@@ -43,7 +42,7 @@ def _is_whole(facts: Facts, score: Row) -> bool:
     """Whether half of all records come back whole, which decides without an interval."""
     wanted = (score["batch_size"], score["defense"], score["attack"], "exact_match")
     return any(
-        (row["batch_size"], row["defense"], row["attack"], row["metric"]) == wanted and (row["mean"] or 0) >= _HALF
+        (row["batch_size"], row["defense"], row["attack"], row["metric"]) == wanted and is_whole(row)
         for row in facts.rows
     )
 
