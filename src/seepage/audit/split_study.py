@@ -58,7 +58,8 @@ def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = Fal
         parts.append(StudyPart(Part(name=PRIOR), "guess"))
     parts += [StudyPart(part, "attack") for part in spec.attacks]
     by_label = {defense.label: defense for defense in spec.defenses}
-    held = min(spec.auxiliary, len(split(data.all, spec.test_share, 0)[0]))
+    trained = len(split(data.all, spec.test_share, 0)[0])
+    held = min(spec.auxiliary, trained)
 
     def granted(defense: str, part: StudyPart) -> dict[str, Any]:
         told = (
@@ -95,7 +96,7 @@ def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = Fal
         },
         granted=granted,
         settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "tower": list(spec.tower)},
-        facts=_facts(spec, data, private, space, held),
+        facts=_facts(spec, data, private, space, trained),
         notes=(
             *data.notes,
             f"{space.configurations:,} configurations of private cells and label",
@@ -131,7 +132,7 @@ def _known(spec: SplitSpec, defenses: dict[str, CutDefense], label: str) -> dict
     return spec.learning(defenses[label]).known().describe()
 
 
-def _facts(spec: SplitSpec, data: Dataset, private: Sequence[str], space: Space, held: int) -> tuple[str, ...]:
+def _facts(spec: SplitSpec, data: Dataset, private: Sequence[str], space: Space, trained: int) -> tuple[str, ...]:
     clients = (
         "one client holds the private columns and labels of all rows"
         if spec.protocol == "split"
@@ -141,9 +142,9 @@ def _facts(spec: SplitSpec, data: Dataset, private: Sequence[str], space: Space,
     attacked = "all held-out records" if spec.records is None else f"up to {spec.records:,} held-out records"
     return (
         f"The attacker is the server, honest but curious. It sees {_sees(spec)}.",
-        f"It is granted the schema, the marginals of all columns and of the label, {held:,} training rows "
+        f"It is granted the schema, the marginals of all columns and of the label, {min(spec.auxiliary, trained):,} training rows "
         "that it holds whole, and, where an attack adapts to it, the defense with its parameters.",
-        f"Split learning on {data.name}, {data.extent}: {clients}.",
+        f"Split learning on {data.name}, {trained:,} rows of clients ({len(data.all) - trained:,} more held out): {clients}.",
         f"Private: {space.told} and {space.labels} labels, {space.configurations:,} configurations of a record.",
         f"DeepFM with layers {spec.hidden} at the client"
         + (f", {spec.tower} at the server" if spec.tower else "")
