@@ -142,9 +142,11 @@ def _facts(spec: SplitSpec, data: Dataset, private: Sequence[str], space: Space,
     attacked = "all held-out records" if spec.records is None else f"up to {spec.records:,} held-out records"
     return (
         f"The attacker is the server, honest but curious. It sees {_sees(spec)}.",
-        f"It is granted the schema, the marginals of all columns and of the label, {min(spec.auxiliary, trained):,} training rows "
-        "that it holds whole, and, where an attack adapts to it, the defense with its parameters.",
-        f"Split learning on {data.name}, {trained:,} rows of clients ({len(data.all) - trained:,} more held out): {clients}.",
+        "It is granted the schema, the marginals of all columns and of the label, "
+        f"{min(spec.auxiliary, trained):,} training rows that it holds whole, and, where an attack adapts to it, the "
+        "defense with its parameters.",
+        f"Split learning on {data.name}, {trained:,} rows of clients ({len(data.all) - trained:,} more held out): "
+        f"{clients}.",
         f"Private: {space.told} and {space.labels} labels, {space.configurations:,} configurations of a record.",
         f"DeepFM with layers {spec.hidden} at the client"
         + (f", {spec.tower} at the server" if spec.tower else "")
