@@ -50,7 +50,10 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
         (("--private", "a", "--trainings", "0"), "--trainings: .*got 0"),
         (("--private", "a", "--search", "all"), "unknown --search 'all'. Known: descent, exhaustive, meet"),
         (("--private", "a", "--stale", "9"), "give at most stale=2"),
-        (("--private", "a", "--noise", "0.1", "--noise", "0.1"), "two defenses would both be called 'noise_0.1'"),
+        (
+            ("--private", "a", "--noise", "0.1", "--noise", "0.1"),
+            "seepage: defenses: two defenses would both be called 'noise_0.1'",
+        ),
         ((), "no private columns were named"),
     ],
 )

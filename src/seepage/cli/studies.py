@@ -116,7 +116,9 @@ def of_options(kind: type[S], options: Mapping[str, str]) -> Callable[..., S]:
             field, colon, said = str(error).partition(": ")
             if not colon or not re.fullmatch(r"[a-z_]+(\.\w+)*", field):
                 raise
-            own = f"--{field.replace('_', '-')}" if field in kind.model_fields else field
+            # Several options make up the defenses.
+            is_option = field in kind.model_fields and field != "defenses"
+            own = f"--{field.replace('_', '-')}" if is_option else field
             fits = (option for pattern, option in options.items() if re.fullmatch(rf"{pattern}(\.\d+)*", field))
             raise BadInputError(f"{next(fits, own)}: {said}") from error
 

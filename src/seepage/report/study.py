@@ -139,9 +139,9 @@ def study_alarms(study: Study, rows: Sequence[Row]) -> list[Alarm]:
         severity = "warning" if excused else "error"
         alarms.append(Alarm("SEEP001", severity, "An attack does worse than guessing", said, where))
     if study.units < _FEW:
-        means = "no figure has an interval, and no verdict can be given but on what is wholly read"
         said = (
-            f"There is one {study.unit}, so {means}. Ask for three or more."
+            f"There is one {study.unit}, so no figure has an interval, and no verdict can be given but on what is "
+            "wholly read. Ask for three or more."
             if study.units == 1
             else f"There are {study.units} {study.unit}s, so intervals are wide and rest on the assumption that "
             f"{study.unit}s vary as a normal distribution does. Ask for three or more, better five."
