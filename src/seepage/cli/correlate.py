@@ -13,20 +13,7 @@ from rich.text import Text
 
 from seepage.audit import write_whole
 from seepage.cli.app import app
-from seepage.cli.own import (
-    DataFolder,
-    DatasetName,
-    DatasetOption,
-    OwnDrop,
-    OwnMissing,
-    OwnMostCategories,
-    OwnOverride,
-    OwnSchema,
-    OwnSeparator,
-    OwnTable,
-    OwnTarget,
-    load_table,
-)
+from seepage.cli.own import DataFolder, DatasetName, DatasetOption, Own, with_own_table
 from seepage.report import make_console, make_table
 from seepage.report.text import clean
 from seepage.tabular.correlation import Association, associations
@@ -40,18 +27,13 @@ _TOLD = {
 
 
 @app.command()
+@with_own_table
 def correlate(
     sensitive: Annotated[list[str], typer.Option(help="The column to be kept secret. Repeatable.")],
     dataset: DatasetName = "adult_education",
     dataset_option: DatasetOption = None,
-    data: OwnTable = None,
-    target: OwnTarget = None,
-    schema: OwnSchema = None,
-    missing: OwnMissing = None,
-    drop: OwnDrop = None,
-    override: OwnOverride = None,
-    most_categories: OwnMostCategories = None,
-    separator: OwnSeparator = None,
+    *,
+    own: Own,
     data_folder: DataFolder = None,
     out: Annotated[Path | None, typer.Option(help="Write the figures there as JSON.")] = None,
 ) -> None:
@@ -69,19 +51,7 @@ def correlate(
 
         seepage correlate --data people.csv --target outcome --sensitive smoker
     """
-    loaded = load_table(
-        dataset,
-        data_folder,
-        dataset_option,
-        data=data,
-        target=target,
-        schema=schema,
-        missing=missing,
-        drop=drop,
-        override=override,
-        most_categories=most_categories,
-        separator=separator,
-    )
+    loaded = own.load(dataset, data_folder, dataset_option)
     found = {name: associations(loaded.all, name) for name in dict.fromkeys(sensitive)}
     console = make_console()
     learnt = loaded.schema.target.name
@@ -101,7 +71,7 @@ def correlate(
         console.print(Text(_summary(name, held, learnt) + "\n"))
     if out is not None:
         told = {name: [{**asdict(one), "notable": one.notable} for one in held] for name, held in found.items()}
-        write_whole(out, json.dumps(told, indent=1, ensure_ascii=False) + "\n", private=data is not None)
+        write_whole(out, json.dumps(told, indent=1, ensure_ascii=False) + "\n", private=own.data is not None)
 
 
 def _summary(name: str, held: Sequence[Association], target: str) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 import yaml
@@ -134,36 +137,63 @@ def as_keys(message: str) -> str:
     return message
 
 
-def load_table(
-    dataset: str,
-    data_folder: Path | None,
-    options: Sequence[str] | None = None,
-    *,
-    data: Path | None,
-    target: str | None,
-    schema: Path | None,
-    missing: str | None,
-    drop: Sequence[str] | None,
-    override: Sequence[str] | None,
-    most_categories: int | None,
-    separator: str | None,
-) -> Dataset:
-    """Return the rows that the options of these names say.
+@dataclass(frozen=True)
+class Own:
+    """What the options about a table of one's own say, a field each; see :func:`with_own_table`."""
 
-    Raises:
-        BadInputError: they cannot be read, or an option is wrong.
-    """
-    settings = {
-        "dataset_options": dict(map(read_dataset_option, options or [])) or None,
-        "data": data,
-        "target": target,
-        "schema_file": schema,
-        "missing": missing,
-        "data_folder": data_folder,
-        "drop": list(drop or []) or None,
-        "overrides": dict(map(read_override, override or [])) or None,
-        "most_categories": most_categories,
-        "separator": separator,
-    }
-    spec = make_spec(dataset=dataset, **{name: value for name, value in settings.items() if value is not None})
-    return load_rows(spec)[0]
+    data: OwnTable = None
+    target: OwnTarget = None
+    schema: OwnSchema = None
+    missing: OwnMissing = None
+    drop: OwnDrop = None
+    override: OwnOverride = None
+    most_categories: OwnMostCategories = None
+    separator: OwnSeparator = None
+
+    def load(self, dataset: str, data_folder: Path | None, options: Sequence[str] | None = None) -> Dataset:
+        """Return the rows of the table, or of a dataset where none is named.
+
+        Args:
+            dataset: its name.
+            data_folder: where files of datasets lie.
+            options: arguments of the dataset, NAME=VALUE each.
+
+        Raises:
+            BadInputError: they cannot be read, or an option is wrong.
+        """
+        settings = {
+            "dataset_options": dict(map(read_dataset_option, options or [])) or None,
+            "data": self.data,
+            "target": self.target,
+            "schema_file": self.schema,
+            "missing": self.missing,
+            "data_folder": data_folder,
+            "drop": list(self.drop or []) or None,
+            "overrides": dict(map(read_override, self.override or [])) or None,
+            "most_categories": self.most_categories,
+            "separator": self.separator,
+        }
+        spec = make_spec(dataset=dataset, **{name: value for name, value in settings.items() if value is not None})
+        return load_rows(spec)[0]
+
+
+def with_own_table(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with an option for each field of :class:`Own` in the place of its parameter ``own``."""
+
+    @functools.wraps(command)
+    def taking(**values: Any) -> None:
+        own = Own(**{one.name: values.pop(one.name) for one in fields(Own)})
+        command(own=own, **values)
+
+    hints = get_type_hints(Own, include_extras=True)
+    options = [
+        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
+        for one in fields(Own)
+    ]
+    given: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        given += options if parameter.name == "own" else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+    # The command line is made of these two.
+    taking.__signature__ = inspect.Signature(given)  # pyright: ignore[reportAttributeAccessIssue]
+    taking.__annotations__ = {parameter.name: parameter.annotation for parameter in given}
+    return taking

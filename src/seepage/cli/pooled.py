@@ -10,21 +10,7 @@ from seepage import registry
 from seepage.audit.pooled_spec import UPDATES, PooledSpec
 from seepage.audit.pooled_study import pooled_study
 from seepage.cli.app import app
-from seepage.cli.own import (
-    DataFolder,
-    DatasetName,
-    DatasetOption,
-    OwnDrop,
-    OwnMissing,
-    OwnMostCategories,
-    OwnOverride,
-    OwnSchema,
-    OwnSeparator,
-    OwnTable,
-    OwnTarget,
-    load_table,
-    read_dataset_option,
-)
+from seepage.cli.own import DataFolder, DatasetName, DatasetOption, Own, read_dataset_option, with_own_table
 from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, of_options, run_study_command
 from seepage.datasets import Dataset
 from seepage.errors import BadInputError
@@ -47,17 +33,12 @@ _OPTIONS = {
 
 
 @app.command()
+@with_own_table
 def pooled(
     dataset: DatasetName = "adult_education",
     dataset_option: DatasetOption = None,
-    data: OwnTable = None,
-    target: OwnTarget = None,
-    schema: OwnSchema = None,
-    missing: OwnMissing = None,
-    drop: OwnDrop = None,
-    override: OwnOverride = None,
-    most_categories: OwnMostCategories = None,
-    separator: OwnSeparator = None,
+    *,
+    own: Own,
     sensitive: Annotated[str, typer.Option(help="Column whose distribution is the secret.")] = "sex",
     value: Annotated[
         str | None,
@@ -122,24 +103,8 @@ def pooled(
         seepage pooled --data people.csv --target outcome --sensitive smoker --rows 500 --auxiliary 2000
     """
     # Texts and graphs are no tables; what is said of one of the user's own is about a table.
-    is_table = data is not None or dataset not in registry.populations.names()
-    loaded = (
-        load_table(
-            dataset,
-            data_folder,
-            dataset_option,
-            data=data,
-            target=target,
-            schema=schema,
-            missing=missing,
-            drop=drop,
-            override=override,
-            most_categories=most_categories,
-            separator=separator,
-        )
-        if is_table
-        else None
-    )
+    is_table = own.data is not None or dataset not in registry.populations.names()
+    loaded = own.load(dataset, data_folder, dataset_option) if is_table else None
     defenses: list[dict[str, Any]] = [{}]
     defenses += [{"label": f"without_{'_'.join(without)}", "without": without}] if without else []
     defenses += [{"label": f"digits_{number}", "digits": number} for number in digits or []]
@@ -173,7 +138,7 @@ def pooled(
         **shares,
         **({} if epochs is None else {"epochs": epochs}),
     )
-    study = pooled_study(spec, loaded, own=data is not None)
+    study = pooled_study(spec, loaded, own=own.data is not None)
     run_study_command([(spec, study)], out, fail_above, fail_column, as_json)
 
 

@@ -10,19 +10,7 @@ from seepage.attacks.split.exact import Search
 from seepage.audit.split_spec import SplitSpec
 from seepage.audit.split_study import split_study
 from seepage.cli.app import app
-from seepage.cli.own import (
-    DataFolder,
-    DatasetName,
-    OwnDrop,
-    OwnMissing,
-    OwnMostCategories,
-    OwnOverride,
-    OwnSchema,
-    OwnSeparator,
-    OwnTable,
-    OwnTarget,
-    load_table,
-)
+from seepage.cli.own import DataFolder, DatasetName, Own, with_own_table
 from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, of_options, run_study_command
 from seepage.errors import check_choice
 
@@ -36,16 +24,11 @@ _OPTIONS = {
 
 
 @app.command()
+@with_own_table
 def split(
     dataset: DatasetName = "adult",
-    data: OwnTable = None,
-    target: OwnTarget = None,
-    schema: OwnSchema = None,
-    missing: OwnMissing = None,
-    drop: OwnDrop = None,
-    override: OwnOverride = None,
-    most_categories: OwnMostCategories = None,
-    separator: OwnSeparator = None,
+    *,
+    own: Own,
     private: Annotated[
         list[str] | None,
         typer.Option(help="A column that the client holds. Repeatable. Default: sensitive ones with categories."),
@@ -99,18 +82,7 @@ def split(
 
         seepage split --data people.csv --target outcome --private smoker --trainings 3 --fail-above 0.2 --out split
     """
-    loaded = load_table(
-        dataset,
-        data_folder,
-        data=data,
-        target=target,
-        schema=schema,
-        missing=missing,
-        drop=drop,
-        override=override,
-        most_categories=most_categories,
-        separator=separator,
-    )
+    loaded = own.load(dataset, data_folder)
     defenses: list[dict[str, Any]] = [{}]
     defenses += [{"label": f"label_dp_{chance:g}", "flip": chance} for chance in flip or []]
     defenses += [{"label": f"noise_{multiplier:g}", "noise_multiplier": multiplier} for multiplier in noise or []]
@@ -140,4 +112,6 @@ def split(
         seed=seed,
         threads=threads,
     )
-    run_study_command([(spec, split_study(spec, loaded, own=data is not None))], out, fail_above, fail_column, as_json)
+    run_study_command(
+        [(spec, split_study(spec, loaded, own=own.data is not None))], out, fail_above, fail_column, as_json
+    )

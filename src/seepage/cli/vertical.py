@@ -9,19 +9,7 @@ import typer
 from seepage.audit.vertical_spec import VerticalSpec
 from seepage.audit.vertical_study import vertical_study
 from seepage.cli.app import app
-from seepage.cli.own import (
-    DataFolder,
-    DatasetName,
-    OwnDrop,
-    OwnMissing,
-    OwnMostCategories,
-    OwnOverride,
-    OwnSchema,
-    OwnSeparator,
-    OwnTable,
-    OwnTarget,
-    load_table,
-)
+from seepage.cli.own import DataFolder, DatasetName, Own, with_own_table
 from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, of_options, run_study_command
 
 # Options by the fields of the spec that they give.
@@ -36,16 +24,11 @@ _OPTIONS = {
 
 
 @app.command()
+@with_own_table
 def vertical(
     dataset: DatasetName = "adult",
-    data: OwnTable = None,
-    target: OwnTarget = None,
-    schema: OwnSchema = None,
-    missing: OwnMissing = None,
-    drop: OwnDrop = None,
-    override: OwnOverride = None,
-    most_categories: OwnMostCategories = None,
-    separator: OwnSeparator = None,
+    *,
+    own: Own,
     passive: Annotated[
         list[str] | None,
         typer.Option(
@@ -110,18 +93,7 @@ def vertical(
 
         seepage vertical --data people.csv --target outcome --parties 4 --fail-above 0.2 --out vertical
     """
-    loaded = load_table(
-        dataset,
-        data_folder,
-        data=data,
-        target=target,
-        schema=schema,
-        missing=missing,
-        drop=drop,
-        override=override,
-        most_categories=most_categories,
-        separator=separator,
-    )
+    loaded = own.load(dataset, data_folder)
     defenses: list[dict[str, Any]] = [{}]
     defenses += [{"label": f"feature_noise_{ratio:g}", "feature_noise": ratio} for ratio in feature_noise or []]
     defenses += [{"label": f"gradient_noise_{ratio:g}", "gradient_noise": ratio} for ratio in gradient_noise or []]
@@ -147,5 +119,5 @@ def vertical(
         **chosen,
     )
     run_study_command(
-        [(spec, vertical_study(spec, loaded, own=data is not None))], out, fail_above, fail_column, as_json
+        [(spec, vertical_study(spec, loaded, own=own.data is not None))], out, fail_above, fail_column, as_json
     )
