@@ -19,6 +19,19 @@ class BadInputError(ValueError):
     """
 
 
+class FieldError(BadInputError):
+    """One field of several that were handed in cannot be used.
+
+    Attributes:
+        field: its name, with those of what lies in it after points: ``defenses.1.flip``.
+        said: what is wrong with it.
+    """
+
+    def __init__(self, field: str, said: str) -> None:
+        super().__init__(f"{field}: {said}")
+        self.field, self.said = field, said
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadInputError:
     """Return the error for a name that no registered ``kind`` carries, with the nearest names.
 

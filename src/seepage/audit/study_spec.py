@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from seepage.audit.spec import Part, Parts
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, FieldError
 from seepage.registry import Registry
 
 S = TypeVar("S", bound="StudySpec")
@@ -61,13 +61,14 @@ class StudySpec(BaseModel):
         """Return a spec of plain values.
 
         Raises:
-            BadInputError: names the field and what it got.
+            FieldError: names the field and what it got.
+            BadInputError: fields do not go together.
 
         Example:
             >>> StudySpec.of(units=0)
             Traceback (most recent call last):
             ...
-            seepage.errors.BadInputError: units: Input should be greater than or equal to 1, got 0.
+            seepage.errors.FieldError: units: Input should be greater than or equal to 1, got 0.
         """
         try:
             return cls.model_validate(values)
@@ -76,8 +77,9 @@ class StudySpec(BaseModel):
             said = str(first["msg"]).removeprefix("Value error, ").removesuffix(".")
             where = ".".join(map(str, first["loc"]))
             # What is wrong with fields together says so itself; the input would be all of them.
-            told = f"{where}: {said}, got {first['input']!r}." if where else f"{said}."
-            raise BadInputError(told) from error
+            if not where:
+                raise BadInputError(f"{said}.") from error
+            raise FieldError(where, f"{said}, got {first['input']!r}.") from error
 
 
 def several(value: Any) -> Any:

@@ -11,7 +11,7 @@ from seepage.audit.pooled_spec import UPDATES, PooledSpec
 from seepage.audit.pooled_study import pooled_study
 from seepage.cli.app import app
 from seepage.cli.own import DataFolder, DatasetName, DatasetOption, Own, read_dataset_option, with_own_table
-from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, of_options, run_study_command
+from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command, spec_of
 from seepage.datasets import Dataset
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Category, Discrete
@@ -114,7 +114,9 @@ def pooled(
     update = protocol == "update"
     attacks: dict[str, Any] = {"attacks": attack} if attack else {"attacks": UPDATES} if update else {}
     shares: dict[str, Any] = {"shares": share} if share else {"shares": _FINE} if update else {}
-    spec = of_options(PooledSpec, _OPTIONS)(
+    spec = spec_of(
+        PooledSpec,
+        _OPTIONS,
         dataset=dataset if loaded is None else loaded.name,
         dataset_options={} if is_table else dict(map(read_dataset_option, dataset_option or [])),
         data_folder=None if is_table or data_folder is None else str(data_folder),

@@ -83,8 +83,9 @@ def reproduce(
     folder = out or Path("runs") / table.replace("/", "-")
     if quick and victims is not None:
         raise BadInputError("--quick is a number of batches, and so is --victims; give one of the two.")
-    if table in published.study_tables():
-        study_table = published.load_study_table(table)
+    studies, tables = published.study_tables(), published.tables()
+    if table in studies:
+        study_table = studies[table]
         quickly = dict(study_kind(study_table.study).quick) if quick else {}
         given = {"units": victims, "data_folder": None if data_folder is None else str(data_folder), "threads": threads}
         _study(
@@ -96,9 +97,9 @@ def reproduce(
             {**quickly, **{name: value for name, value in given.items() if value is not None}},
         )
         return
-    if table not in published.tables():
-        raise unknown_name("table", table, [*published.tables(), *published.study_tables()])
-    chosen = published.load_table(table)
+    if table not in tables:
+        raise unknown_name("table", table, [*tables, *studies])
+    chosen = tables[table]
     number = victims if victims is not None else published.QUICK if quick else 20
     selection = published.Selection(batch_size or (), attack or (), part or (), labels or (), _axes(only or []))
     errors = make_console(stderr=True)

@@ -11,7 +11,7 @@ from seepage.audit.split_spec import SplitSpec
 from seepage.audit.split_study import split_study
 from seepage.cli.app import app
 from seepage.cli.own import DataFolder, DatasetName, Own, with_own_table
-from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, of_options, run_study_command
+from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command, spec_of
 from seepage.errors import check_choice
 
 # Options by the fields of the spec that they give.
@@ -97,7 +97,9 @@ def split(
     # What it reads of gradients as they are says nothing where they are clipped.
     if (stale or final or weights_noise) and not noise and whole:
         attacks.append({"name": "posterior", "options": {"weights": "about"}, "label": "posterior_about"})
-    spec = of_options(SplitSpec, _OPTIONS)(
+    spec = spec_of(
+        SplitSpec,
+        _OPTIONS,
         dataset=loaded.name,
         private=tuple(private or ()),
         protocol="federated_split" if federated else "split",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -15,7 +15,7 @@ from rich.text import Text
 from seepage.audit import Row, Study, StudySpec
 from seepage.cli.app import interruptible
 from seepage.cli.exits import Exit
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, FieldError
 from seepage.report import (
     Bar,
     StudyReport,
@@ -101,28 +101,25 @@ def run_study_command(
         raise typer.Exit(Exit.GATE_FAILED)
 
 
-def of_options(kind: type[S], options: Mapping[str, str]) -> Callable[..., S]:
-    """Return ``StudySpec.of`` of a kind whose errors name options.
+def spec_of(kind: type[S], options: Mapping[str, str], /, **values: Any) -> S:
+    """Return a spec of what options said, with errors that name options.
 
     Args:
         kind: of spec.
         options: by patterns of the fields that they give; other fields have options of their own names.
+        values: of the fields.
+
+    Raises:
+        BadInputError: names the option and what it got.
     """
-
-    def made(**values: Any) -> S:
-        try:
-            return kind.of(**values)
-        except BadInputError as error:
-            field, colon, said = str(error).partition(": ")
-            if not colon or not re.fullmatch(r"[a-z_]+(\.\w+)*", field):
-                raise
-            # Several options make up the defenses.
-            is_option = field in kind.model_fields and field != "defenses"
-            own = f"--{field.replace('_', '-')}" if is_option else field
-            fits = (option for pattern, option in options.items() if re.fullmatch(rf"{pattern}(\.\d+)*", field))
-            raise BadInputError(f"{next(fits, own)}: {said}") from error
-
-    return made
+    try:
+        return kind.of(**values)
+    except FieldError as error:
+        # Several options make up the defenses.
+        is_option = error.field in kind.model_fields and error.field != "defenses"
+        own = f"--{error.field.replace('_', '-')}" if is_option else error.field
+        fits = (option for pattern, option in options.items() if re.fullmatch(rf"{pattern}(\.\d+)*", error.field))
+        raise BadInputError(f"{next(fits, own)}: {error.said}") from error
 
 
 def show_study(console: Console, report: StudyReport) -> None:

@@ -10,7 +10,7 @@ from seepage.audit.vertical_spec import VerticalSpec
 from seepage.audit.vertical_study import vertical_study
 from seepage.cli.app import app
 from seepage.cli.own import DataFolder, DatasetName, Own, with_own_table
-from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, of_options, run_study_command
+from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command, spec_of
 
 # Options by the fields of the spec that they give.
 _OPTIONS = {
@@ -100,7 +100,9 @@ def vertical(
     defenses += [{"label": f"bottleneck_{width}", "width": width, "feature_noise": 0.1} for width in bottleneck or []]
     defenses += [{"label": name, "returned": name} for name in returned or []]
     chosen = {} if not attack else {"attacks": attack}
-    spec = of_options(VerticalSpec, _OPTIONS)(
+    spec = spec_of(
+        VerticalSpec,
+        _OPTIONS,
         dataset=loaded.name,
         passive=tuple(tuple(name.strip() for name in held.split(",")) for held in passive or ()),
         parties=parties,

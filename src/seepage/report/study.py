@@ -24,8 +24,8 @@ from seepage.audit import (
     write_whole,
 )
 from seepage.audit.checks import Alarm, Where
-from seepage.audit.checks.certainty import doubt
-from seepage.audit.tiers import is_attack, is_whole, settings, strongest_row
+from seepage.audit.checks.certainty import open_tier
+from seepage.audit.tiers import is_attack, settings
 from seepage.errors import BadInputError
 from seepage.report import frames
 from seepage.report.frames import Record
@@ -148,13 +148,9 @@ def study_alarms(study: Study, rows: Sequence[Row]) -> list[Alarm]:
         )
         alarms.append(Alarm("SEEP007", "warning", "Few repetitions", said))
     open_ = [
-        (Where(row["batch_size"], row["defense"]), found)
+        (Where(*setting), found)
         for setting in settings(rows)
-        if (row := strongest_row(rows, *setting)) is not None
-        and not any(
-            map(is_whole, pick(frames.at(rows, setting), metric="exact_match", attack=row["attack"], column=None))
-        )
-        and (found := doubt(row, study.unit)) is not None
+        if (found := open_tier(rows, *setting, study.unit)) is not None
     ]
     if open_:
         where = tuple(at for at, _ in open_)

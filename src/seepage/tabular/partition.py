@@ -53,14 +53,14 @@ class Partition:
             for position in held:
                 owners[names[position]].append(party)
         twice = next(((name, owned) for name, owned in owners.items() if len(owned) > 1), None)
-        if twice is not None and len(set(twice[1])) == 1:
-            raise BadInputError(
-                f"column {twice[0]!r} is named {len(twice[1])} times by party {twice[1][0]}; name it once."
-            )
         if twice is not None:
+            name, owned = twice
+            by = sorted(set(owned))
             raise BadInputError(
-                f"column {twice[0]!r} is held {len(twice[1])} times, by parties "
-                f"{' and '.join(map(str, sorted(set(twice[1]))))}; give each column to one party, once."
+                f"column {name!r} is named {len(owned)} times by party {by[0]}; name it once."
+                if len(by) == 1
+                else f"column {name!r} is held {len(owned)} times, by parties {' and '.join(map(str, by))}; give each "
+                "column to one party, once."
             )
         nobody = [name for name, owned in owners.items() if not owned]
         if nobody:

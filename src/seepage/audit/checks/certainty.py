@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from seepage.audit.checks.alarm import Where
 from seepage.audit.checks.facts import Facts
 from seepage.audit.checks.registry import Found, check
 from seepage.audit.checks.wording import few, place, share
 from seepage.audit.results import Row
-from seepage.audit.tiers import closed_gap, is_whole, tier_of
+from seepage.audit.tiers import closed_gap, is_whole, strongest_row, tier_of
 
 _FEW_VICTIMS = 5
 
@@ -20,9 +20,8 @@ def undecided(facts: Facts) -> Iterator[Found]:
     told, where = [], []
     marked = [column.name for column in facts.subject.dataset.schema.columns if column.sensitive]
     for size, defense in facts.settings:
-        score = facts.strongest(size, defense)
-        overall = None if score is None or _is_whole(facts, score) else doubt(score)
-        columns = [c for c in marked if (row := facts.strongest(size, defense, c)) is not None and doubt(row)]
+        overall = open_tier(facts.rows, size, defense)
+        columns = [c for c in marked if (row := facts.strongest(size, defense, c)) is not None and _doubt(row)]
         parts = [overall] if overall else []
         if columns:
             parts.append(f"{len(columns)} of {len(marked)} sensitive column(s)")
@@ -38,26 +37,31 @@ def undecided(facts: Facts) -> Iterator[Found]:
         )
 
 
-def _is_whole(facts: Facts, score: Row) -> bool:
-    """Whether half of all records come back whole, which decides without an interval."""
-    wanted = (score["batch_size"], score["defense"], score["attack"], "exact_match")
-    return any(
-        (row["batch_size"], row["defense"], row["attack"], row["metric"]) == wanted and is_whole(row)
-        for row in facts.rows
-    )
+def open_tier(rows: Sequence[Row], batch_size: int | None, defense: str, unit: str = "victim") -> str | None:
+    """Return why the tier of a setting is open, None where it is not or where it has none for another reason.
 
-
-def doubt(row: Row, unit: str = "victim") -> str | None:
-    """Return why a row's tier is open, None where it is not or where it has none for another reason.
+    Half of all records that come back whole decide without an interval.
 
     Args:
-        row: of an attack's accuracy.
+        rows: of one audit.
+        batch_size, defense: the setting.
         unit: what ``n`` counts.
 
     Example:
-        >>> doubt({"lift": 0.2, "lift_low": 0.0, "lift_high": 0.4, "baseline": 0.5, "n": 3})
+        >>> made = {"batch_size": None, "defense": "none", "attack": "a", "is_attack": True, "column": None, "n": 3}
+        >>> lift = {"mean": 0.6, "baseline": 0.5, "lift": 0.1, "lift_low": 0.0, "lift_high": 0.4}
+        >>> open_tier([{**made, "metric": "accuracy", **lift}], None, "none")
         'none to high (0% to 80% of the gap closed)'
     """
+    score = strongest_row(rows, batch_size, defense)
+    if score is None:
+        return None
+    wanted = (batch_size, defense, score["attack"], "exact_match")
+    exact = (row for row in rows if (row["batch_size"], row["defense"], row["attack"], row["metric"]) == wanted)
+    return None if any(map(is_whole, exact)) else _doubt(score, unit)
+
+
+def _doubt(row: Row, unit: str = "victim") -> str | None:
     low, high = closed_gap(row, "lift_low"), closed_gap(row, "lift_high")
     if low is None or high is None:
         return None
