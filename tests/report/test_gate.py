@@ -58,6 +58,11 @@ def test_what_shows_nothing_does_not_pass(changes: dict[str, Any], why: str) -> 
     assert why in decision.line
 
 
+def test_the_line_names_what_was_repeated() -> None:
+    one = row(n=1, lift_low=None, lift_high=None)
+    assert "1 training allows no interval" in gate([one], 0.9, unit="training").line
+
+
 def test_no_attack_at_all_does_not_pass() -> None:
     assert gate([row(is_attack=False)], 0.9).failed
     assert gate([], 0.9).failed

@@ -140,6 +140,7 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
         lead="What the answers of a jointly trained model give away of how a sensitive column is distributed in "
         "another party's data.",
         attacker="A party",
+        seen="the joint model",
         headline="shares of a sensitive column",
         rows=source.count,
         target=source.target,

@@ -135,6 +135,7 @@ class Study:
         sensitive: names of the columns that the report marks.
         lead: what the report is about, in a sentence.
         attacker, headline: for sentences such as "the server reads 71% of all private cells".
+        seen: what the attacker has and a guess has not, for sentences too.
         variant: what tells this study from others beside it; None where it is alone.
         seed: every random number follows from it.
         threads: of the CPU.
@@ -164,6 +165,7 @@ class Study:
     lead: str = "What an honest-but-curious participant learns from what crosses the wire."
     attacker: str = "The attacker"
     headline: str = "all private cells"
+    seen: str = "what crosses the wire"
     variant: str | None = None
     seed: int = 0
     threads: int = 1

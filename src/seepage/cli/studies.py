@@ -95,7 +95,9 @@ def run_study_command(
             console.print(Text(f"Report: {out / 'report.html'}"))
     if fail_above is None:
         return
-    decision = combined([gate(report.rows, fail_above, fail_column, report.alarms) for report in reports])
+    decision = combined(
+        [gate(report.rows, fail_above, fail_column, report.alarms, report.study.unit) for report in reports]
+    )
     make_console(stderr=True).print(Text(decision.line), soft_wrap=True)
     if decision.failed:
         raise typer.Exit(Exit.GATE_FAILED)

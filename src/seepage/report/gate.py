@@ -29,7 +29,9 @@ class Decision:
     upper: float | None
 
 
-def gate(rows: Sequence[Row], above: float, column: str | None = None, alarms: Sequence[Alarm] = ()) -> Decision:
+def gate(
+    rows: Sequence[Row], above: float, column: str | None = None, alarms: Sequence[Alarm] = (), unit: str = "victim"
+) -> Decision:
     """Decide whether an audit stays below a lift over guessing in every setting.
 
     In each setting (batch size and defense) the strongest attack counts, the one with the highest accuracy
@@ -43,6 +45,7 @@ def gate(rows: Sequence[Row], above: float, column: str | None = None, alarms: S
         above: the greatest lift that passes, a difference of accuracies in [0, 1).
         column: whose cells to look at; all cells if None.
         alarms: of the audit.
+        unit: what ``n`` counts.
 
     Raises:
         BadInputError: ``above`` is not in [0, 1), or no row speaks of the column.
@@ -55,7 +58,7 @@ def gate(rows: Sequence[Row], above: float, column: str | None = None, alarms: S
         (True, False)
     """
     check_gate(above, column, [row["column"] for row in rows if row["column"] is not None])
-    decisions = [_decide(rows, size, defense, above, column, alarms) for size, defense in settings(rows)]
+    decisions = [_decide(rows, size, defense, above, column, alarms, unit) for size, defense in settings(rows)]
     return combined(decisions) if decisions else Decision(True, "gate failed: no attack was run.", None)
 
 
@@ -70,7 +73,13 @@ def combined(decisions: Sequence[Decision]) -> Decision:
 
 
 def _decide(
-    rows: Sequence[Row], size: int | None, defense: str, above: float, column: str | None, alarms: Sequence[Alarm]
+    rows: Sequence[Row],
+    size: int | None,
+    defense: str,
+    above: float,
+    column: str | None,
+    alarms: Sequence[Alarm],
+    unit: str,
 ) -> Decision:
     setting = clean(place(Where(size, defense)), 80) or "no defense"
     what = "all cells" if column is None else f"column {clean(column)}"
@@ -81,7 +90,7 @@ def _decide(
     told = f"{clean(row['attack'])} on {what} ({at})"
     upper = row["lift_high"]
     failed = upper is not None and upper > above
-    problem = None if failed else _nothing_shown(row, alarms)
+    problem = None if failed else _nothing_shown(row, alarms, unit)
     if upper is None or problem is not None:
         return Decision(True, f"gate failed: {told} shows nothing: {problem}.", None)
     line = (
@@ -106,15 +115,15 @@ def check_gate(above: float, column: str | None, columns: Iterable[str]) -> None
         raise unknown_name("column of the gate", column, columns)
 
 
-def _nothing_shown(row: Row, alarms: Sequence[Alarm]) -> str | None:
+def _nothing_shown(row: Row, alarms: Sequence[Alarm], unit: str) -> str | None:
     if row["baseline"] is None:
         return "no baseline was run to compare with"
     if row["baseline"] >= 1:
-        return "guessing is always right, so no lift is possible on these victims"
+        return f"guessing is always right, so no lift is possible on these {unit}s"
     if row["lift_high"] is None:
-        return f"{row['n']} victim allows no interval"
+        return f"{row['n']} {unit} allows no interval"
     if row["lift_low"] == row["lift_high"]:
-        return f"all {row['n']} victims are alike, which allows no interval"
+        return f"all {row['n']} {unit}s are alike, which allows no interval"
     if alarm := blocking(alarms, row):
         return f"the audit is inconclusive: {alarm.title} ({alarm.code})"
     return None

@@ -164,7 +164,7 @@ def study_alarms(study: Study, rows: Sequence[Row]) -> list[Alarm]:
     if without:
         said = (
             f"No guess was run beside {listed(sorted({clean(row['attack']) for row in without}))}, so nothing shows "
-            "what could have been known without what crossed the wire. Leave the default guesses on."
+            f"what could have been known without {study.seen}. Leave the default guesses on."
         )
         alarms.append(Alarm("SEEP016", "error", "Nothing to compare with", said))
     return sorted(alarms, key=lambda alarm: (("error", "warning", "note").index(alarm.severity), alarm.code))

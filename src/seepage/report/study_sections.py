@@ -38,7 +38,7 @@ def headline(study: Study, one: Record | None) -> dict[str, Any]:
         return {"record": None, "tier": "inconclusive", "words": "No attack has a result, so nothing can be concluded."}
     words = f"{study.attacker} reads {percent(one['mean'], 0)} of {study.headline}, {_under(one['defense'])}"
     if one["baseline"] is not None:
-        words += f"; without what crosses the wire it would have guessed {percent(one['baseline'], 0)}"
+        words += f"; without {study.seen} it would have guessed {percent(one['baseline'], 0)}"
     return {"record": one, "tier": one["tier"], "words": words + "."}
 
 
@@ -184,7 +184,7 @@ def _attacks(study: Study, rows: Sequence[Row], alarms: Sequence[Alarm]) -> Sect
         records,
     )
     words = [
-        "What lies above the open marks was given away by what crosses the wire; what lies below could be guessed "
+        f"What lies above the open marks was given away by {study.seen}; what lies below could be guessed "
         "without it. Each attack's answers are compared with the best guess on the very same records."
     ]
     # What is measured about the set-up itself, such as a shadow's inversion of itself, is neither attack nor guess.
