@@ -38,6 +38,8 @@ _OF_OWN_TABLES = (
     *("target", "schema", "sensitive", "drop", "overrides", "missing", "most_categories", "most_encoded", "separator"),
 )
 
+# Keys that say which rows are read.
+TABLE_KEYS = ("dataset", "data", *_OF_OWN_TABLES, "data_folder")
 KEYS = (
     *("dataset", *_TEXTS, *_COLUMNS, "overrides", "model", "training", "protocol", *_PARTS),
     *(*_CHOSEN, *_COUNTED, *_WHOLES, *_SWITCHES, "gate"),
@@ -103,6 +105,19 @@ def make_specs(document: Mapping[str, Any]) -> list[AuditSpec]:
         ['tableak(restarts=10)', 'tableak(restarts=30)']
     """
     return _specs(plant(dict(document)), "", Path())
+
+
+def table_spec(root: Node, source: str, folder: Path, mistakes: Mistakes) -> AuditSpec | None:
+    """Return a spec of the one table that a document names by ``TABLE_KEYS``, None with a mistake noted.
+
+    Raises:
+        DocumentError: what is said of the table cannot be used.
+    """
+    specs = _specs(root, source, folder)
+    if len(specs) > 1:
+        mistakes.add(root.line, "dataset", "sweeps over several tables; a study takes one.")
+        return None
+    return specs[0]
 
 
 @dataclass(frozen=True)
@@ -249,7 +264,7 @@ def _fixed(given: Mapping[str, Said], folder: Path, mistakes: Mistakes) -> _Poin
     if "overrides" in given:
         put("overrides", _overrides(given["overrides"], mistakes), given["overrides"])
     if "gate" in given:
-        put("gate", _gate(given["gate"], mistakes), given["gate"])
+        put("gate", read_gate(given["gate"], mistakes), given["gate"])
     return point
 
 
@@ -453,7 +468,8 @@ def _parts(key: str, said: Said, mistakes: Mistakes) -> list[Choice]:
     return choices
 
 
-def _gate(said: Said, mistakes: Mistakes) -> Gate | None:
+def read_gate(said: Said, mistakes: Mistakes) -> Gate | None:
+    """Return what the key ``gate`` says, None where it says nothing that can be used."""
     fields = said.node.value if isinstance(said.node.value, dict) else {"above": said.node}
     places = {key: Said(node.plain(), node, join(said.path, key)) for key, node in fields.items()}
     for key, place in places.items():

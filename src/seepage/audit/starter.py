@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from seepage.audit.parts import registry
+from seepage.audit.studies import study_kind
 from seepage.audit.tree import is_word
 from seepage.errors import BadInputError, unknown_name
 from seepage.tabular.reading import open_table, typed
 
 _SIZES = (8, 32)
+# What the starter of a study says of itself, in other words or in another place.
+_SAID = ("dataset", "dataset_options", "data_folder", "seed")
 _SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*", re.ASCII)
 
 _TEXT = """\
@@ -74,6 +79,32 @@ target: {target}
 """
 
 
+_STUDY = """\
+# What seepage is to audit in {about}.
+# Check it:  seepage spec check {name}     Run it:  seepage audit {name}
+# Lines that begin with '#' are not read; what is left out has its default.
+study: {study}
+
+{table}
+# Independent repetitions ({unit}s): intervals are over them.
+units: {units}
+
+# What is done against the attacks, each beside none. All that can be said of one, with its default:
+# {defense}
+defenses:
+- {{label: none}}
+
+# Everything random follows from it.
+seed: 0
+
+# Exit with status 1 where the lift over guessing may exceed this, over all cells or in one column.
+# gate: {{above: 0.2}}
+
+# All else, with its default:
+{rest}
+"""
+
+
 def starter(
     dataset: str = "adult",
     data: Path | None = None,
@@ -95,16 +126,71 @@ def starter(
         >>> [line for line in starter("german").splitlines() if line.startswith("dataset")]
         ['dataset: german']
     """
+    table, sizes = _table(dataset, data, target, separator, out)
+    return _TEXT.format(name=out.name, table=table, sizes=list(sizes))
+
+
+def study_starter(
+    study: str,
+    dataset: str = "adult",
+    data: Path | None = None,
+    target: str | None = None,
+    separator: str = ",",
+    out: Path = Path("audit.yaml"),
+) -> str:
+    """Return the text of a first document of split, vertical or pooled learning.
+
+    Args:
+        study: which.
+        dataset, data, target, separator, out: as of ``starter``.
+
+    Raises:
+        BadInputError: there is no such study, or as of ``starter``.
+
+    Example:
+        >>> [line for line in study_starter("split").splitlines() if line.startswith(("study", "units"))]
+        ['study: split', 'units: 3']
+    """
+    kind = study_kind(study)
+    table, _ = _table(dataset, data, target, separator, out)
+    values = {name: value for name, value in kind.spec().model_dump(mode="json").items() if name not in _SAID}
+    values |= {name: [_part(part) for part in values[name]] for name in ("attacks", "baselines")}
+    [defense] = values.pop("defenses")
+    return _STUDY.format(
+        about=kind.about,
+        name=out.name,
+        study=study,
+        table=table,
+        unit=kind.spec.unit,
+        units=values.pop("units"),
+        defense=_flow(defense),
+        rest="\n".join(f"# {name}: {_flow(value)}" for name, value in values.items()),
+    )
+
+
+def _part(part: dict[str, Any]) -> Any:
+    told = {key: value for key, value in part.items() if value}
+    return told if len(told) > 1 else part["name"]
+
+
+def _flow(value: Any) -> str:
+    """Return a value as YAML would write it on one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=math.inf)
+    return text.removesuffix("...\n").strip()
+
+
+def _table(
+    dataset: str, data: Path | None, target: str | None, separator: str, out: Path
+) -> tuple[str, tuple[int, ...]]:
+    """Return what a document says of a table, and batch sizes that suit it."""
     if data is None:
         registry.datasets[dataset]
-        table, sizes = _DATASET.format(dataset=_scalar(dataset)), _SIZES
-    elif target is None:
+        return _DATASET.format(dataset=_scalar(dataset)), _SIZES
+    if target is None:
         raise BadInputError(
             f"the table {str(data)!r} needs a target, the column that the model learns; add --target COLUMN."
         )
-    else:
-        table, sizes = _own(data, target, separator, out)
-    return _TEXT.format(name=out.name, table=table, sizes=list(sizes))
+    return _own(data, target, separator, out)
 
 
 def _own(data: Path, target: str, separator: str, out: Path) -> tuple[str, tuple[int, ...]]:

@@ -73,13 +73,18 @@ class StudySpec(BaseModel):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            first = error.errors()[0]
-            said = str(first["msg"]).removeprefix("Value error, ").removesuffix(".")
-            where = ".".join(map(str, first["loc"]))
-            # What is wrong with fields together says so itself; the input would be all of them.
-            if not where:
-                raise BadInputError(f"{said}.") from error
-            raise FieldError(where, f"{said}, got {first['input']!r}.") from error
+            raise problems(error)[0] from error
+
+
+def problems(error: ValidationError) -> list[BadInputError]:
+    """Return what is wrong with plain values of a spec: a ``FieldError`` each, or what does not go together."""
+    found = []
+    for one in error.errors():
+        said = str(one["msg"]).removeprefix("Value error, ").removesuffix(".")
+        where = ".".join(map(str, one["loc"]))
+        # What is wrong with fields together says so itself; the input would be all of them.
+        found.append(FieldError(where, f"{said}, got {one['input']!r}.") if where else BadInputError(f"{said}."))
+    return found
 
 
 def several(value: Any) -> Any:

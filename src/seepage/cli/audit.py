@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,11 +23,13 @@ from seepage.audit import (
     read_text,
     read_text_document,
 )
+from seepage.audit.study_document import is_study, read_study
 from seepage.audit.tree import parse
 from seepage.cli.app import app, interruptible
 from seepage.cli.duration import seconds
 from seepage.cli.exits import Exit
 from seepage.cli.own import MISSING, MOST_CATEGORIES, OVERRIDE, of_document, read_dataset_option, read_override
+from seepage.cli.studies import run_study_command
 from seepage.errors import BadInputError
 from seepage.report import Bar, Report, audit_all, check_gate, combined, gate, make_console
 from seepage.report.inferred import show_inferred
@@ -340,7 +342,7 @@ def audit(
 
         seepage audit --data patients.csv --target readmitted --sensitive hiv --sensitive age
 
-    What a document says, with more victims:
+    What a document says ([bold]seepage spec new[/bold] drafts one, of any of the four settings), with more victims:
 
         seepage audit audit.yaml --victims 40 --out mine
 
@@ -398,13 +400,17 @@ def audit(
         text, name = read_preset(preset or "default"), f"preset {preset or 'default'}"
     else:
         text, name = read_text(document), str(document)
+        if is_study(text, name):
+            options = {**given, "time_budget": time_budget}
+            _study(text, document, options, out, fail_above, fail_column, as_json)
+            return
     specs = read_text_document(text, name, Path() if document is None else document.parent, given)
     subjects = Subjects(out)
     with of_document(document is not None and data is None):
         audits = [(spec, subjects.of(spec)) for spec in specs]
     pass_on = _gate(_limit(fail_above, fail_column, specs[0].gate), audits)
     budget = None if time_budget is None else seconds(time_budget)
-    folder = out or Path("runs") / f"{audits[0][1].dataset.name}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = _folder(out, audits[0][1].dataset.name)
     messages = make_console(stderr=True)
     for _, subject in audits[:1]:
         if subject.inferred is not None:
@@ -422,6 +428,34 @@ def audit(
     pass_on(reports)
     if any(report.failed for report in reports):
         raise typer.Exit(Exit.JOBS_FAILED)
+
+
+def _study(
+    text: str,
+    document: Path,
+    options: Mapping[str, object],
+    out: Path | None,
+    fail_above: float | None,
+    fail_column: str | None,
+    as_json: bool,
+) -> None:
+    """Run a document of split, vertical or pooled learning."""
+    unused = next((name for name, value in options.items() if value is not None), None)
+    if unused is not None:
+        raise BadInputError(
+            f"--{unused.replace('_', '-')} is of audits of horizontal learning, and {str(document)!r} is a study of "
+            "another setting; say it in the document. --out, --fail-above, --fail-column and --json can be given here."
+        )
+    with of_document():
+        made = read_study(text, str(document), document.parent)
+    limit = _limit(fail_above, fail_column, made.gate)
+    above, column = (None, None) if limit is None else (limit.above, limit.column)
+    folder = _folder(out, made.study.dataset)
+    run_study_command([(made.spec, made.study)], folder, above, column, as_json, text)
+
+
+def _folder(out: Path | None, dataset: str) -> Path:
+    return out or Path("runs") / f"{dataset}-{datetime.now():%Y%m%d-%H%M%S}"
 
 
 def _limit(above: float | None, column: str | None, of_document: Gate | None) -> Gate | None:

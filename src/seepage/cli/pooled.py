@@ -145,10 +145,9 @@ def pooled(
 
 
 def _value(data: Dataset, sensitive: str, said: str) -> Category:
-    """Return what a text stands for in a column: the category that is written so, or a number."""
-    column = data.schema.column(sensitive)
-    if isinstance(column, Discrete):
-        return next((category for category in column.categories if str(category) == said), said)
+    """Return what a text stands for in a column: a category, or a number."""
+    if isinstance(data.schema.column(sensitive), Discrete):
+        return said
     try:
         return float(said)
     except ValueError:

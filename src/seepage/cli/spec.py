@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from seepage.audit import Forecast, Subjects, forecast, read_document, starter, write_whole
+from seepage.audit import STUDIES, Forecast, Subjects, forecast, read_text_document, starter, write_whole
 from seepage.audit.checks import control_of
+from seepage.audit.starter import study_starter
+from seepage.audit.study_document import StudyDocument, is_study, read_study
+from seepage.audit.tree import read_text
 from seepage.cli.app import app
 from seepage.cli.own import of_document
 from seepage.errors import BadInputError
@@ -29,21 +33,32 @@ def new(
     ] = None,
     target: Annotated[str | None, typer.Option(help="The column of your table that the model learns.")] = None,
     separator: Annotated[str, typer.Option(help="Between the cells of your CSV file.")] = ",",
+    study: Annotated[
+        str | None,
+        typer.Option(help=f"Of another setting than horizontal learning: {', '.join(STUDIES)}."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The file to write; one that is there already is left alone.")] = Path(
         "audit.yaml"
     ),
 ) -> None:
     """Write a first audit document, with comments that say what can be changed.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
 
         seepage spec new --data people.csv --target outcome --out audit.yaml
+
+        seepage spec new --study split --dataset adult --out split.yaml
     """
     if target is not None and data is None:
         raise BadInputError("--target names a column of a table of your own; add the file: --data FILE.")
     if out.exists():
         raise BadInputError(f"{str(out)!r} is there already; choose another --out, or take it away first.")
-    write_whole(out, starter(dataset, data, target, separator, out))
+    text = (
+        starter(dataset, data, target, separator, out)
+        if study is None
+        else study_starter(study, dataset, data, target, separator, out)
+    )
+    write_whole(out, text)
     print(f"Written: {clean(out, 200)}. Check it with: seepage spec check {clean(out, 200)}")
 
 
@@ -54,21 +69,47 @@ def check(
     """Say what a document would run, and about how long it would take on this machine.
 
     Every mistake is told with its line and key (exit status 2). Where there is none, each setting is tried for a
-    moment, which shows that it can be run, and how fast. Nothing is kept.
+    moment, which shows that it can be run, and how fast; documents of a study (split, vertical and pooled learning)
+    are only read. Nothing is kept.
 
     [bold]Example[/bold]
 
         seepage spec check audit.yaml
     """
+    console = make_console()
+    text = read_text(document)
+    if is_study(text, str(document)):
+        with of_document():
+            _show_study(console, document, read_study(text, str(document), document.parent))
+        return
     subjects = Subjects()
-    specs = read_document(document)
+    specs = read_text_document(text, str(document), document.parent)
     with of_document():
         audits = [(spec, subjects.of(spec)) for spec in specs]
     controls = [control_of(spec, subject) for spec, subject in audits if spec.control]
     found = forecast([*audits, *controls])
-    console = make_console()
     console.print(_table(found))
     console.print(Text(_summary(document, found)))
+
+
+def _show_study(console: Console, document: Path, made: StudyDocument) -> None:
+    study = made.study
+    parts = [part for part in study.parts if part.kind != "about"]
+    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    for name in ("defense", "attacks", "guesses"):
+        grid.add_column(name)
+    for defense in study.defenses:
+        told = (
+            ", ".join(clean(part.called, 60) for part in parts if part.kind == kind) for kind in ("attack", "guess")
+        )
+        grid.add_row(Text(clean(defense, 40)), *map(Text, told))
+    console.print(grid)
+    console.print(
+        Text(
+            f"{clean(document, 100)}: {clean(study.dataset)}, {clean(study.protocol).replace('_', ' ')}, {study.units} "
+            f"{study.unit}(s). How long that takes is not estimated; what is stopped continues with the same command."
+        )
+    )
 
 
 def _table(found: Forecast) -> Grid:

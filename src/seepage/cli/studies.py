@@ -62,6 +62,7 @@ def run_study_command(
     fail_above: float | None = None,
     fail_column: str | None = None,
     as_json: bool = False,
+    document: str | None = None,
 ) -> None:
     """Run studies with a progress bar, print what they found, and decide a gate.
 
@@ -69,6 +70,7 @@ def run_study_command(
         studies: specs with the studies that were made of them.
         out: the run folder; None to keep nothing.
         fail_above, fail_column, as_json: as the options of these names.
+        document: text that they were started from, if any.
 
     Raises:
         BadInputError: the gate cannot be answered, or whatever running them raises.
@@ -82,7 +84,7 @@ def run_study_command(
         reports = (
             run_studies(studies, out, bar)
             if out is None
-            else interruptible(lambda: run_studies(studies, out, bar), out)
+            else interruptible(lambda: run_studies(studies, out, bar, document), out)
         )
     console = make_console()
     if as_json:

@@ -89,8 +89,10 @@ def _carries(rows: Table, sensitive: str, value: Category | None) -> Bool[Tensor
             code = int(torch.where(counts > 0, counts, counts.max() + 1).argmin())
         elif value in column.categories:
             code = column.categories.index(value)
+        elif str(value) in (written := [str(category) for category in column.categories]):
+            code = written.index(str(value))
         else:
-            raise unknown_name(f"category of {sensitive!r}:", str(value), map(str, column.categories))
+            raise unknown_name(f"category of {sensitive!r}:", str(value), written)
         carries = cells == code
     else:
         if isinstance(value, str):

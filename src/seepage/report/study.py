@@ -31,6 +31,7 @@ from seepage.report import frames
 from seepage.report.frames import Record
 from seepage.report.html import FILE as PAGE
 from seepage.report.html import Part, page
+from seepage.report.report import DOCUMENT
 from seepage.report.study_sections import Picture, headline, sections
 from seepage.report.text import clean, flattened, listed, points
 from seepage.report.verdict import UNDEFENDED, pick
@@ -76,7 +77,10 @@ class StudyReport:
 
 
 def run_studies(
-    studies: Sequence[tuple[StudySpec, Study]], folder: Path | None = None, listener: Listener | None = None
+    studies: Sequence[tuple[StudySpec, Study]],
+    folder: Path | None = None,
+    listener: Listener | None = None,
+    document: str | None = None,
 ) -> list[StudyReport]:
     """Run studies and keep their results in a folder.
 
@@ -87,6 +91,7 @@ def run_studies(
         studies: specs with the studies that were made of them.
         folder: the run folder, made if need be; None to keep nothing.
         listener: told about the progress.
+        document: text that the studies were started from, copied into the folder.
 
     Raises:
         BadInputError: the folder holds something else, or whatever a part of a study raises.
@@ -97,6 +102,8 @@ def run_studies(
     with Store(folder, private) as store:
         if folder is not None:
             check_study_folder(folder, store, studies)
+            if document is not None:
+                write_whole(folder / DOCUMENT, document, private)
         reports = []
         for _, study in studies:
             outcome = run_study(study, store, listener)
