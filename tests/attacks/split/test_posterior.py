@@ -76,6 +76,20 @@ def test_chances_are_those_of_bayes_rule_over_all_configurations(
         assert float(guess.label_chances[i, 1]) == pytest.approx(expected, abs=2e-3)
 
 
+@pytest.mark.parametrize("observed", [False, True])
+def test_chunks_change_nothing(observed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    protocol = replace(PLAIN, noise=CutNoise(0.4), flip=LabelFlip(0.2))
+    _, seen = exchange(DATA, protocol, private=("a", "c"), records=20)
+    known = CutKnowledge(DATA.schema, DATA.statistics, protocol.known())
+    whole = Posterior(observed=observed)(seen.view, known)
+    # One combination of one record at a time, so that the likeliest comes before and after others.
+    monkeypatch.setattr("seepage.attacks.split.posterior._AT_ONCE", 1)
+    parts = Posterior(observed=observed)(seen.view, known)
+    torch.testing.assert_close(whole.chances, parts.chances, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(whole.label_chances, parts.label_chances, rtol=1e-6, atol=1e-9)
+    assert bool((whole.cells == parts.cells).all())
+
+
 def test_without_a_defense_it_reads_what_exact_reads() -> None:
     _, seen = exchange(DATA, PLAIN)
     known = CutKnowledge(DATA.schema, DATA.statistics)

@@ -176,7 +176,8 @@ class _Gathered:
         """Add combinations, by the log of their chance with each label that clients train with."""
         flat = chances.flatten(1)
         found, at = flat.max(1)
-        before = self._largest[some]
+        # A copy: the view would follow what is written below.
+        before = self._largest[some].clone()
         largest = torch.maximum(before, found)
         self.place[some] = torch.where(found > before, places[at // self._space.labels], self.place[some])
         self._largest[some] = largest
