@@ -50,9 +50,10 @@ def test_a_document_is_what_the_options_are(seepage: Any, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--victims", 3), "--victims is of audits of horizontal learning"),
-        (("--batch-size", 8), "--batch-size is of audits"),
-        (("--time-budget", "3m"), "--time-budget is of audits"),
+        (("--victims", 3), "say in the document what --victims says"),
+        (("--override", "a=discrete"), "say in the document what --override says"),
+        (("--time-budget", "3m"), "say in the document what --time-budget says"),
+        (("--fail-above", 0.1, "--fail-column", "b"), "unknown column of the gate 'b'. Known: a, c, t"),
         (("--fail-column", "a"), "add --fail-above LIFT"),
         (("--preset", "quick"), "either a document or a preset"),
     ],
@@ -64,19 +65,43 @@ def test_options_that_do_not_fit_are_refused(seepage: Any, tmp_path: Path, argum
     assert not (tmp_path / "run").exists()
 
 
-def test_a_gate_of_the_document_decides(seepage: Any, tmp_path: Path) -> None:
-    (tmp_path / "gate.yaml").write_text(TEXT.replace("units: 3", "units: 2") + "gate: {above: 0.9, column: a}\n")
-    code, _, err = seepage("audit", "gate.yaml", "--out", "run")
+@pytest.mark.parametrize(("above", "code", "told"), [(0.0, 1, "gate failed"), (0.99, 0, "gate passed")])
+def test_a_gate_of_the_document_decides(seepage: Any, tmp_path: Path, above: float, code: int, told: str) -> None:
+    (tmp_path / "gate.yaml").write_text(
+        TEXT.replace(", {label: noise_2, noise_multiplier: 2}", "") + f"gate: {{above: {above}, column: a}}\n"
+    )
+    assert f"above a lift of {above:g} in column a" in " ".join(seepage("spec", "check", "gate.yaml")[1].split())
+    found, _, err = seepage("audit", "gate.yaml", "--out", "run")
+    assert (found, told in err) == (code, True)
     assert "column a" in err
-    assert (code == 0) == ("gate passed" in err)
 
 
-@pytest.mark.parametrize("study", ["split", "vertical", "pooled"])
-def test_a_draft_can_be_checked(seepage: Any, study: str) -> None:
-    arguments = () if study == "pooled" else ("--data", "rows.csv", "--target", "t")
-    assert seepage("spec", "new", "--study", study, *arguments, "--out", "draft.yaml")[0] == 0
+def test_a_gate_on_no_attacked_column_is_refused_first(seepage: Any, tmp_path: Path) -> None:
+    (tmp_path / "gate.yaml").write_text(TEXT + "gate: {above: 0.2, column: b}\n")
+    for command in (("spec", "check", "gate.yaml"), ("audit", "gate.yaml", "--out", "run")):
+        code, _, err = seepage(*command)
+        assert code == 2
+        assert "unknown column of the gate 'b'. Known: a, c, t" in err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("study", "added"),
+    [
+        ("split", "private: [a]"),
+        ("vertical", ""),
+        ("pooled", "sensitive: a\nvalue: 1\nrows: 60\nauxiliary: 120\nqueries: 50"),
+    ],
+)
+def test_a_draft_can_be_completed_and_checked(seepage: Any, tmp_path: Path, study: str, added: str) -> None:
+    arguments = ("--data", "rows.csv", "--target", "t", "--out", "draft.yaml")
+    assert seepage("spec", "new", "--study", study, *arguments)[0] == 0
+    draft = tmp_path / "draft.yaml"
+    draft.write_text(f"{draft.read_text()}\n{added}\n")
     code, out, err = seepage("spec", "check", "draft.yaml")
-    # Which columns of one's own are private nobody can know.
-    assert code == (2 if study == "split" else 0), err
-    assert "no private columns were named" in err if study == "split" else "none" in out
+    assert (code, err) == (0, "")
+    assert "none" in out
+
+
+def test_a_draft_of_no_study_names_the_nearest(seepage: Any) -> None:
     assert "unknown study 'spilt'; did you mean 'split'?" in seepage("spec", "new", "--study", "spilt", "--out", "x")[2]

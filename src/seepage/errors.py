@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 # How alike two names are, from 0 to 1, of which one may be meant by the other.
@@ -23,13 +23,14 @@ class FieldError(BadInputError):
     """One field of several that were handed in cannot be used.
 
     Attributes:
-        field: its name, with those of what lies in it after points: ``defenses.1.flip``.
+        path: its name, and those (or the positions) of what lies in it: ``("defenses", 1, "flip")``.
+        field: the same as one text: ``defenses.1.flip``.
         said: what is wrong with it.
     """
 
-    def __init__(self, field: str, said: str) -> None:
-        super().__init__(f"{field}: {said}")
-        self.field, self.said = field, said
+    def __init__(self, path: Sequence[str | int], said: str) -> None:
+        self.path, self.field, self.said = tuple(path), ".".join(map(str, path)), said
+        super().__init__(f"{self.field}: {said}")
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadInputError:

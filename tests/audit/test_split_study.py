@@ -63,13 +63,13 @@ def test_older_client_weights_tell_less() -> None:
 def test_weights_that_are_off_are_allowed_for_where_the_attack_says_so() -> None:
     attacks = [{"name": "exact"}, {"name": "posterior", "options": {"weights": "about"}, "label": "about"}]
     plain = {**SPEC.model_dump(), "units": 1, "records": 60, "attacks": attacks, "baselines": []}
-    settings = ({"final": 5, "defenses": [{}]}, {"defenses": [{"weights_noise": 5}]})
-    for more in settings:
+    blurred = [{"label": "blurred", "weights_noise": 5}]
+    for label, more in (("none", {"final": 5, "defenses": [{}]}), ("blurred", {"defenses": blurred})):
         read = figures(SplitSpec.of(**{**plain, **more}), Store(None))
-        exact, about = (read["none", attack, "accuracy", None] or 0 for attack in ("exact", "about"))
+        exact, about = (read[label, attack, "accuracy", None] or 0 for attack in ("exact", "about"))
         assert exact < 1.0
         assert about > exact - 0.1
-        assert (("none", "training", "weights_epsilon", None) in read) == ("final" not in more)
+        assert ((label, "training", "weights_epsilon", None) in read) == ("final" not in more)
     with pytest.raises(BadInputError, match="leave out one of the two"):
         split_study(SplitSpec.of(**plain), DATA)
     for more, said in (({"final": 6}, "give at most final=5"), ({"final": 1, "stale": 1}, "both older")):

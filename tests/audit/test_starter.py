@@ -44,7 +44,7 @@ def uncommented(text: str) -> list[str]:
 def test_every_comment_that_holds_a_key_can_be_used(people: Path) -> None:
     public = uncommented(starter())
     own = uncommented(starter(data=people, target="no", out=people.parent / "audit.yaml"))
-    assert (len(public), len(own)) == (4, 8)
+    assert (len(public), len(own)) == (4, 9)
     for text in (*public, *own):
         assert read_text_document(text, "audit.yaml", people.parent)
     [spec] = read_text_document(public[1], "audit.yaml", Path())

@@ -73,7 +73,9 @@ def test_the_picture_holds_the_originals() -> None:
     assert bool((halves == first).all((1, 2)).any())
 
 
-@pytest.mark.parametrize("wrong", [{"parties": 3}, {"share": 0.3}, {"passive": ["p0"]}, {"defenses": [{"width": 2}]}])
+@pytest.mark.parametrize(
+    "wrong", [{"parties": 3}, {"share": 0.3}, {"passive": ["p0"]}, {"defenses": [{"label": "narrow", "width": 2}]}]
+)
 def test_images_are_cut_in_one_way(wrong: dict) -> None:
     with pytest.raises(BadInputError, match="cut into a left half"):
         vertical_study(VerticalSpec.of(**{**SPEC, **wrong}), DATA)

@@ -127,8 +127,8 @@ def test_what_cannot_be_audited_is_refused_before_anything_is_trained(changed: d
         {"leaked": -1},
         {"attacks": ["uifv_qb"]},
         {"defenses": [{}, {}]},
-        {"defenses": [{"gradient_noise": 1.0, "returned": "pa_imfl"}]},
-        {"defenses": [{"width": 0}]},
+        {"defenses": [{"label": "both", "gradient_noise": 1.0, "returned": "pa_imfl"}]},
+        {"defenses": [{"label": "narrow", "width": 0}]},
         {"attacks": ["uifv_qa", "uifv_qa"]},
     ],
 )

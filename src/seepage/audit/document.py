@@ -38,7 +38,7 @@ _OF_OWN_TABLES = (
     *("target", "schema", "sensitive", "drop", "overrides", "missing", "most_categories", "most_encoded", "separator"),
 )
 
-# Keys that say which rows are read.
+# Keys about the table.
 TABLE_KEYS = ("dataset", "data", *_OF_OWN_TABLES, "data_folder")
 KEYS = (
     *("dataset", *_TEXTS, *_COLUMNS, "overrides", "model", "training", "protocol", *_PARTS),
@@ -107,17 +107,14 @@ def make_specs(document: Mapping[str, Any]) -> list[AuditSpec]:
     return _specs(plant(dict(document)), "", Path())
 
 
-def table_spec(root: Node, source: str, folder: Path, mistakes: Mistakes) -> AuditSpec | None:
-    """Return a spec of the one table that a document names by ``TABLE_KEYS``, None with a mistake noted.
+def table_spec(root: Node, source: str, folder: Path) -> AuditSpec:
+    """Return a spec of the table of one's own that a document names by ``TABLE_KEYS``.
 
     Raises:
         DocumentError: what is said of the table cannot be used.
     """
-    specs = _specs(root, source, folder)
-    if len(specs) > 1:
-        mistakes.add(root.line, "dataset", "sweeps over several tables; a study takes one.")
-        return None
-    return specs[0]
+    [spec] = _specs(root, source, folder)
+    return spec
 
 
 @dataclass(frozen=True)

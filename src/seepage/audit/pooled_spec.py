@@ -115,7 +115,7 @@ class PooledSpec(StudySpec):
     parties: int = Field(default=2, ge=2, le=10)
     targets: int = Field(default=100, ge=2)
     shadows: int = Field(default=100, ge=4)
-    defenses: Annotated[tuple[PooledDefense, ...], BeforeValidator(_one)] = (PooledDefense(),)
+    defenses: Annotated[tuple[PooledDefense, ...], BeforeValidator(_one), Field(min_length=1)] = (PooledDefense(),)
     attacks: Parts = (
         Part(name="meta", options={"features": "raw", "classifier": "lr"}, label="meta_raw"),
         Part(name="meta"),

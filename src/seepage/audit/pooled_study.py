@@ -144,6 +144,7 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
         headline="shares of a sensitive column",
         rows=source.count,
         target=source.target,
+        columns=spec.told,
         sensitive=(source.sensitive,),
         seed=spec.seed,
         threads=spec.threads,

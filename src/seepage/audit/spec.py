@@ -48,7 +48,13 @@ class Part(BaseModel):
 
 
 def _part(value: Any) -> Any:
-    return {"name": value} if isinstance(value, str) else value
+    if isinstance(value, str):
+        return {"name": value}
+    if not isinstance(value, Mapping) or "options" in value:
+        return value
+    # Options may stand beside the name.
+    options = {key: option for key, option in value.items() if key not in Part.model_fields}
+    return {**{key: said for key, said in value.items() if key not in options}, "options": options}
 
 
 def _several(value: Any) -> Any:

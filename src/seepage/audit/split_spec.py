@@ -102,7 +102,7 @@ class SplitSpec(StudySpec):
     learning_rate: float = Field(default=0.01, gt=0)
     rows_each: int = Field(default=16, ge=1)
     clients: int = Field(default=16, ge=1)
-    defenses: Annotated[tuple[CutDefense, ...], BeforeValidator(_one)] = (CutDefense(),)
+    defenses: Annotated[tuple[CutDefense, ...], BeforeValidator(_one), Field(min_length=1)] = (CutDefense(),)
     attacks: Parts = (Part(name="exact"), Part(name="posterior"))
     baselines: Parts = _BASELINES
     test_share: float = Field(default=0.1, gt=0, lt=1)

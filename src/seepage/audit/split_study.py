@@ -110,6 +110,7 @@ def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = Fal
         attacker="The server",
         rows=len(data.all),
         target=data.schema.target.name,
+        columns=(*private, data.schema.target.name),
         sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
         seed=spec.seed,
         threads=spec.threads,

@@ -69,11 +69,12 @@ _OWN = """\
 # The table (.csv, .csv.gz, .parquet), looked for from the folder of this file, and the column that the model learns.
 data: {data}
 target: {target}
-{separator}# Columns that the report singles out, and columns to leave out.
-# sensitive: []
+{separator}{sensitive}# Columns to leave out.
 # drop: []
 # What becomes of missing cells: refuse, drop (the rows that have one) or category (of their own; numbers: the median).
 {missing}
+# What a column is, instead of what its values look like: discrete, continuous or fields of the schema.
+# overrides: {{}}
 # A schema says more about the columns: seepage schema {shown} --target {target} --out schema.yaml
 # schema: schema.yaml
 """
@@ -89,8 +90,8 @@ study: {study}
 # Independent repetitions ({unit}s): intervals are over them.
 units: {units}
 
-# What is done against the attacks, each beside none. All that can be said of one, with its default:
-# {defense}
+# What is done against the attacks, an entry each, and none beside them. All that can be said of one, with its default:
+# - {defense}
 defenses:
 - {{label: none}}
 
@@ -103,6 +104,14 @@ seed: 0
 # All else, with its default:
 {rest}
 """
+
+
+_SENSITIVE = """\
+# Columns that the report singles out.
+# sensitive: []
+"""
+# Studies in which ``sensitive`` is the column that is asked about.
+_ASKS = ("pooled",)
 
 
 def starter(
@@ -132,7 +141,7 @@ def starter(
 
 def study_starter(
     study: str,
-    dataset: str = "adult",
+    dataset: str | None = None,
     data: Path | None = None,
     target: str | None = None,
     separator: str = ",",
@@ -142,7 +151,8 @@ def study_starter(
 
     Args:
         study: which.
-        dataset, data, target, separator, out: as of ``starter``.
+        dataset: registered name; the setting's own default if None.
+        data, target, separator, out: as of ``starter``.
 
     Raises:
         BadInputError: there is no such study, or as of ``starter``.
@@ -152,10 +162,11 @@ def study_starter(
         ['study: split', 'units: 3']
     """
     kind = study_kind(study)
-    table, _ = _table(dataset, data, target, separator, out)
+    table, _ = _table(dataset or kind.spec().dataset, data, target, separator, out, study not in _ASKS)
     values = {name: value for name, value in kind.spec().model_dump(mode="json").items() if name not in _SAID}
     values |= {name: [_part(part) for part in values[name]] for name in ("attacks", "baselines")}
     [defense] = values.pop("defenses")
+    defense["label"] = "mine"
     return _STUDY.format(
         about=kind.about,
         name=out.name,
@@ -180,20 +191,21 @@ def _flow(value: Any) -> str:
 
 
 def _table(
-    dataset: str, data: Path | None, target: str | None, separator: str, out: Path
+    dataset: str, data: Path | None, target: str | None, separator: str, out: Path, singles: bool = True
 ) -> tuple[str, tuple[int, ...]]:
     """Return what a document says of a table, and batch sizes that suit it."""
     if data is None:
-        registry.datasets[dataset]
+        if dataset not in registry.populations.names():
+            registry.datasets[dataset]
         return _DATASET.format(dataset=_scalar(dataset)), _SIZES
     if target is None:
         raise BadInputError(
             f"the table {str(data)!r} needs a target, the column that the model learns; add --target COLUMN."
         )
-    return _own(data, target, separator, out)
+    return _own(data, target, separator, out, singles)
 
 
-def _own(data: Path, target: str, separator: str, out: Path) -> tuple[str, tuple[int, ...]]:
+def _own(data: Path, target: str, separator: str, out: Path, singles: bool) -> tuple[str, tuple[int, ...]]:
     source = open_table(data, separator)
     if target not in source.names:
         raise unknown_name(f"column of {str(data)!r}:", target, source.names)
@@ -205,6 +217,7 @@ def _own(data: Path, target: str, separator: str, out: Path) -> tuple[str, tuple
         data=_scalar(_from(out.parent, data)),
         target=_scalar(target),
         separator="" if separator == "," else f"separator: {_scalar(separator)}\n",
+        sensitive=_SENSITIVE if singles else "",
         missing="missing: category" if has_gaps else "# missing: category",
         shown=shown,
     )

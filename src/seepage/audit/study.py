@@ -44,6 +44,7 @@ from seepage.audit.results import Row
 from seepage.audit.runner import Listener
 from seepage.audit.spec import Part
 from seepage.audit.store import Store
+from seepage.audit.study_spec import told_apart
 from seepage.audit.workers import threads
 from seepage.datasets import Dataset
 
@@ -132,6 +133,7 @@ class Study:
         notes: on the rows, for the report.
         rows: of the data set.
         target: name of the column that is learnt; figures of it are those of the label.
+        columns: that accuracies are told of one by one.
         sensitive: names of the columns that the report marks.
         lead: what the report is about, in a sentence.
         attacker, headline: for sentences such as "the server reads 71% of all private cells".
@@ -161,6 +163,7 @@ class Study:
     notes: tuple[str, ...] = ()
     rows: int = 0
     target: str | None = None
+    columns: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
     lead: str = "What an honest-but-curious participant learns from what crosses the wire."
     attacker: str = "The attacker"
@@ -170,6 +173,9 @@ class Study:
     seed: int = 0
     threads: int = 1
     own: bool = False
+
+    def __post_init__(self) -> None:
+        told_apart("part", [part.called for part in self.parts])
 
     def scale(self, metric: str) -> Scale:
         """Return how a metric reads, a rate unless said otherwise."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ from pydantic import ValidationError
 
 from seepage.audit.choices import Said, shown
 from seepage.audit.document import TABLE_KEYS, read_gate, table_spec
-from seepage.audit.mistakes import Mistakes
-from seepage.audit.spec import Gate
+from seepage.audit.mistakes import DocumentError, Mistakes
+from seepage.audit.spec import AuditSpec, Gate
 from seepage.audit.studies import STUDIES, StudyKind
 from seepage.audit.study import Study
 from seepage.audit.study_spec import StudySpec, problems
@@ -60,7 +61,7 @@ def read_study(text: str, name: str, folder: Path) -> StudyDocument:
     Args:
         text: of the document: ``study`` (split, vertical, pooled), ``dataset`` or ``data`` with what documents of
             horizontal learning say of a table, ``gate``, and fields of the study's spec. Nothing sweeps but
-            ``defenses`` and ``attacks``.
+            ``defenses``, ``attacks`` and ``baselines``. ``sensitive`` is the spec's where it has such a field.
         name: for messages.
         folder: where the files that it names are looked for.
 
@@ -78,26 +79,20 @@ def read_study(text: str, name: str, folder: Path) -> StudyDocument:
     given = {key: Said(node.plain(), node, key) for key, node in root.value.items()}
     kind = _kind(given[KEY], mistakes)
     fields = [field for field in kind.spec.model_fields if field not in _OF_TABLES]
-    tables = [key for key in TABLE_KEYS if key == _FOLDER or key not in fields]
-    known = list(dict.fromkeys((KEY, "gate", *tables, *fields)))
+    about_tables = [key for key in TABLE_KEYS if key == _FOLDER or key not in fields]
+    known = list(dict.fromkeys((KEY, "gate", *about_tables, *fields)))
     for key, said in given.items():
         if key not in known:
             said.wrong(mistakes, unknown_name(f"key of a study of {given[KEY].value} learning:", key, known))
     gate = read_gate(given["gate"], mistakes) if "gate" in given else None
-    table = {key: node for key, node in root.value.items() if key in tables}
-    own = any(key not in ("dataset", _FOLDER) for key in table)
-    values = {key: said.value for key, said in given.items() if key in fields and key not in table}
+    table = Node({key: node for key, node in root.value.items() if key in about_tables}, root.line)
+    assert isinstance(table.value, dict)
+    own = any(key not in ("dataset", _FOLDER) for key in table.value)
+    values = {key: said.value for key, said in given.items() if key in fields and key not in table.value}
     if not own:
         values |= _dataset(given, folder, mistakes)
-    try:
-        spec = kind.spec.model_validate(values)
-    except ValidationError as error:
-        spec = None
-        for problem in problems(error):
-            path = problem.field.split(".") if isinstance(problem, FieldError) else []
-            node, told = _place(root, path)
-            mistakes.add(node.line, told, problem.said if isinstance(problem, FieldError) else problem)
-    rows = table_spec(Node(table, root.line), name, folder, mistakes) if own else None
+    spec = _spec(kind, values, root, mistakes)
+    rows = _rows(table, name, folder, mistakes) if own else None
     mistakes.check()
     assert spec is not None
     if rows is None:
@@ -108,11 +103,32 @@ def read_study(text: str, name: str, folder: Path) -> StudyDocument:
 
 
 def _kind(said: Said, mistakes: Mistakes) -> StudyKind:
-    if said.value not in STUDIES:
-        said.wrong(mistakes, unknown_name("study", str(said.value), STUDIES))
+    if not isinstance(said.value, str) or said.value not in STUDIES:
+        said.wrong(mistakes, unknown_name("study", shown(said.value), STUDIES))
         # Without it no other key can be judged.
         mistakes.check()
     return STUDIES[said.value]
+
+
+def _spec(kind: StudyKind, values: dict[str, Any], root: Node, mistakes: Mistakes) -> StudySpec | None:
+    try:
+        return kind.spec.model_validate(values)
+    except ValidationError as error:
+        for problem in problems(error):
+            is_field = isinstance(problem, FieldError)
+            node, told = _place(root, problem.path if is_field else ())
+            if not mistakes.touch(told):
+                mistakes.add(node.line, told, problem.said if is_field else problem)
+    return None
+
+
+def _rows(table: Node, name: str, folder: Path, mistakes: Mistakes) -> AuditSpec | None:
+    try:
+        return table_spec(table, name, folder)
+    except DocumentError as error:
+        for one in error.mistakes:
+            mistakes.add(one.line, one.key, one.message)
+    return None
 
 
 def _dataset(given: dict[str, Said], folder: Path, mistakes: Mistakes) -> dict[str, Any]:
@@ -120,13 +136,16 @@ def _dataset(given: dict[str, Said], folder: Path, mistakes: Mistakes) -> dict[s
     made: dict[str, Any] = {}
     if (said := given.get("dataset")) is not None:
         options = dict(said.value) if isinstance(said.value, dict) else {"name": said.value}
-        made["dataset"] = options.pop("name", None)
-        made["dataset_options"] = options
-        if not isinstance(made["dataset"], str):
+        name = options.pop("name", None)
+        if not isinstance(name, str):
             said.wrong(
                 mistakes,
                 f"expected the name of one dataset, or {{name: adult, missing: category}}, got {shown(said.value)}.",
             )
+        elif "folder" in options:
+            said.wrong(mistakes, f"says where files lie in {_FOLDER}, not in folder.")
+        else:
+            made |= {"dataset": name, "dataset_options": options}
     if (said := given.get(_FOLDER)) is not None:
         if isinstance(said.value, str):
             made[_FOLDER] = str(folder / Path(said.value).expanduser())
@@ -135,12 +154,12 @@ def _dataset(given: dict[str, Said], folder: Path, mistakes: Mistakes) -> dict[s
     return made
 
 
-def _place(root: Node, path: list[str]) -> tuple[Node, str]:
+def _place(root: Node, path: Sequence[str | int]) -> tuple[Node, str]:
     """Return the innermost value of a document on a path, and what to call its place."""
     node, told = root, ""
     for step in path:
         if isinstance(node.value, dict) and step in node.value:
-            node, told = node.value[step], join(told, step)
-        elif isinstance(node.value, list) and step.isdigit() and int(step) < len(node.value):
-            node, told = node.value[int(step)], f"{told}[{step}]"
+            node, told = node.value[str(step)], join(told, str(step))
+        elif isinstance(node.value, list) and isinstance(step, int) and step < len(node.value):
+            node, told = node.value[step], f"{told}[{step}]"
     return node, told

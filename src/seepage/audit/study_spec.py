@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from seepage.audit.choices import shown
 from seepage.audit.spec import Part, Parts
 from seepage.errors import BadInputError, FieldError
 from seepage.registry import Registry
 
 S = TypeVar("S", bound="StudySpec")
+L = TypeVar("L", bound="Labelled")
+# What results call no defense.
+NONE = "none"
+# In place of what pydantic says of them.
+_WORDS = {"extra_forbidden": "is no key here", "tuple_type": "Input should be a list", "missing": "is missing"}
 
 
 class Labelled(BaseModel):
@@ -23,7 +29,17 @@ class Labelled(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    label: str = "none"
+    label: str = Field(default=NONE, min_length=1)
+
+    @model_validator(mode="after")
+    def _named(self: L) -> L:
+        does = any(getattr(self, name) != field.get_default() for name, field in type(self).model_fields.items())
+        if self.label == NONE and does:
+            raise BadInputError(
+                f"a defense that does something would be called {NONE!r} in results; give it a label of its own, such "
+                "as label: mine."
+            )
+        return self
 
 
 class StudySpec(BaseModel):
@@ -80,10 +96,10 @@ def problems(error: ValidationError) -> list[BadInputError]:
     """Return what is wrong with plain values of a spec: a ``FieldError`` each, or what does not go together."""
     found = []
     for one in error.errors():
-        said = str(one["msg"]).removeprefix("Value error, ").removesuffix(".")
-        where = ".".join(map(str, one["loc"]))
-        # What is wrong with fields together says so itself; the input would be all of them.
-        found.append(FieldError(where, f"{said}, got {one['input']!r}.") if where else BadInputError(f"{said}."))
+        said = _WORDS.get(one["type"], str(one["msg"]).removeprefix("Value error, ").removesuffix("."))
+        # What refuses a value in its own words tells it, too.
+        told = f"{said}." if one["type"] == "value_error" else f"{said}, got {shown(one['input'])}."
+        found.append(FieldError(one["loc"], told) if one["loc"] else BadInputError(told))
     return found
 
 

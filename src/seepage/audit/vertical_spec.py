@@ -62,7 +62,7 @@ def _one(value: Any) -> Any:
 def _parties(value: Any) -> Any:
     """Return one party's names as a list of one party."""
     value = several(value)
-    if value and all(isinstance(name, str) for name in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(name, str) for name in value):
         return (value,)
     return value
 
@@ -107,13 +107,13 @@ class VerticalSpec(StudySpec):
     share: float | None = Field(default=None, gt=0, lt=1)
     columns_seed: int | None = Field(default=None, ge=0)
     victim: int = 1
-    bottom: tuple[int, ...] = (300, 100)
+    bottom: tuple[Annotated[int, Field(ge=1)], ...] = (300, 100)
     features: int = Field(default=100, ge=1)
-    top: tuple[int, ...] = (100, 50)
+    top: tuple[Annotated[int, Field(ge=1)], ...] = (100, 50)
     epochs: int = Field(default=20, ge=1)
     batch_size: int = Field(default=256, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
-    defenses: Annotated[tuple[FeatureDefense, ...], BeforeValidator(_one)] = (FeatureDefense(),)
+    defenses: Annotated[tuple[FeatureDefense, ...], BeforeValidator(_one), Field(min_length=1)] = (FeatureDefense(),)
     attacks: Parts = tuple(Part(name=f"uifv_{name}") for name in ("qa", "dpa", "iqa", "sa"))
     baselines: Parts = tuple(Part(name=name) for name in ("constant", "median", "random", "own_columns"))
     attacked: Attacked = "held_out"

@@ -147,6 +147,7 @@ def vertical_study(spec: VerticalSpec, dataset: Dataset | None = None, own: bool
         headline="all cells of the passive party" if tables else "all brightnesses of the passive party's half",
         rows=len(data.all),
         target=data.schema.target.name,
+        columns=tuple(held) if tables else (),
         sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
         seed=spec.seed,
         threads=spec.threads,

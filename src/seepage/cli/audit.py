@@ -45,7 +45,8 @@ def audit(
     document: Annotated[
         Path | None,
         typer.Argument(
-            help="Audit document in YAML; [bold]seepage spec new[/bold] drafts one. Options take precedence over it.",
+            help="Audit document in YAML; [bold]seepage spec new[/bold] drafts one. Options take precedence over it "
+            "(documents of a study take few).",
             show_default=False,
         ),
     ] = None,
@@ -430,6 +431,10 @@ def audit(
         raise typer.Exit(Exit.JOBS_FAILED)
 
 
+# Options that are called otherwise than what they give.
+_OPTIONS = {"overrides": "override", "control": "no-control"}
+
+
 def _study(
     text: str,
     document: Path,
@@ -443,8 +448,8 @@ def _study(
     unused = next((name for name, value in options.items() if value is not None), None)
     if unused is not None:
         raise BadInputError(
-            f"--{unused.replace('_', '-')} is of audits of horizontal learning, and {str(document)!r} is a study of "
-            "another setting; say it in the document. --out, --fail-above, --fail-column and --json can be given here."
+            f"{str(document)!r} is a study, beside which only --out, --fail-above, --fail-column and --json can be "
+            f"given; say in the document what --{_OPTIONS.get(unused, unused).replace('_', '-')} says."
         )
     with of_document():
         made = read_study(text, str(document), document.parent)

@@ -17,6 +17,7 @@ from seepage.audit.study_document import StudyDocument, is_study, read_study
 from seepage.audit.tree import read_text
 from seepage.cli.app import app
 from seepage.cli.own import of_document
+from seepage.cli.studies import check_study_gate
 from seepage.errors import BadInputError
 from seepage.report import make_console
 from seepage.report.text import clean, lasting
@@ -27,7 +28,9 @@ app.add_typer(group, name="spec")
 
 @group.command("new")
 def new(
-    dataset: Annotated[str, typer.Option(help="Dataset by name; [bold]seepage datasets[/bold] lists them.")] = "adult",
+    dataset: Annotated[
+        str | None, typer.Option(help="Dataset by name; [bold]seepage datasets[/bold] lists them. Default: adult.")
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="A table of your own (.csv, .csv.gz, .parquet) instead of a dataset.")
     ] = None,
@@ -54,7 +57,7 @@ def new(
     if out.exists():
         raise BadInputError(f"{str(out)!r} is there already; choose another --out, or take it away first.")
     text = (
-        starter(dataset, data, target, separator, out)
+        starter(dataset or "adult", data, target, separator, out)
         if study is None
         else study_starter(study, dataset, data, target, separator, out)
     )
@@ -94,6 +97,8 @@ def check(
 
 def _show_study(console: Console, document: Path, made: StudyDocument) -> None:
     study = made.study
+    if made.gate is not None:
+        check_study_gate([study], made.gate.above, made.gate.column)
     parts = [part for part in study.parts if part.kind != "about"]
     grid = Grid(box=None, pad_edge=False, header_style="bold")
     for name in ("defense", "attacks", "guesses"):
@@ -103,13 +108,20 @@ def _show_study(console: Console, document: Path, made: StudyDocument) -> None:
             ", ".join(clean(part.called, 60) for part in parts if part.kind == kind) for kind in ("attack", "guess")
         )
         grid.add_row(Text(clean(defense, 40)), *map(Text, told))
+    limit = made.gate
+    at = "" if limit is None else f" A gate fails above a lift of {limit.above:g}{_of(limit.column)}."
     console.print(grid)
     console.print(
         Text(
             f"{clean(document, 100)}: {clean(study.dataset)}, {clean(study.protocol).replace('_', ' ')}, {study.units} "
             f"{study.unit}(s). How long that takes is not estimated; what is stopped continues with the same command."
+            f"{at}"
         )
     )
+
+
+def _of(column: str | None) -> str:
+    return "" if column is None else f" in column {clean(column, 60)}"
 
 
 def _table(found: Forecast) -> Grid:

@@ -79,7 +79,7 @@ def run_study_command(
     if fail_above is None and fail_column is not None:
         raise BadInputError(f"--fail-column {fail_column} names what a gate looks at; add --fail-above LIFT.")
     if fail_above is not None:
-        check_gate(fail_above, None, ())
+        check_study_gate([study for _, study in studies], fail_above, fail_column)
     with Bar(make_console(stderr=True)) as bar:
         reports = (
             run_studies(studies, out, bar)
@@ -103,6 +103,15 @@ def run_study_command(
     make_console(stderr=True).print(Text(decision.line), soft_wrap=True)
     if decision.failed:
         raise typer.Exit(Exit.GATE_FAILED)
+
+
+def check_study_gate(studies: Sequence[Study], above: float, column: str | None) -> None:
+    """Refuse a gate that no study could answer, before anything is trained.
+
+    Raises:
+        BadInputError: the limit is out of range, or the column is none that is attacked.
+    """
+    check_gate(above, column, [name for study in studies for name in study.columns])
 
 
 def spec_of(kind: type[S], options: Mapping[str, str], /, **values: Any) -> S:

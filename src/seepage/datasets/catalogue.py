@@ -11,6 +11,7 @@ from seepage import registry
 from seepage.datasets.about import About, cards
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.files import cache_folder, local_folder, path_of
+from seepage.errors import BadInputError
 
 Availability = Literal["bundled", "generated", "found", "copy found", "cached", "download", "manual", "unknown"]
 
@@ -55,7 +56,8 @@ def load(name: str, folder: str | Path | None = None, **options: Any) -> Dataset
         options: further arguments of that dataset's own loader.
 
     Raises:
-        BadInputError: the name or an option is unknown, or a file is missing, damaged or another one.
+        BadInputError: the name or an option is unknown, an option is of a wrong type, or a file is missing, damaged or
+            another one.
 
     Example:
         >>> len(load("adult", missing="category").all)
@@ -63,7 +65,15 @@ def load(name: str, folder: str | Path | None = None, **options: Any) -> Dataset
     """
     if folder is not None and "folder" in inspect.signature(registry.datasets[name].factory).parameters:
         options["folder"] = folder
-    return registry.datasets.create(name, **options)
+    try:
+        return registry.datasets.create(name, **options)
+    except BadInputError:
+        raise
+    except (TypeError, ValueError) as error:
+        if not options:
+            raise
+        told = ", ".join(f"{option}={value!r}" for option, value in options.items())
+        raise BadInputError(f"dataset {name!r} cannot be loaded with {told}: {error}.") from error
 
 
 def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:

@@ -9,7 +9,7 @@ from seepage.audit.checks.facts import Facts
 from seepage.audit.checks.registry import Found, check
 from seepage.audit.checks.wording import few, place, share
 from seepage.audit.results import Row
-from seepage.audit.tiers import closed_gap, is_whole, strongest_row, tier_of
+from seepage.audit.tiers import closed_gap, is_attack, is_whole, strongest_row, tier_of
 
 _FEW_VICTIMS = 5
 
@@ -56,8 +56,9 @@ def open_tier(rows: Sequence[Row], batch_size: int | None, defense: str, unit: s
     score = strongest_row(rows, batch_size, defense)
     if score is None:
         return None
-    wanted = (batch_size, defense, score["attack"], "exact_match")
-    exact = (row for row in rows if (row["batch_size"], row["defense"], row["attack"], row["metric"]) == wanted)
+    wanted = (batch_size, defense, score["attack"], "exact_match", None)
+    fields = ("batch_size", "defense", "attack", "metric", "column")
+    exact = (row for row in rows if is_attack(row) and tuple(row[field] for field in fields) == wanted)
     return None if any(map(is_whole, exact)) else _doubt(score, unit)
 
 
