@@ -103,6 +103,7 @@ def test_a_table_of_ones_own_lies_beside_the_document(rows: Path) -> None:
         ("{study: split, dataset: adult, data: a.csv, target: t}", "a dataset is named too"),
         ("{study: vertical, dataset: german, passive: 3}", "audit.yaml:1: passive: Input should be a list, got 3"),
         ("{study: vertical, dataset: german, bottom: [0]}", r"audit.yaml:1: bottom\[0\]: .*got 0"),
+        ("{study: pooled, defenses: [{label: dp, noise: 1}]}", r"defenses\[0\]: noise=1 is in units of clip"),
         ("{study: split, dataset: ~}", "audit.yaml:1: dataset: expected the name of one dataset, .*got null.$"),
         ("{study: split, dataset: {name: adult, folder: x}}", "says where files lie in data_folder"),
         ("{study: split, dataset: {name: german, seed: hello}}", "'german' cannot be loaded with seed='hello'"),

@@ -35,6 +35,14 @@ class PooledDefense(Labelled):
     clip: float | None = Field(default=None, gt=0)
     noise: float = Field(default=0.0, ge=0)
 
+    @model_validator(mode="after")
+    def _clipped(self) -> PooledDefense:
+        if self.noise and self.clip is None:
+            raise BadInputError(
+                f"noise={self.noise:g} is in units of clip, which is not given; add one, such as clip: 1."
+            )
+        return self
+
     @property
     def answers(self) -> Answers | None:
         """What answers go through."""
