@@ -2,8 +2,9 @@
 
     python benchmarks/switches.py --batch-size 32 --victims 20 --out benchmarks/results/tableak_switches.csv
 
-The victims are those of ``seepage reproduce tableak/table17`` (Adult, NN3, true labels). Variants that differ only in
-what follows the search share its candidates, so that their difference is that part's alone.
+The victims are those of ``seepage reproduce tableak/table17`` (Adult, NN3, true labels), or of the same table of
+another dataset (``--dataset health_heritage``: table 20). Variants that differ only in what follows the search share its
+candidates, so that their difference is that part's alone.
 """
 
 from __future__ import annotations
@@ -57,13 +58,16 @@ class Remembered(Descent):
 def main() -> None:
     """Add one line a variant for a batch size to a CSV file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", default="adult")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--victims", type=int, default=20)
     parser.add_argument("--restarts", type=int, default=30)
     parser.add_argument("--iterations", type=int, default=1500)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    lines = switches(arguments.batch_size, arguments.victims, arguments.restarts, arguments.iterations)
+    lines = switches(
+        arguments.dataset, arguments.batch_size, arguments.victims, arguments.restarts, arguments.iterations
+    )
     begun = arguments.out.exists()
     with arguments.out.open("a", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
@@ -72,24 +76,24 @@ def main() -> None:
         writer.writerows(lines)
 
 
-def switches(batch_size: int, victims: int, restarts: int, iterations: int) -> list[dict[str, object]]:
+def switches(dataset: str, batch_size: int, victims: int, restarts: int, iterations: int) -> list[dict[str, object]]:
     """Return the paired gain of the default profile over each variant, shares of all cells."""
     keep_freed_memory()
-    adult = datasets.load("adult")
-    encoder = Encoder(adult.schema, adult.statistics, dtype=torch.float32)
-    model = nn3(adult.schema, seed=0)
+    data = datasets.load(dataset)
+    encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+    model = nn3(data.schema, seed=0)
     protocol = FedSGD(batch_size, replacement=True)
     scores: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
     for victim in range(victims):
-        transcript = protocol.run(model, adult.train, encoder, [stream(0, victim, "batch")])
-        knowledge = Knowledge(adult.schema, adult.statistics, batch_size, transcript.secret.labels)
+        transcript = protocol.run(model, data.train, encoder, [stream(0, victim, "batch")])
+        knowledge = Knowledge(data.schema, data.statistics, batch_size, transcript.secret.labels)
         searches: dict[str, Remembered] = {}
         for variant, options in VARIANTS.items():
             attack = attacks.create("tableak", restarts=restarts, iterations=iterations, **options)
             assert isinstance(attack, Reconstruction)
             search = searches.setdefault(attack.logits, Remembered(iterations=iterations))
             guess = replace(attack, descent=search)(transcript.view, knowledge, [stream(0, victim, "starts")])
-            measured = measure(adult.schema, adult.statistics, transcript.secret, guess)
+            measured = measure(data.schema, data.statistics, transcript.secret, guess)
             scores[variant].append(
                 next(float(m.values[0]) for m in measured if (m.metric, m.column) == ("accuracy", None))
             )
