@@ -3,8 +3,8 @@
     python benchmarks/switches.py --batch-size 32 --victims 20 --out benchmarks/results/tableak_switches.csv
 
 The victims are those of ``seepage reproduce tableak/table17`` (Adult, NN3, true labels), or of the same table of
-another dataset (``--dataset health_heritage``: table 20). Variants that differ only in what follows the search share its
-candidates, so that their difference is that part's alone.
+another dataset (``--dataset health_heritage``: table 20). Variants that differ only in what follows the search share
+its candidates, so that their difference is that part's alone.
 """
 
 from __future__ import annotations
