@@ -110,8 +110,6 @@ _SENSITIVE = """\
 # Columns that the report singles out.
 # sensitive: []
 """
-# Studies in which ``sensitive`` is the column that is asked about.
-_ASKS = ("pooled",)
 
 
 def starter(
@@ -162,7 +160,9 @@ def study_starter(
         ['study: split', 'units: 3']
     """
     kind = study_kind(study)
-    table, _ = _table(dataset or kind.spec().dataset, data, target, separator, out, study not in _ASKS)
+    # Where the spec has such a field, it is the column that is asked about.
+    singles = "sensitive" not in kind.spec.model_fields
+    table, _ = _table(dataset or kind.spec().dataset, data, target, separator, out, singles)
     values = {name: value for name, value in kind.spec().model_dump(mode="json").items() if name not in _SAID}
     values |= {name: [_part(part) for part in values[name]] for name in ("attacks", "baselines")}
     [defense] = values.pop("defenses")
