@@ -83,6 +83,8 @@ def test_a_table_of_ones_own_lies_beside_the_document(rows: Path) -> None:
         ("study:", "audit.yaml:1: study: unknown study 'null'"),
         (f"{SPLIT}, victims: 3}}", "audit.yaml:1: victims: unknown key of a study of split learning: 'victims'"),
         (f"{SPLIT},\n units: 0}}", "audit.yaml:2: units: Input should be greater than or equal to 1, got 0."),
+        (f"{SPLIT},\n units: '3'}}", "audit.yaml:2: units: Input should be a valid integer, got .3."),
+        (f"{SPLIT},\n units: true}}", "audit.yaml:2: units: Input should be a valid integer, got true."),
         (
             f"{SPLIT},\n defenses: [{{}},\n  {{label: noisy, flip: 2}}]}}",
             r"audit.yaml:3: defenses\[1\].flip: Input should be less than 1, got 2.",
@@ -103,6 +105,10 @@ def test_a_table_of_ones_own_lies_beside_the_document(rows: Path) -> None:
         ("{study: split, dataset: adult, data: a.csv, target: t}", "a dataset is named too"),
         ("{study: vertical, dataset: german, passive: 3}", "audit.yaml:1: passive: Input should be a list, got 3"),
         ("{study: vertical, dataset: german, bottom: [0]}", r"audit.yaml:1: bottom\[0\]: .*got 0"),
+        (
+            "{study: vertical, dataset: german, passive: [[age], [job]], parties: 4}",
+            r"audit.yaml:1: columns are named \(passive\) for 3 parties, got parties=4",
+        ),
         ("{study: pooled, defenses: [{label: dp, noise: 1}]}", r"defenses\[0\]: noise=1 is in units of clip"),
         ("{study: split, dataset: ~}", "audit.yaml:1: dataset: expected the name of one dataset, .*got null.$"),
         ("{study: split, dataset: {name: adult, folder: x}}", "says where files lie in data_folder"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from seepage.audit.choices import shown
 from seepage.audit.spec import Part, Parts
@@ -14,10 +14,17 @@ from seepage.registry import Registry
 
 S = TypeVar("S", bound="StudySpec")
 L = TypeVar("L", bound="Labelled")
+# No text or truth value passes for a number.
+_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 # What results call no defense.
 NONE = "none"
 # In place of what pydantic says of them.
 _WORDS = {"extra_forbidden": "is no key here", "tuple_type": "Input should be a list", "missing": "is missing"}
+
+
+def as_tuples(value: Any) -> Any:
+    """Return lists, as YAML and JSON have them, as tuples, whatever they are nested in but mappings."""
+    return tuple(map(as_tuples, value)) if isinstance(value, list) else value
 
 
 class Labelled(BaseModel):
@@ -27,9 +34,11 @@ class Labelled(BaseModel):
         label: what results call it; ``none`` for no defense.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = _STRICT
 
     label: str = Field(default=NONE, min_length=1)
+
+    _lists = field_validator("*", mode="before")(as_tuples)
 
     @model_validator(mode="after")
     def _named(self: L) -> L:
@@ -53,7 +62,7 @@ class StudySpec(BaseModel):
         threads: CPU threads.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = _STRICT
 
     # What a unit is called.
     unit: ClassVar[str] = "unit"
@@ -66,6 +75,8 @@ class StudySpec(BaseModel):
     units: int = Field(default=3, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**63)
     threads: int = Field(default=1, ge=1, le=1024)
+
+    _lists = field_validator("*", mode="before")(as_tuples)
 
     @property
     def swept(self) -> Sequence[Labelled]:

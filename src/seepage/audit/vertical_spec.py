@@ -147,6 +147,11 @@ class VerticalSpec(StudySpec):
             raise ValueError(
                 f"columns are named (passive) or dealt out by shares (share={self.share}), not both; leave out one"
             )
+        named = len(self.passive) + 1
+        if self.passive and self.parties not in (type(self).model_fields["parties"].default, named):
+            raise ValueError(
+                f"columns are named (passive) for {named} parties, got parties={self.parties}; leave out one"
+            )
         return self
 
     def partition(self, schema: Schema) -> Partition:
