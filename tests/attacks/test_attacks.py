@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from seepage.attacks.gradient.parts.matching import Cosine, MeanSquared
 from seepage.attacks.gradient.parts.optimise import Descent
 from seepage.attacks.gradient.parts.profiles import reconstruction
 from seepage.attacks.gradient.parts.reconstruct import Reconstruction
+from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.guesses import RecordsGuess
@@ -238,6 +240,7 @@ def test_options_reach_the_part_they_name() -> None:
     assert (default.restarts, default.descent) == (30, Descent(iterations=1500, step=0.06, signed=True))
     assert (default.logits, default.pooling, default.labels) == ("raw", "median", "bias")
     assert (faithful.logits, faithful.pooling, faithful.labels) == ("standardised", "lower_median", "geng")
+    assert (default.start, faithful.start) == ("marginals", "symmetric")
     assert isinstance(default.matching, Cosine)
     assert isinstance(attacks.create("dlg").matching, MeanSquared)
     for name in ("dlg", "inverting_gradients"):
@@ -258,6 +261,7 @@ def test_every_switch_changes_what_is_done() -> None:
         {"softmax": False, "entropy": "counts"},
         {"sigmoid": False},
         {"logits": "standardised"},
+        {"start": "symmetric"},
         {"start": "unit"},
         {"pooling": "mean"},
         {"pooling": "lower_median"},
@@ -277,6 +281,28 @@ def test_every_switch_changes_what_is_done() -> None:
     # Pooling leaves the candidates, hence their disagreement, as they are.
     assert {losses[key][1] for key in pooled} == {losses["{}"][1]}
     assert len({losses[key][0] for key in pooled | {"{}"}}) > 1
+
+
+def test_a_search_starts_among_likely_rows() -> None:
+    data = load("adult")
+    encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+    transcript = FedSGD(4).run(nn2(data.schema, seed=0), data.train, encoder, seeds=range(6))
+    knowledge = Knowledge(data.schema, data.statistics, 4, transcript.secret.labels)
+    cells = {
+        start: attack(start=start, iterations=1, step=1e-9, restarts=1)(transcript.view, knowledge, range(6)).cells
+        for start in ("marginals", "symmetric")
+    }
+    clear = []
+    for i in data.schema.discrete:
+        shares = data.statistics.marginals[i].probabilities.sort(descending=True)
+        # No two draws on [-1, 1] turn the order of logits that far apart.
+        if shares.values[0] > math.exp(2) * shares.values[1]:
+            clear.append(data.schema.columns[i].name)
+            assert (cells["marginals"][..., i] == shares.indices[0]).all()
+            assert (cells["symmetric"][..., i] != shares.indices[0]).any()
+    assert clear == ["workclass", "race", "native-country"]
+    for i in data.schema.continuous:
+        assert torch.equal(cells["marginals"][..., i], cells["symmetric"][..., i])
 
 
 def test_the_reference_is_chosen_after_or_before_projection() -> None:

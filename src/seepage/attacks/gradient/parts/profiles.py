@@ -15,8 +15,8 @@ Profile = Literal["default", "faithful"]
 _PROFILES: dict[str, dict[str, Any]] = {
     "default": {},
     "faithful": {
-        **{"logits": "standardised", "pooling": "lower_median", "decoding": "nearest", "labels": "geng"},
-        "local": "simulated",
+        **{"logits": "standardised", "start": "symmetric", "pooling": "lower_median", "decoding": "nearest"},
+        **{"labels": "geng", "local": "simulated"},
     },
 }
 

@@ -37,7 +37,7 @@ from seepage.tabular.schema import Discrete
 from seepage.views import AnyView, GradientView, RoundsView, UpdateView, View
 
 Local = Literal["midway", "sme", "simulated"]
-Start = Literal["symmetric", "unit"]
+Start = Literal["marginals", "symmetric", "unit"]
 Select = Literal["projected", "soft"]
 
 # Dummy rows optimised together. On a CPU, enough for efficient matrix products and few enough to
@@ -45,6 +45,8 @@ Select = Literal["projected", "soft"]
 ROWS_AT_ONCE = {"cpu": 1024, "cuda": 262144}
 # Clients whose local training is simulated together.
 CLIENTS_AT_ONCE = 16
+# Categories with a lesser share start as if they had it.
+_LEAST_SHARE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class Reconstruction:
         descent: the optimiser.
         softmax, sigmoid, logits: the relaxation, see ``Relaxation``.
         start: entries of the free variables at the start are uniform on [-1, 1] (``symmetric``, the
-            official code) or on [0, 1] (``unit``, the paper; D1).
+            official code) or on [0, 1] (``unit``, the paper; D1); with ``marginals`` on [-1, 1], added where they
+            are raw logits to the log of the category's public share, so that the search begins among likely rows.
         restarts: number of starts a victim.
         select: the reference among the restarts has the least loss after (``projected``, the
             official code) or before (``soft``, the paper's algorithm 1; D3) projection to valid rows.
@@ -80,7 +83,7 @@ class Reconstruction:
     softmax: bool = True
     sigmoid: bool = True
     logits: Logits = "raw"
-    start: Start = "symmetric"
+    start: Start = "marginals"
     restarts: int = 30
     select: Select = "projected"
     pooling: Pooling = "median"
@@ -251,7 +254,12 @@ class Reconstruction:
     def _start(self, seed: int, records: int, encoder: Encoder) -> Float[Tensor, "restart record encoded"]:
         generator = torch.Generator().manual_seed(seed)
         uniform = torch.rand(self.restarts, records, encoder.width, generator=generator, dtype=encoder.mean.dtype)
-        return (2 * uniform - 1 if self.start == "symmetric" else uniform).to(encoder.mean.device)
+        start = (uniform if self.start == "unit" else 2 * uniform - 1).to(encoder.mean.device)
+        if self.start != "marginals" or not self.softmax or self.logits != "raw":
+            return start
+        # The mean of a category's indicator is its share.
+        logits = encoder.mean.clamp_min(_LEAST_SHARE).log()
+        return start + torch.where(encoder.is_continuous, torch.zeros_like(logits), logits)
 
 
 def as_gradient(view: View, knowledge: Knowledge) -> tuple[GradientView, Knowledge]:
