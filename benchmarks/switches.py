@@ -35,8 +35,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "decoding": {"decoding": "nearest"},
     "pooling": {"pooling": "lower_median"},
-    "logits": {"logits": "standardised"},
-    "all": {"logits": "standardised", "pooling": "lower_median", "decoding": "nearest"},
+    "start": {"start": "symmetric"},
+    # Which leave nothing of the start among the marginals.
+    "logits": {"logits": "standardised", "start": "symmetric"},
+    "all": {"logits": "standardised", "start": "symmetric", "pooling": "lower_median", "decoding": "nearest"},
 }
 FIELDS = ["part", "as_published", "batch_size", "n", "default", "switched", "gain", "low", "high"]
 
