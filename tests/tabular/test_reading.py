@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gzip
 import os
 from decimal import Decimal
 from pathlib import Path
@@ -114,6 +115,19 @@ def test_long_cells_byte_order_marks_and_quotes_are_read(tmp_path: Path) -> None
     path.write_text('age, note, ill\n1, "a, b", yes\n2, "c"\n')
     with pytest.raises(BadInputError, match=r"line 3 has 2 cell\(s\)"):
         read_frame(path)
+
+
+def test_compressed_files_are_read_to_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv.GZ"
+    # Of two members, as appending to a compressed file makes them.
+    path.write_bytes(gzip.compress(HEADER.encode()) + gzip.compress(ROWS.encode()))
+    plain = tmp_path / "people.csv"
+    plain.write_text(HEADER + ROWS)
+    assert read_frame(path).equals(read_frame(plain))
+    path.write_bytes(gzip.compress(f"{HEADER}{ROWS}{SECRET},1\n".encode()))
+    assert "line 5 has 2 cell(s)" in refused(path)
+    path.write_bytes(path.read_bytes()[:-12])
+    assert "truncated or damaged" in refused(path)
 
 
 def test_files_too_large_to_keep_are_read_a_few_columns_at_a_time(

@@ -92,9 +92,12 @@ class CsvSource(Source):
             for name in chosen:
                 yield name, Texts.of(read.column(name))
 
+    @property
+    def _zipped(self) -> bool:
+        return self._path.name.lower().endswith(".gz")
+
     def _open(self) -> Any:
-        opened = gzip.open if self._path.name.lower().endswith(".gz") else open
-        return opened(self._path, "rb")
+        return (gzip.open if self._zipped else open)(self._path, "rb")
 
     def _scan(self) -> tuple[int, bool]:
         """Return the file's unpacked size and whether quoted cells follow a space."""
@@ -146,44 +149,35 @@ class CsvSource(Source):
         return tuple(header)
 
     def _read(self, names: Sequence[str]) -> pa.Table:
-        ragged = 0
-
-        def skip(_: Any) -> str:
-            nonlocal ragged
-            ragged += 1
-            return "skip"
-
-        if self._spaced:
-            table = self._read_spaced(names)
-        else:
-            with self._open() as file:
-                try:
-                    table = arrow_csv.read_csv(
-                        file,
-                        read_options=arrow_csv.ReadOptions(
-                            column_names=list(self.names), skip_rows_after_names=1, block_size=_BLOCK
-                        ),
-                        parse_options=arrow_csv.ParseOptions(
-                            delimiter=self._separator, newlines_in_values=True, invalid_row_handler=skip
-                        ),
-                        convert_options=arrow_csv.ConvertOptions(
-                            include_columns=list(names),
-                            column_types=dict.fromkeys(names, pa.string()),
-                            strings_can_be_null=False,
-                        ),
-                    )
-                except pa.ArrowInvalid as error:
-                    # Its message may show a row of the table.
-                    self._refuse_ragged()
-                    raise BadInputError(
-                        f"the table {str(self._path)!r} cannot be split into rows and cells; look for a quotation mark "
-                        "that is never closed, or save it again as CSV."
-                    ) from error
-        if ragged:
-            self._refuse_ragged()
+        table = self._read_spaced(names) if self._spaced else self._read_plain(names)
         if not len(table):
             raise _no_rows(self._path)
         return table
+
+    def _read_plain(self, names: Sequence[str]) -> pa.Table:
+        try:
+            # Neither a file nor a handler of Python's: where Arrow's threads still hold one when the program ends, they
+            # abort it.
+            with pa.input_stream(str(self._path), compression="gzip" if self._zipped else None) as stream:
+                return arrow_csv.read_csv(
+                    stream,
+                    read_options=arrow_csv.ReadOptions(
+                        column_names=list(self.names), skip_rows_after_names=1, block_size=_BLOCK
+                    ),
+                    parse_options=arrow_csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
+                    convert_options=arrow_csv.ConvertOptions(
+                        include_columns=list(names),
+                        column_types=dict.fromkeys(names, pa.string()),
+                        strings_can_be_null=False,
+                    ),
+                )
+        except pa.ArrowInvalid as error:
+            # Its message may show a row of the table.
+            self._refuse_ragged()
+            raise BadInputError(
+                f"the table {str(self._path)!r} cannot be split into rows and cells; look for a quotation mark "
+                "that is never closed, or save it again as CSV."
+            ) from error
 
     def _read_spaced(self, names: Sequence[str]) -> pa.Table:
         """Read a file in which a space may stand between a separator and a quotation mark."""
