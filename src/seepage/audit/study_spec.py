@@ -22,9 +22,9 @@ NONE = "none"
 _WORDS = {"extra_forbidden": "is no key here", "tuple_type": "Input should be a list", "missing": "is missing"}
 
 
-def as_tuples(value: Any) -> Any:
+def _as_tuples(value: Any) -> Any:
     """Return lists, as YAML and JSON have them, as tuples, whatever they are nested in but mappings."""
-    return tuple(map(as_tuples, value)) if isinstance(value, list) else value
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 class Labelled(BaseModel):
@@ -38,7 +38,7 @@ class Labelled(BaseModel):
 
     label: str = Field(default=NONE, min_length=1)
 
-    _lists = field_validator("*", mode="before")(as_tuples)
+    _lists = field_validator("*", mode="before")(_as_tuples)
 
     @model_validator(mode="after")
     def _named(self: L) -> L:
@@ -76,7 +76,7 @@ class StudySpec(BaseModel):
     seed: int = Field(default=0, ge=0, lt=2**63)
     threads: int = Field(default=1, ge=1, le=1024)
 
-    _lists = field_validator("*", mode="before")(as_tuples)
+    _lists = field_validator("*", mode="before")(_as_tuples)
 
     @property
     def swept(self) -> Sequence[Labelled]:
