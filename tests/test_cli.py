@@ -482,8 +482,11 @@ def test_a_published_table_is_run_in_parts(seepage: Any, tmp_path: Path) -> None
         cells = {(cell["method"], cell["batch_size"]): cell for cell in csv.DictReader(file)}
     assert set(cells) == {("dlg", "1"), ("random", "1")}
     assert cells["dlg", "1"]["n"] == "2"
+    assert "Comparison: run/comparison.csv" in ran.out
     again = seepage("reproduce", "tableak/table18", "--compare-only", "--out", "run")
     assert "dlg" in again.out
+    # It writes nothing, and says nothing of a file.
+    assert "Comparison:" not in again.out
 
 
 def test_a_quick_look_at_one_value_of_an_axis_takes_three_batches(seepage: Any, tmp_path: Path) -> None:

@@ -48,7 +48,9 @@ def reproduce(
     data_folder: Annotated[
         Path | None, typer.Option(help="Where files of data sets lie. Default: what SEEPAGE_DATA names.")
     ] = None,
-    compare_only: Annotated[bool, typer.Option("--compare-only", help="Run nothing; compare what is there.")] = False,
+    compare_only: Annotated[
+        bool, typer.Option("--compare-only", help="Run nothing and write nothing; compare what is there.")
+    ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     workers: Annotated[
         int | None, typer.Option(help="Processes that compute at the same time. Default: one a core.")
@@ -122,7 +124,8 @@ def reproduce(
         )
     console = make_console()
     published.show_comparison(console, comparison)
-    console.print(Text(f"Comparison: {folder / 'comparison.csv'}"))
+    if not compare_only:
+        console.print(Text(f"Comparison: {folder / 'comparison.csv'}"))
 
 
 def _study(
@@ -149,7 +152,8 @@ def _study(
         )
     console = make_console()
     published.show_comparison(console, comparison)
-    console.print(Text(f"Comparison: {folder / 'comparison.csv'}"))
+    if not compare_only:
+        console.print(Text(f"Comparison: {folder / 'comparison.csv'}"))
 
 
 def _axes(only: list[str]) -> dict[str, list[str]]:
