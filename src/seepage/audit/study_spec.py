@@ -14,8 +14,6 @@ from seepage.registry import Registry
 
 S = TypeVar("S", bound="StudySpec")
 L = TypeVar("L", bound="Labelled")
-# No text or truth value passes for a number.
-_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 # What results call no defense.
 NONE = "none"
 # In place of what pydantic says of them.
@@ -27,18 +25,22 @@ def _as_tuples(value: Any) -> Any:
     return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
-class Labelled(BaseModel):
+class Plain(BaseModel):
+    """Plain values, of which no text or truth value passes for a number."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    _lists = field_validator("*", mode="before")(_as_tuples)
+
+
+class Labelled(Plain):
     """A defense of a study; subclasses add its settings.
 
     Attributes:
         label: what results call it; ``none`` for no defense.
     """
 
-    model_config = _STRICT
-
     label: str = Field(default=NONE, min_length=1)
-
-    _lists = field_validator("*", mode="before")(_as_tuples)
 
     @model_validator(mode="after")
     def _named(self: L) -> L:
@@ -51,7 +53,7 @@ class Labelled(BaseModel):
         return self
 
 
-class StudySpec(BaseModel):
+class StudySpec(Plain):
     """A study in plain values; subclasses add what their setting takes, ``defenses`` among it.
 
     Attributes:
@@ -61,8 +63,6 @@ class StudySpec(BaseModel):
         seed: every random number follows from it.
         threads: CPU threads.
     """
-
-    model_config = _STRICT
 
     # What a unit is called.
     unit: ClassVar[str] = "unit"
@@ -75,8 +75,6 @@ class StudySpec(BaseModel):
     units: int = Field(default=3, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**63)
     threads: int = Field(default=1, ge=1, le=1024)
-
-    _lists = field_validator("*", mode="before")(_as_tuples)
 
     @property
     def swept(self) -> Sequence[Labelled]:

@@ -122,10 +122,7 @@ def reproduce(
             ),
             folder,
         )
-    console = make_console()
-    published.show_comparison(console, comparison)
-    if not compare_only:
-        console.print(Text(f"Comparison: {folder / 'comparison.csv'}"))
+    _show(comparison, folder, compare_only)
 
 
 def _study(
@@ -150,8 +147,13 @@ def _study(
             ),
             folder,
         )
+    _show(comparison, folder, compare_only)
+
+
+def _show(comparison: published.Comparison, folder: Path, compare_only: bool) -> None:
     console = make_console()
     published.show_comparison(console, comparison)
+    # Where nothing is run, nothing is written.
     if not compare_only:
         console.print(Text(f"Comparison: {folder / 'comparison.csv'}"))
 
