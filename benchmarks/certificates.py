@@ -30,19 +30,18 @@ import torch
 from torch import Tensor, nn
 
 from seepage import datasets
-from seepage.attacks.gradient.unmix import unmix
-from seepage.audit.memory import keep_freed_memory
-from seepage.audit.provenance import commit
+from seepage.attacks.horizontal.exact.unmix import unmix
 from seepage.datasets.dataset import Dataset
 from seepage.defenses.gaussian_noise import GaussianNoise
-from seepage.knowledge import Knowledge
 from seepage.learning import LocalTraining, batch_statistics, gradient, local_update
 from seepage.models.batch_norm import BatchNorm
 from seepage.models.mlp import mlp
 from seepage.models.model import Model
+from seepage.run.memory import keep_freed_memory
+from seepage.run.provenance import commit
 from seepage.tabular.align import right_cells
 from seepage.tabular.encoder import Encoder
-from seepage.views import GradientView, UpdateView, View
+from seepage.wire.horizontal import GradientView, Knowledge, UpdateView, View
 
 TABLES = ("adult", "german", "lawschool", "health_heritage")
 KINDS = ("plain", "copies", "hull")

@@ -20,10 +20,11 @@ from pathlib import Path
 import torch
 
 from seepage.assessment import match_records
-from seepage.audit import make_spec, prepare
-from seepage.knowledge import Knowledge
 from seepage.protocols.fedavg import FedAvg
 from seepage.registry import attacks
+from seepage.settings.spec import make_spec
+from seepage.settings.subject import prepare
+from seepage.wire.horizontal import Knowledge
 
 PILOT_SEED = 2**40
 WEIGHTS = (0.0, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5)

@@ -23,7 +23,7 @@ ALONE = """
 import time
 begun = time.process_time()
 import json, sys
-from seepage.audit import job
+from seepage.run import job
 from seepage.cli import main
 imported = time.process_time() - begun
 plain, attacks = job.attack, 0.0

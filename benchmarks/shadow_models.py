@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from seepage.datasets import load
 from seepage.datasets.marked import marked
-from seepage.models.stacked import Dense
+from seepage.shadow.stacked import Dense
 
 ROWS = 4_000
 RECIPE = Dense(classes=4, hidden=(12,), epochs=20, batch_size=128)

@@ -22,18 +22,18 @@ import torch
 
 from seepage import datasets
 from seepage.assessment import measure
-from seepage.attacks.gradient.parts.engine import match
-from seepage.attacks.gradient.parts.matching import Cosine
-from seepage.attacks.gradient.parts.optimise import Descent
-from seepage.attacks.gradient.parts.products import times
-from seepage.attacks.gradient.parts.profiles import reconstruction
-from seepage.audit.memory import keep_freed_memory
-from seepage.audit.seeds import stream
-from seepage.knowledge import Knowledge
+from seepage.attacks.horizontal.matching.engine import match
+from seepage.attacks.horizontal.matching.matching import Cosine
+from seepage.attacks.horizontal.matching.optimise import Descent
+from seepage.attacks.horizontal.matching.products import times
+from seepage.attacks.horizontal.matching.profiles import reconstruction
 from seepage.models.mlp import nn3
 from seepage.protocols.fedsgd import FedSGD
+from seepage.run.memory import keep_freed_memory
+from seepage.seeds import stream
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.relaxation import Relaxation
+from seepage.wire.horizontal import Knowledge
 
 # Products of rows with a matrix a step needs with two hidden layers: each layer's output, error and
 # dummy gradient forwards, then both sweeps back (see ClosedForm); the two-unit output layer is left out.

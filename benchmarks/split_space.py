@@ -24,11 +24,11 @@ import torch
 from seepage.attacks.split import Exact
 from seepage.attacks.split.exact import Search
 from seepage.datasets.dataset import Dataset
-from seepage.knowledge import CutKnowledge
 from seepage.models.deepfm import deepfm
 from seepage.protocols.split import SplitLearning
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
+from seepage.wire.split import CutKnowledge
 
 WIDTH, COLUMNS, HIDDEN = 10, 10, (256, 128)
 # Private columns, records and search.

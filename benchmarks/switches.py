@@ -20,15 +20,15 @@ from torch import Tensor
 
 from seepage import datasets
 from seepage.assessment import measure, paired
-from seepage.attacks.gradient.parts.optimise import Descent
-from seepage.attacks.gradient.parts.reconstruct import Reconstruction
-from seepage.audit.memory import keep_freed_memory
-from seepage.audit.seeds import stream
-from seepage.knowledge import Knowledge
+from seepage.attacks.horizontal.matching.optimise import Descent
+from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.models.mlp import nn3
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import attacks
+from seepage.run.memory import keep_freed_memory
+from seepage.seeds import stream
 from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import Knowledge
 
 # The default profile with one part as the official code has it, and with all of them.
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -37,22 +37,22 @@ import torch
 from seepage import registry
 from seepage.assessment import measure
 from seepage.assessment.measurement import Measurement
-from seepage.audit import make_spec, prepare, stream
-from seepage.audit.memory import keep_freed_memory
-from seepage.audit.provenance import commit
-from seepage.audit.utility import measure_utility
+from seepage.assessment.utility import measure_utility
 from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.defenses.none import Undefended
-from seepage.guesses import RecordsGuess
-from seepage.knowledge import Knowledge
 from seepage.learning import batch_statistics
 from seepage.models.mlp import mlp
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
+from seepage.run.memory import keep_freed_memory
+from seepage.run.provenance import commit
+from seepage.seeds import stream
+from seepage.settings.spec import make_spec
+from seepage.settings.subject import prepare
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.rank import rank_ceiling
-from seepage.transcript import RecordsSecret
-from seepage.views import View
+from seepage.wire.horizontal import Knowledge, RecordsGuess, View
+from seepage.wire.secret import RecordsSecret
 
 TABLES = ("adult", "german", "lawschool", "health_heritage")
 KEYS = ("dataset", "network", "hidden_layers", "units", "rounds", "epochs", "batches", "noise", "batch_size", "attack")

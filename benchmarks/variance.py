@@ -21,17 +21,16 @@ from torch import Tensor
 from seepage import datasets
 from seepage.assessment import measure
 from seepage.assessment.intervals import interval
-from seepage.audit.memory import keep_freed_memory
-from seepage.audit.provenance import commit
-from seepage.audit.seeds import stream
 from seepage.datasets.dataset import Dataset
-from seepage.knowledge import Knowledge
 from seepage.models.mlp import nn3
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import attacks
+from seepage.run.memory import keep_freed_memory
+from seepage.run.provenance import commit
+from seepage.seeds import stream
 from seepage.tabular.encoder import Encoder
-from seepage.transcript import RecordsSecret
-from seepage.views import GradientView
+from seepage.wire.horizontal import GradientView, Knowledge
+from seepage.wire.secret import RecordsSecret
 
 COLUMNS, RUNS, GROUPS = 10, 30, 6
 LEVEL = 0.9

@@ -12,10 +12,10 @@ import argparse
 import json
 import time
 
-from seepage.audit.vertical_spec import VerticalSpec
-from seepage.audit.vertical_study import vertical_study
-from seepage.audit.workers import threads
 from seepage.datasets import load
+from seepage.run.workers import threads
+from seepage.settings.vertical import vertical_study
+from seepage.settings.vertical_spec import VerticalSpec
 
 PASSIVE = {
     "adult": ("workclass", "education", "marital-status", "occupation", "age"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from seepage.audit.store import FILE
+from seepage.run.store import FILE
 
 
 def measurements(folder: Path) -> dict[str, list[tuple[object, ...]]]:

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from seepage import cli, registry
-from seepage.audit import presets
+from seepage.config.preset import presets
 from seepage.tabular.schema import Schema
 from tests.stores import jobs_done, measurements
 

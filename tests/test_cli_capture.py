@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from seepage import cli
-from seepage.audit import Description, save_capture
+from seepage.captures.captured import Description, save_capture
 from tests.commands import Run, commands
 
 NETWORKS = """

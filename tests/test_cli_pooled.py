@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.audit.test_pooled_study import people
 from tests.commands import Run, commands
+from tests.settings.test_pooled_study import people
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
-from seepage.attacks.gradient.parts.optimise import Schedule
-from seepage.attacks.gradient.parts.reconstruct import Select, Start
+from seepage.attacks.horizontal.matching.optimise import Schedule
+from seepage.attacks.horizontal.matching.reconstruct import Select, Start
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.tabular.relaxation import Logits
 

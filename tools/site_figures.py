@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import get_args
 
 import seepage.attacks  # noqa: F401  registers the attacks
-from seepage.attacks.gradient.parts.optimise import Descent
-from seepage.attacks.gradient.parts.profiles import Profile
-from seepage.attacks.gradient.parts.reconstruct import Reconstruction
+from seepage.attacks.horizontal.matching.optimise import Descent
+from seepage.attacks.horizontal.matching.profiles import Profile
+from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.registry import attacks, cut_attacks, feature_attacks, property_attacks
 from seepage.reproduce import load_table
 

@@ -7,13 +7,13 @@ Example:
     ['likeliest', 'mode', 'random', 'tableak']
 """
 
-from seepage import waiting as waiting
+from seepage import openmp as openmp
 
 # isort: split
-from seepage.audit.captured import capture
-from seepage.audit.versions import installed
+from seepage.captures.captured import capture
 from seepage.errors import BadInputError
 from seepage.report import Report, audit, audit_document
+from seepage.versions import installed
 
 __all__ = ["BadInputError", "Report", "audit", "audit_document", "capture"]
 __version__ = installed("seepage")

@@ -9,10 +9,10 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from seepage.assessment import auc, calibration_error, f1, measure_columns
 from seepage.errors import BadInputError
-from seepage.guesses import CutGuess
 from seepage.models.deepfm import deepfm
 from seepage.protocols.split import SplitLearning
 from seepage.tabular.schema import Discrete
+from seepage.wire.split import CutGuess
 from tests.attacks.split.test_exact import table
 
 

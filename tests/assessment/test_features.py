@@ -8,12 +8,11 @@ import torch
 
 from seepage.assessment.features import measure_features, middle_tolerance, within
 from seepage.errors import BadInputError
-from seepage.guesses import FeatureGuess
 from seepage.models.vertical import vertical_mlp
 from seepage.tabular.partition import Partition
 from seepage.tabular.schema import Continuous, Discrete, Schema
-from seepage.transcript import FeatureTranscript
-from seepage.views import FeatureView
+from seepage.wire.secret import FeatureTranscript
+from seepage.wire.vertical import FeatureGuess, FeatureView
 
 SCHEMA = Schema(
     columns=(

@@ -7,11 +7,10 @@ import torch
 
 from seepage.assessment.images import measure_images, picture
 from seepage.errors import BadInputError
-from seepage.guesses import FeatureGuess
 from seepage.models.vertical import vertical_mlp
 from seepage.tabular.partition import Partition
-from seepage.transcript import FeatureTranscript
-from seepage.views import FeatureView
+from seepage.wire.secret import FeatureTranscript
+from seepage.wire.vertical import FeatureGuess, FeatureView
 from tests.attacks.vertical.parts import images
 
 pytest.importorskip("skimage")

@@ -14,11 +14,11 @@ from seepage.assessment import (
     measure,
 )
 from seepage.errors import BadInputError
-from seepage.guesses import RecordsGuess
 from seepage.registry import metrics
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Marginal, Statistics
-from seepage.transcript import RecordsSecret
+from seepage.wire.horizontal import RecordsGuess
+from seepage.wire.secret import RecordsSecret
 from tests.oracles.assessment import expected_quarter, least_matching, right, scores, small_schema, tau_b
 
 SCHEMA = small_schema()

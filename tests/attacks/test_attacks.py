@@ -10,15 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seepage.attacks.gradient.parts.matching import Cosine, MeanSquared
-from seepage.attacks.gradient.parts.optimise import Descent
-from seepage.attacks.gradient.parts.profiles import reconstruction
-from seepage.attacks.gradient.parts.reconstruct import Reconstruction
+from seepage.attacks.horizontal.matching.matching import Cosine, MeanSquared
+from seepage.attacks.horizontal.matching.optimise import Descent
+from seepage.attacks.horizontal.matching.profiles import reconstruction
+from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
-from seepage.guesses import RecordsGuess
-from seepage.knowledge import Knowledge
 from seepage.models.mlp import mlp, nn2
 from seepage.models.model import Head, Model, seeded
 from seepage.protocols.fedsgd import FedSGD
@@ -28,8 +26,8 @@ from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
-from seepage.transcript import Transcript
-from seepage.views import GradientView
+from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
+from seepage.wire.secret import Transcript
 from tests.oracles.gradients import Widths
 
 DATA = distinct(rows=8, continuous=2, discrete=3)

@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seepage.attacks.gradient.parts.chains import parts_of
-from seepage.attacks.gradient.parts.engine import Autograd, ClosedForm, match
-from seepage.attacks.gradient.parts.matching import Cosine, MeanSquared
+from seepage.attacks.horizontal.exact.chains import parts_of
+from seepage.attacks.horizontal.matching.engine import Autograd, ClosedForm, match
+from seepage.attacks.horizontal.matching.matching import Cosine, MeanSquared
 from seepage.learning import gradient
 from seepage.models.batch_norm import BatchNorm
 from seepage.models.model import Head, Model, seeded
 from seepage.models.resnet import Residual
 from seepage.registry import models
 from seepage.tabular.schema import Continuous, Discrete, Schema
-from seepage.views import GradientView
+from seepage.wire.horizontal import GradientView
 from tests.oracles.gradients import matching
 
 WIDTH = 9

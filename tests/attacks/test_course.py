@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 
 from seepage import datasets, registry
-from seepage.attacks.gradient.parts.engine import match
-from seepage.attacks.gradient.parts.matching import Cosine
-from seepage.attacks.gradient.parts.optimise import Descent
-from seepage.attacks.gradient.parts.reconstruct import Reconstruction
-from seepage.knowledge import Knowledge
+from seepage.attacks.horizontal.matching.engine import match
+from seepage.attacks.horizontal.matching.matching import Cosine
+from seepage.attacks.horizontal.matching.optimise import Descent
+from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.models.mlp import nn1
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.relaxation import Relaxation
+from seepage.wire.horizontal import Knowledge
 
 VICTIMS, RESTARTS, RECORDS = 2, 3, 4
 

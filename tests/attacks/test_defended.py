@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from seepage.assessment import measure
-from seepage.attacks.gradient.parts.defended import (
+from seepage.attacks.horizontal.exact.defended import (
     counts_by_effects,
     counts_by_sign,
     lost_to_clipping,
     undo_clipping,
     weigh_counts,
 )
-from seepage.attacks.gradient.parts.labels import restore_labels
+from seepage.attacks.horizontal.matching.labels import restore_labels
 from seepage.datasets import load
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.planted import distinct
@@ -30,14 +30,13 @@ from seepage.defenses.none import Undefended
 from seepage.defenses.sign import Sign
 from seepage.defenses.top_k import TopK
 from seepage.errors import BadInputError
-from seepage.knowledge import Knowledge, KnownDefense
 from seepage.models.mlp import mlp, nn1
 from seepage.models.model import Head, Model
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
-from seepage.transcript import Transcript
-from seepage.views import GradientView
+from seepage.wire.horizontal import GradientView, Knowledge, KnownDefense
+from seepage.wire.secret import Transcript
 from tests.oracles.gradients import gradient_of
 
 DATA = distinct(rows=24)

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seepage.attacks.gradient.parts.chains import parts_of
-from seepage.attacks.gradient.parts.engine import Autograd, ClosedForm, match
-from seepage.attacks.gradient.parts.matching import Cosine, MeanSquared
+from seepage.attacks.horizontal.exact.chains import parts_of
+from seepage.attacks.horizontal.matching.engine import Autograd, ClosedForm, match
+from seepage.attacks.horizontal.matching.matching import Cosine, MeanSquared
 from seepage.learning import gradient
 from seepage.models.model import Head, Model
-from seepage.views import GradientView
+from seepage.wire.horizontal import GradientView
 from tests.oracles.gradients import Widths, matching
 
 DISTANCES = {"cosine": Cosine(), "mean_squared": MeanSquared()}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seepage.attacks.gradient.parts.ensemble import Pooling, align, decode_by_marginals, pool, uncertainty
+from seepage.attacks.horizontal.matching.ensemble import Pooling, align, decode_by_marginals, pool, uncertainty
 from seepage.datasets.planted import distinct
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous, Discrete, Schema

@@ -9,15 +9,13 @@ import torch
 from torch import nn
 
 from seepage.assessment import match_records
-from seepage.attacks.gradient.cocktail_party import CocktailParty
-from seepage.attacks.gradient.parts.first_layer import choose_records, quotients
-from seepage.attacks.gradient.robbing_the_fed import RobbingTheFed
-from seepage.attacks.gradient.single_activation import SingleActivation
+from seepage.attacks.horizontal.exact.cocktail_party import CocktailParty
+from seepage.attacks.horizontal.exact.first_layer import choose_records, quotients
+from seepage.attacks.horizontal.exact.robbing_the_fed import RobbingTheFed
+from seepage.attacks.horizontal.exact.single_activation import SingleActivation
 from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
-from seepage.guesses import RecordsGuess
-from seepage.knowledge import Knowledge
 from seepage.models.imprint import imprint
 from seepage.models.mlp import mlp, nn3
 from seepage.models.model import Model, seeded
@@ -25,8 +23,8 @@ from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
-from seepage.transcript import Transcript
-from seepage.views import View
+from seepage.wire.horizontal import Knowledge, RecordsGuess, View
+from seepage.wire.secret import Transcript
 
 DATA = distinct(rows=40)
 ENCODER = Encoder(DATA.schema, DATA.statistics)

@@ -7,22 +7,23 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seepage.attacks.gradient.parts.engine import match
-from seepage.attacks.gradient.parts.matching import Cosine
-from seepage.attacks.gradient.parts.priors import BatchStatistics, Guided, Squares
-from seepage.audit import make_spec, prepare
-from seepage.audit.grid import Setting, settings
+from seepage.attacks.horizontal.matching.engine import match
+from seepage.attacks.horizontal.matching.matching import Cosine
+from seepage.attacks.horizontal.matching.priors import BatchStatistics, Guided, Squares
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
-from seepage.knowledge import Knowledge
 from seepage.learning import batch_statistics
 from seepage.models.model import Model
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import attacks, models
+from seepage.settings.grid import Setting, settings
+from seepage.settings.spec import make_spec
+from seepage.settings.subject import prepare
 from seepage.tabular.align import match as matching_of
 from seepage.tabular.align import pairwise_error, reorder, right_cells
 from seepage.tabular.encoder import Encoder
-from seepage.transcript import Transcript
+from seepage.wire.horizontal import Knowledge
+from seepage.wire.secret import Transcript
 
 DATA = distinct(rows=12, continuous=2, discrete=3)
 

@@ -7,12 +7,11 @@ import torch
 from scipy.stats import fisher_exact
 from torch import Tensor, nn
 
-from seepage.attacks.gradient.parts.labels import Method, restore_labels
+from seepage.attacks.horizontal.matching.labels import Method, restore_labels
 from seepage.datasets import load
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
-from seepage.knowledge import Knowledge, KnownDefense
 from seepage.learning import gradient
 from seepage.models.mlp import mlp, nn3
 from seepage.models.model import Head, Model, seeded
@@ -21,7 +20,7 @@ from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of
-from seepage.views import GradientView
+from seepage.wire.horizontal import GradientView, Knowledge, KnownDefense
 from tests.oracles.gradients import Widths
 
 

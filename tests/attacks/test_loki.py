@@ -9,14 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from seepage.assessment import match_records
-from seepage.attacks.gradient.loki import Loki
-from seepage.attacks.gradient.robbing_the_fed import RobbingTheFed
-from seepage.audit import AuditSpec
-from seepage.audit.subject import prepare
+from seepage.attacks.horizontal.exact.loki import Loki
+from seepage.attacks.horizontal.exact.robbing_the_fed import RobbingTheFed
 from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
-from seepage.knowledge import Knowledge
 from seepage.models.imprint import imprint
 from seepage.models.loki import loki
 from seepage.models.mlp import nn1
@@ -24,9 +21,11 @@ from seepage.models.model import Model
 from seepage.protocols.clients import Clients
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
+from seepage.settings.spec import AuditSpec
+from seepage.settings.subject import prepare
 from seepage.tabular.encoder import Encoder
-from seepage.transcript import Transcript
-from seepage.views import View
+from seepage.wire.horizontal import Knowledge, View
+from seepage.wire.secret import Transcript
 
 DATA = distinct(rows=40)
 ENCODER = Encoder(DATA.schema, DATA.statistics)

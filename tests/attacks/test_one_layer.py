@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seepage.attacks.gradient.parts.duals import guided
-from seepage.attacks.gradient.parts.networks import Network, errors_back
-from seepage.attacks.gradient.unmix import unmix
+from seepage.attacks.horizontal.exact.duals import guided
+from seepage.attacks.horizontal.exact.networks import Network, errors_back
+from seepage.attacks.horizontal.exact.unmix import unmix
 from seepage.datasets import load
-from seepage.knowledge import Knowledge
 from seepage.models.mlp import nn1, nn2
 from seepage.models.model import Model
 from seepage.protocols.fedsgd import FedSGD
 from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import Knowledge
 
 GERMAN, ADULT = load("german"), load("adult")
 

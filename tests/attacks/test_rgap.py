@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from seepage.attacks.gradient.rgap import RGap
-from seepage.attacks.gradient.single_activation import SingleActivation
+from seepage.attacks.horizontal.exact.rgap import RGap
+from seepage.attacks.horizontal.exact.single_activation import SingleActivation
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
-from seepage.knowledge import Knowledge
 from seepage.learning import gradient
 from seepage.models.mlp import linear, mlp, nn1
 from seepage.models.model import Head, Model, seeded
@@ -24,7 +23,7 @@ from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
-from seepage.views import GradientView
+from seepage.wire.horizontal import GradientView, Knowledge
 
 DATA = distinct(rows=40)
 ENCODER = Encoder(DATA.schema, DATA.statistics)

@@ -13,17 +13,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from seepage.assessment import match_records
-from seepage.attacks.gradient.over_rounds import OverRounds
-from seepage.attacks.gradient.parts.engine import Joint, match
-from seepage.attacks.gradient.parts.matching import Cosine
-from seepage.attacks.gradient.parts.profiles import reconstruction
-from seepage.attacks.gradient.parts.rounds import _Links, pooled
-from seepage.attacks.gradient.single_activation import SingleActivation
+from seepage.attacks.horizontal.exact.single_activation import SingleActivation
+from seepage.attacks.horizontal.matching.engine import Joint, match
+from seepage.attacks.horizontal.matching.matching import Cosine
+from seepage.attacks.horizontal.matching.over_rounds import OverRounds
+from seepage.attacks.horizontal.matching.profiles import reconstruction
+from seepage.attacks.horizontal.matching.rounds import _Links, pooled
 from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
-from seepage.guesses import RecordsGuess
-from seepage.knowledge import Knowledge
 from seepage.models.mlp import nn3
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
@@ -31,8 +29,8 @@ from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
-from seepage.transcript import RecordsSecret
-from seepage.views import GradientView, RoundsView
+from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, RoundsView
+from seepage.wire.secret import RecordsSecret
 from tests.attacks.test_engine import scene
 from tests.oracles.gradients import matching
 

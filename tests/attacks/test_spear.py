@@ -10,18 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from seepage.attacks.gradient.parts.duals import Directions, merged, refined, sampled
-from seepage.attacks.gradient.spear import Spear, chosen_greedily, independent
+from seepage.attacks.horizontal.exact.duals import Directions, merged, refined, sampled
+from seepage.attacks.horizontal.exact.spear import Spear, chosen_greedily, independent
 from seepage.datasets import load
 from seepage.errors import BadInputError
-from seepage.knowledge import Knowledge
 from seepage.learning import gradient
 from seepage.models.mlp import linear, mlp, nn2, nn3
 from seepage.models.model import Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
 from seepage.tabular.encoder import Encoder
-from seepage.views import GradientView
+from seepage.wire.horizontal import GradientView, Knowledge
 
 GERMAN = load("german")
 ENCODER = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)

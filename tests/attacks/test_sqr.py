@@ -9,22 +9,22 @@ import torch
 from torch import Tensor, nn
 
 from seepage.assessment import match_records
-from seepage.attacks.gradient.sqr import Orders, Sqr, decomposed, fitted, hermite
-from seepage.audit.checks.control import control_of
-from seepage.audit.spec import make_spec
-from seepage.audit.subject import prepare
+from seepage.attacks.horizontal.exact.sqr import Orders, Sqr, decomposed, fitted, hermite
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
-from seepage.knowledge import Knowledge
 from seepage.models.gaussian import gaussian
 from seepage.models.mlp import mlp, wide
 from seepage.models.model import Head, Model
 from seepage.protocols.clients import Clients
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
+from seepage.settings.control import control_of
+from seepage.settings.spec import make_spec
+from seepage.settings.subject import prepare
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous
 from seepage.tabular.statistics import Statistics
+from seepage.wire.horizontal import Knowledge
 from tests.attacks.test_rgap import COLOURS, FRACTIONS, THREE, TWO, rows_of
 
 DATA = distinct(rows=40)

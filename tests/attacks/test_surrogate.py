@@ -7,18 +7,17 @@ import torch
 from torch import Tensor, nn
 
 from seepage.assessment import match_records
-from seepage.attacks.gradient.parts.matching import Cosine, MeanSquared, products
-from seepage.attacks.gradient.parts.profiles import reconstruction
-from seepage.attacks.gradient.parts.surrogate import Surrogate
-from seepage.attacks.gradient.parts.updates import midway
+from seepage.attacks.horizontal.exact.updates import midway
+from seepage.attacks.horizontal.matching.matching import Cosine, MeanSquared, products
+from seepage.attacks.horizontal.matching.profiles import reconstruction
+from seepage.attacks.horizontal.matching.surrogate import Surrogate
 from seepage.datasets.planted import distinct
-from seepage.knowledge import Knowledge, KnownDefense
 from seepage.learning import LocalTraining, gradient
 from seepage.models.mlp import wide
 from seepage.models.model import Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.tabular.encoder import Encoder
-from seepage.views import GradientView, UpdateView
+from seepage.wire.horizontal import GradientView, Knowledge, KnownDefense, UpdateView
 from tests.attacks.test_engine import network
 from tests.oracles.gradients import distance_of
 

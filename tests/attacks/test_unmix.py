@@ -12,22 +12,20 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from seepage.assessment import match_records
-from seepage.attacks.gradient.parts.cells_search import CellsSearch, occurring
-from seepage.attacks.gradient.parts.harvest import Gradient, Harvester
-from seepage.attacks.gradient.parts.networks import Network, extended
-from seepage.attacks.gradient.parts.reconstruct import as_gradient
-from seepage.attacks.gradient.parts.replay import replayed
-from seepage.attacks.gradient.parts.spans import Span, row_scale
-from seepage.attacks.gradient.parts.starts import Starts
-from seepage.attacks.gradient.record_count import count_records
-from seepage.attacks.gradient.tableak import tableak
-from seepage.attacks.gradient.unmix import unmix
+from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
+from seepage.attacks.horizontal.exact.harvest import Gradient, Harvester
+from seepage.attacks.horizontal.exact.networks import Network, extended
+from seepage.attacks.horizontal.exact.record_count import count_records
+from seepage.attacks.horizontal.exact.replay import replayed
+from seepage.attacks.horizontal.exact.spans import Span, row_scale
+from seepage.attacks.horizontal.exact.unmix import unmix
+from seepage.attacks.horizontal.matching.reconstruct import as_gradient
+from seepage.attacks.horizontal.matching.starts import Starts
+from seepage.attacks.horizontal.matching.tableak import tableak
 from seepage.datasets import Dataset, load
 from seepage.datasets.planted import distinct
 from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.errors import BadInputError
-from seepage.guesses import RecordsGuess
-from seepage.knowledge import Knowledge, KnownDefense
 from seepage.learning import LocalTraining, gradient, local_update
 from seepage.models.mlp import linear, mlp, nn3
 from seepage.models.model import Head, Model
@@ -36,7 +34,7 @@ from seepage.protocols.fedsgd import FedSGD
 from seepage.tabular.align import right_cells
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
-from seepage.views import GradientView, UpdateView
+from seepage.wire.horizontal import GradientView, Knowledge, KnownDefense, RecordsGuess, UpdateView
 
 GERMAN = load("german")
 

@@ -9,15 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seepage.attacks.gradient.parts.normalised import NormalisedHarvester, Seen, mean_row, opening
-from seepage.attacks.gradient.parts.starts import Starts
-from seepage.attacks.gradient.tableak import tableak
-from seepage.attacks.gradient.unmix import unmix
+from seepage.attacks.horizontal.exact.normalised import NormalisedHarvester, Seen, mean_row, opening
+from seepage.attacks.horizontal.exact.unmix import unmix
+from seepage.attacks.horizontal.matching.starts import Starts
+from seepage.attacks.horizontal.matching.tableak import tableak
 from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.defenses.gaussian_noise import GaussianNoise
-from seepage.guesses import RecordsGuess
-from seepage.knowledge import Knowledge
 from seepage.learning import batch_statistics, gradient
 from seepage.models.batch_norm import BatchNorm, by_batch
 from seepage.models.cnn import cnn_bn
@@ -27,7 +25,7 @@ from seepage.models.resnet import Residual, resnet_bn
 from seepage.protocols.fedavg import FedAvg
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema
-from seepage.views import GradientView
+from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
 
 GERMAN = load("german")
 CLIENT = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)

@@ -7,25 +7,23 @@ import torch
 from torch import Tensor, nn
 
 from seepage.assessment import match_records
-from seepage.attacks.gradient.parts.chains import affine_layers
-from seepage.attacks.gradient.parts.engine import Autograd, ClosedForm, match
-from seepage.attacks.gradient.parts.labels import restore_labels
-from seepage.attacks.gradient.parts.matching import Cosine, MeanSquared
-from seepage.attacks.gradient.parts.profiles import reconstruction
-from seepage.attacks.gradient.parts.unrolled import Unrolled
-from seepage.attacks.gradient.parts.updates import Backpropagated, Simulated, merge_epochs, midway
+from seepage.attacks.horizontal.exact.chains import affine_layers
+from seepage.attacks.horizontal.exact.updates import Backpropagated, Simulated, merge_epochs, midway
+from seepage.attacks.horizontal.matching.engine import Autograd, ClosedForm, match
+from seepage.attacks.horizontal.matching.labels import restore_labels
+from seepage.attacks.horizontal.matching.matching import Cosine, MeanSquared
+from seepage.attacks.horizontal.matching.profiles import reconstruction
+from seepage.attacks.horizontal.matching.unrolled import Unrolled
 from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
-from seepage.guesses import RecordsGuess
-from seepage.knowledge import Knowledge, KnownDefense
 from seepage.learning import LocalTraining, gradient, local_update
 from seepage.models.mlp import nn3, wide
 from seepage.models.model import Head, Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.tabular.encoder import Encoder
-from seepage.transcript import Transcript
-from seepage.views import GradientView, UpdateView
+from seepage.wire.horizontal import GradientView, Knowledge, KnownDefense, RecordsGuess, UpdateView
+from seepage.wire.secret import Transcript
 from tests.attacks.test_engine import fill, network
 from tests.oracles.gradients import distance_of
 

@@ -7,14 +7,13 @@ from seepage.assessment import measure
 from seepage.baselines import Likeliest, Mode, Random
 from seepage.datasets import load
 from seepage.errors import BadInputError
-from seepage.knowledge import Knowledge
 from seepage.models.model import Model
 from seepage.registry import baselines
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
-from seepage.transcript import RecordsSecret
-from seepage.views import GradientView
+from seepage.wire.horizontal import GradientView, Knowledge
+from seepage.wire.secret import RecordsSecret
 
 
 def _view(victims: int, fill: float = 0.0) -> GradientView:

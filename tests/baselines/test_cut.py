@@ -7,9 +7,9 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 
-from seepage.baselines.cut import Marginals, Nearest, numbered
+from seepage.baselines.split import Marginals, Nearest, numbered
 from seepage.errors import BadInputError
-from seepage.knowledge import Auxiliary, CutKnowledge
+from seepage.wire.split import Auxiliary, CutKnowledge
 from tests.attacks.split.test_exact import PLAIN, exchange, table
 
 DATA = table(3, rows=400)

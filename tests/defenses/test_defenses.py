@@ -19,11 +19,11 @@ from seepage.defenses.none import Undefended
 from seepage.defenses.sign import Sign
 from seepage.defenses.top_k import TopK
 from seepage.errors import BadInputError, positive
-from seepage.knowledge import Knowledge
 from seepage.models.mlp import nn1
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import defenses
 from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import Knowledge
 
 ALL = [
     Undefended(),

@@ -10,7 +10,7 @@ from opacus.grad_sample import GradSampleModule
 from opacus.optimizers import DPOptimizer
 from torch import nn
 
-from seepage.audit.utility import Recipe, measure_utility, privacy_row, utility_row
+from seepage.assessment.utility import Recipe, measure_utility, privacy_row, utility_row
 from seepage.datasets.planted import distinct, telling
 from seepage.defenses import Defense, RecordDefense, defended
 from seepage.defenses.accounting import Private, gaussian_guarantee

@@ -116,7 +116,7 @@ def test_a_page_that_would_fetch_is_told_of(tmp_path: Path, caplog: pytest.LogCa
 
 def test_the_reference_has_shapes_and_shows_an_object_once(site: Path, pages: dict[Path, Page]) -> None:
     entries = pages[site / "reference" / "attacks.html"].ids
-    assert "seepage.attacks.gradient.parts.ensemble.decode_by_marginals" in entries
+    assert "seepage.attacks.horizontal.matching.ensemble.decode_by_marginals" in entries
     assert "victim restart record encoded" in (site / "reference" / "attacks.html").read_text(encoding="utf-8")
     # What a package passes on is shown where it is defined.
     whole = (site / "reference" / "assessment.html").read_text(encoding="utf-8")

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seepage.assessment import Association, Measured, measure
-from seepage.guesses import RecordsGuess
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of
-from seepage.transcript import RecordsSecret
+from seepage.wire.horizontal import RecordsGuess
+from seepage.wire.secret import RecordsSecret
 
 _TARGET = Discrete(name="target", categories=("no", "yes"))
 

@@ -6,9 +6,8 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from seepage.attacks.gradient.parts.labels import restore_labels
+from seepage.attacks.horizontal.matching.labels import restore_labels
 from seepage.errors import BadInputError
-from seepage.knowledge import Knowledge
 from seepage.learning import gradient
 from seepage.models.mlp import mlp
 from seepage.models.model import Model
@@ -19,7 +18,7 @@ from seepage.tabular.relaxation import Relaxation
 from seepage.tabular.schema import Discrete
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
-from seepage.views import GradientView
+from seepage.wire.horizontal import GradientView, Knowledge
 from tests.laws.strategies import schemas, tables
 from tests.oracles.gradients import relaxed
 

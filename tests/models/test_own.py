@@ -13,12 +13,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from seepage.audit import make_spec, prepare
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.models.model import Model
 from seepage.models.own import load_own
 from seepage.models.weights import load_weights
+from seepage.settings.spec import make_spec
+from seepage.settings.subject import prepare
 
 SCHEMA = distinct(rows=4, continuous=1, discrete=2).schema
 

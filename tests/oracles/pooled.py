@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seepage.models.stacked import Dense
+from seepage.shadow.stacked import Dense
 
 
 def one_after_another(

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from seepage.errors import BadInputError
-from seepage.models.pooling import MarkedRows
-from seepage.models.stacked import Dense
 from seepage.protocols.pooled import PooledLearning, alternating, parted
-from tests.attacks.property.parts import population
+from seepage.shadow.pooling import MarkedRows
+from seepage.shadow.stacked import Dense
+from tests.attacks.pooled.parts import population
 
 LEARNER = Dense(2, epochs=2)
 ROWS = population(0.4, rows=1000)

@@ -14,7 +14,7 @@ from seepage.protocols.clients import Clients
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
 from seepage.tabular.encoder import Encoder
-from seepage.views import AnyView, RoundsView
+from seepage.wire.horizontal import AnyView, RoundsView
 
 DATA = distinct(rows=40)
 ENCODER = Encoder(DATA.schema, DATA.statistics, dtype=torch.float32)

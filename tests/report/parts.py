@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from seepage.audit import AuditSpec, Example, Row, Subject
-from seepage.audit.checks import Alarm
 from seepage.report import Report, audit
+from seepage.results.checks import Alarm
+from seepage.results.examples import Example
+from seepage.results.rows import Row
+from seepage.settings.spec import AuditSpec
+from seepage.settings.subject import Subject
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Discrete, Schema
 
@@ -28,7 +31,7 @@ HOSTILE = (SCRIPT, IMAGE, LINK, TURNED, LONG, QUOTES, HEBREW, LINES)
 
 @dataclass(frozen=True)
 class Planted:
-    """Evidence with the fields of ``seepage.audit.evidence.Evidence`` that reports read."""
+    """Evidence with the fields of ``seepage.assessment.evidence.Evidence`` that reports read."""
 
     right: np.ndarray
     uncertainty: np.ndarray | None

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from seepage.audit.checks import Alarm
 from seepage.report import Report, audit
+from seepage.results.checks import Alarm
 
 HOSTILE = "\x1b[31m[bold red]x[/bold red]\u202e\n\x07"
 

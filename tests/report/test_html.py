@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seepage.audit.checks import Alarm
 from seepage.report import Report, audit
 from seepage.report.figures import label
 from seepage.report.html import as_json, plotly_script, render
+from seepage.results.checks import Alarm
 from seepage.tabular.infer import infer_schema
 from tests.report.parts import plant, shown
 

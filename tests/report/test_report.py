@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 from torch import nn
 
-from seepage.audit import make_spec, prepare
 from seepage.errors import BadInputError
 from seepage.models.model import seeded
 from seepage.report import audit, audit_all
+from seepage.settings.spec import make_spec
+from seepage.settings.subject import prepare
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Continuous
 from tests.stores import measurements

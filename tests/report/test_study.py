@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from seepage.audit import Part, StudyPart, StudySpec, make_study, study_kind
 from seepage.errors import BadInputError
 from seepage.report import Bar, gate, run_studies
 from seepage.report.frames import overview
 from seepage.report.study import study_alarms
-from tests.audit.test_study import planted
+from seepage.settings.spec import Part
+from seepage.settings.studies import make_study, study_kind
+from seepage.settings.study import StudyPart
+from seepage.settings.study_spec import StudySpec
 from tests.report.test_html import read
+from tests.settings.test_study import planted
 
 SPEC = StudySpec(dataset="coins")
 

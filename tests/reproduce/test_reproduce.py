@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from seepage.assessment import Estimate, Measurement
-from seepage.audit import Store, grid, held_runs, prepare
 from seepage.errors import BadInputError
 from seepage.reproduce import Selection, load_table, reproduce, tables
 from seepage.reproduce.compare import Difference, welch
 from seepage.reproduce.table import Figure, PublishedTable
+from seepage.run.runner import held_runs
+from seepage.run.store import Store
+from seepage.settings import grid
+from seepage.settings.subject import prepare
 from tests.stores import measurements
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from seepage.audit.pooled_spec import PooledSpec
-from seepage.audit.pooled_study import pooled_study
 from seepage.datasets import load
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.registry import Entry, datasets
 from seepage.reproduce import Selection, StudyTable, load_study_table, reproduce_study, study_tables
+from seepage.settings.pooled import pooled_study
+from seepage.settings.pooled_spec import PooledSpec
 
 TABLE = StudyTable.model_validate(
     {

@@ -10,9 +10,9 @@ from torch import Tensor
 from seepage.assessment.calibration import calibration_error
 from seepage.assessment.f1 import f1
 from seepage.errors import BadInputError
-from seepage.guesses import CutGuess
 from seepage.tabular.schema import Discrete, Schema
-from seepage.transcript import CutTranscript
+from seepage.wire.secret import CutTranscript
+from seepage.wire.split import CutGuess
 
 # A figure by its metric and column; None of all private columns together.
 Figures = dict[tuple[str, str | None], float | None]

@@ -11,9 +11,9 @@ from torch import Tensor
 from seepage.assessment.calibration import calibration_error
 from seepage.assessment.measurement import Measurement
 from seepage.errors import BadInputError
-from seepage.guesses import FeatureGuess
 from seepage.tabular.schema import Continuous, Discrete, Schema
-from seepage.transcript import FeatureTranscript
+from seepage.wire.secret import FeatureTranscript
+from seepage.wire.vertical import FeatureGuess
 
 # UIFV counts a number within 0.2 of the truth where bounds are -1 and 1: a tenth of the range.
 OF_RANGE = 0.1

@@ -15,9 +15,9 @@ from torch import Tensor
 from seepage.assessment.features import OF_RANGE, within
 from seepage.assessment.measurement import Measurement
 from seepage.errors import BadInputError
-from seepage.guesses import FeatureGuess
 from seepage.models.images import Shape
-from seepage.transcript import FeatureTranscript
+from seepage.wire.secret import FeatureTranscript
+from seepage.wire.vertical import FeatureGuess
 
 # Of a pixel's brightness.
 _RANGE = 255.0

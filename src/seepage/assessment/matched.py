@@ -11,11 +11,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seepage.errors import BadInputError
-from seepage.guesses import RecordsGuess
 from seepage.tabular.align import match, pairwise_error, reorder, right_cells
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
-from seepage.transcript import RecordsSecret
+from seepage.wire.horizontal import RecordsGuess
+from seepage.wire.secret import RecordsSecret
 
 Kind = Literal["discrete", "continuous"]
 KINDS: tuple[Kind, ...] = ("discrete", "continuous")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from seepage.assessment.matched import Matched, match_records
 from seepage.assessment.measurement import Measured, Metric
-from seepage.guesses import RecordsGuess
 from seepage.registry import metrics as registered
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
-from seepage.transcript import RecordsSecret
+from seepage.wire.horizontal import RecordsGuess
+from seepage.wire.secret import RecordsSecret
 
 
 def measure(

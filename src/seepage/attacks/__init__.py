@@ -1,5 +1,5 @@
 """What a curious participant does with its view; importing this package registers the attacks."""
 
-from seepage.attacks import gradient, property, split, vertical
+from seepage.attacks import horizontal, pooled, split, vertical
 
-__all__ = ["gradient", "property", "split", "vertical"]
+__all__ = ["horizontal", "pooled", "split", "vertical"]

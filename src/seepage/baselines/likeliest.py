@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from seepage.guesses import RecordsGuess
-from seepage.knowledge import Knowledge
 from seepage.registry import baselines
 from seepage.tabular.align import tolerances
-from seepage.views import AnyView
+from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
 
 
 @baselines.register("likeliest")

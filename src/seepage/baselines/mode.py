@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from seepage.guesses import RecordsGuess
-from seepage.knowledge import Knowledge
 from seepage.registry import baselines
-from seepage.views import AnyView
+from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
 
 
 @baselines.register("mode")

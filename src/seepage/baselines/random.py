@@ -10,10 +10,8 @@ import numpy as np
 import torch
 
 from seepage.errors import BadInputError
-from seepage.guesses import RecordsGuess
-from seepage.knowledge import Knowledge
 from seepage.registry import baselines
-from seepage.views import AnyView
+from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
 
 # A protocol may draw a victim's records from the same seed; its stream must not be this one.
 _STREAM = zlib.crc32(b"seepage.baselines.random")

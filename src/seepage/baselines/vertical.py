@@ -10,13 +10,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.guesses import FeatureGuess
-from seepage.knowledge import FeatureKnowledge, Grant
 from seepage.models.inverse import Inverter, cells_of
 from seepage.models.vertical import encoder_of
 from seepage.registry import feature_baselines
 from seepage.tabular.schema import Discrete
-from seepage.views import FeatureView
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 # Of a column's range: UIFV counts a number as found within 0.2 where bounds are -1 and 1.
 NEAR = 0.1

@@ -12,12 +12,12 @@ import typer
 from typer.models import CommandInfo
 
 from seepage import __version__
-from seepage.audit.memory import keep_freed_memory
-from seepage.audit.mistakes import DocumentError
-from seepage.audit.store import FILE as STORE
 from seepage.cli.exits import Exit
+from seepage.config.mistakes import DocumentError
 from seepage.errors import BadInputError
-from seepage.report.text import clean
+from seepage.results.text import clean
+from seepage.run.memory import keep_freed_memory
+from seepage.run.store import FILE as STORE
 
 app = typer.Typer(
     name="seepage",

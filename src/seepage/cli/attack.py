@@ -11,22 +11,15 @@ import typer
 from rich.text import Text
 
 from seepage import registry
-from seepage.audit import (
-    Recovered,
-    check_new,
-    known_statistics,
-    load_capture,
-    make_model,
-    make_spec,
-    read_description,
-    recover,
-    write_recovered,
-)
+from seepage.captures.captured import load_capture, read_description
+from seepage.captures.recovery import Recovered, check_new, known_statistics, recover, write_recovered
 from seepage.cli.app import app
 from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
 from seepage.errors import BadInputError
 from seepage.report import Bar, make_console, make_table
-from seepage.report.text import clean, percent, points
+from seepage.results.text import clean, percent, points
+from seepage.settings.network import make_model
+from seepage.settings.spec import make_spec
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
 

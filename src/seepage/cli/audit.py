@@ -12,27 +12,21 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from seepage.audit import (
-    AuditSpec,
-    DocumentError,
-    Gate,
-    Subject,
-    Subjects,
-    presets,
-    read_preset,
-    read_text,
-    read_text_document,
-)
-from seepage.audit.study_document import is_study, read_study
-from seepage.audit.tree import parse
 from seepage.cli.app import app, interruptible
 from seepage.cli.duration import seconds
 from seepage.cli.exits import Exit
 from seepage.cli.own import MISSING, MOST_CATEGORIES, OVERRIDE, of_document, read_dataset_option, read_override
 from seepage.cli.studies import run_study_command
+from seepage.config.document import read_text_document
+from seepage.config.mistakes import DocumentError
+from seepage.config.preset import presets, read_preset
+from seepage.config.study_document import is_study, read_study
+from seepage.config.tree import parse, read_text
 from seepage.errors import BadInputError
 from seepage.report import Bar, Report, audit_all, check_gate, combined, gate, make_console
 from seepage.report.inferred import show_inferred
+from seepage.settings.spec import AuditSpec, Gate
+from seepage.settings.subject import Subject, Subjects
 
 # The panels that options are shown in.
 _TABLE, _ATTACK, _KNOWLEDGE = "The table", "What is attacked, and how", "What the attacker knows"

@@ -10,25 +10,18 @@ import typer
 from rich.text import Text
 from safetensors.torch import save
 
-from seepage.audit import (
-    Description,
-    encoding_of,
-    known_statistics,
-    load_capture,
-    make_folder,
-    make_model,
-    make_spec,
-    prepare,
-    read_description,
-    save_capture,
-    stream,
-    write_whole,
-)
+from seepage.captures.captured import Description, encoding_of, load_capture, read_description, save_capture
+from seepage.captures.recovery import known_statistics
 from seepage.cli.app import app
 from seepage.errors import BadInputError
+from seepage.files import make_folder, write_whole
 from seepage.protocols.fedsgd import FedSGD
 from seepage.report import make_console, make_table
-from seepage.report.text import clean
+from seepage.results.text import clean
+from seepage.seeds import stream
+from seepage.settings.network import make_model
+from seepage.settings.spec import make_spec
+from seepage.settings.subject import prepare
 from seepage.tabular.schema import Schema
 
 captures = typer.Typer(

@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from seepage.audit import write_whole
 from seepage.cli.app import app
+from seepage.files import write_whole
 from seepage.report import make_console, make_table
 from seepage.report.comparing import Comparison, by_column, compare_runs, load_run, overall, render_comparison, told
 from seepage.report.frames import Record
-from seepage.report.text import clean, percent, points, span
+from seepage.results.text import clean, percent, points, span
 
 _MOST_ENTRIES = 20
 _MOST_COLUMNS = 15

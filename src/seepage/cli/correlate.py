@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from seepage.audit import write_whole
 from seepage.cli.app import app
 from seepage.cli.own import DataFolder, DatasetName, DatasetOption, Own, with_own_table
+from seepage.files import write_whole
 from seepage.report import make_console, make_table
-from seepage.report.text import clean
+from seepage.results.text import clean
 from seepage.tabular.correlation import Association, associations
 
 _TOLD = {

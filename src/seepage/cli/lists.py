@@ -10,10 +10,10 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from seepage import datasets, registry
-from seepage.audit.checks import CHECKS, explanation
 from seepage.cli.app import app
 from seepage.errors import unknown_name
 from seepage.report import make_console
+from seepage.results.checks import CHECKS, explanation
 
 
 @app.command("datasets")

@@ -14,10 +14,10 @@ from typing import Annotated, Any, get_type_hints
 import typer
 import yaml
 
-from seepage.audit import make_spec
-from seepage.audit.subject import load_rows
 from seepage.datasets import Dataset
 from seepage.errors import BadInputError, unknown_name
+from seepage.settings.spec import make_spec
+from seepage.settings.subject import load_rows
 from seepage.tabular.infer import Policy
 
 # Options of the commands that take a table besides ``seepage audit``.

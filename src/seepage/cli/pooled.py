@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from seepage import registry
-from seepage.audit.pooled_spec import UPDATES, PooledSpec
-from seepage.audit.pooled_study import pooled_study
 from seepage.cli.app import app
 from seepage.cli.own import DataFolder, DatasetName, DatasetOption, Own, read_dataset_option, with_own_table
 from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command, spec_of
 from seepage.datasets import Dataset
 from seepage.errors import BadInputError
+from seepage.settings.pooled import pooled_study
+from seepage.settings.pooled_spec import UPDATES, PooledSpec
 from seepage.tabular.schema import Category, Discrete
 
 # Shares that a model before and after an update is asked for.

@@ -10,10 +10,10 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from seepage import reproduce as published
-from seepage.audit import study_kind
 from seepage.cli.app import app, interruptible
 from seepage.errors import BadInputError, unknown_name
 from seepage.report import Bar, make_console
+from seepage.settings.studies import study_kind
 
 
 @app.command()

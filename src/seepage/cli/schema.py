@@ -7,10 +7,10 @@ from typing import Annotated, cast
 
 import typer
 
-from seepage.audit import write_whole
 from seepage.cli.app import app
 from seepage.cli.own import MISSING, MOST_CATEGORIES, OVERRIDE, read_override
 from seepage.errors import check_choice
+from seepage.files import write_whole
 from seepage.report import make_console
 from seepage.report.inferred import show_inferred
 from seepage.tabular.infer import Missing, Policy, infer

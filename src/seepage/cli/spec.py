@@ -10,17 +10,21 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from seepage.audit import STUDIES, Forecast, Subjects, forecast, read_text_document, starter, write_whole
-from seepage.audit.checks import control_of
-from seepage.audit.starter import study_starter
-from seepage.audit.study_document import StudyDocument, is_study, read_study
-from seepage.audit.tree import read_text
 from seepage.cli.app import app
 from seepage.cli.own import of_document
 from seepage.cli.studies import check_study_gate
+from seepage.config.document import read_text_document
+from seepage.config.starter import starter, study_starter
+from seepage.config.study_document import StudyDocument, is_study, read_study
+from seepage.config.tree import read_text
 from seepage.errors import BadInputError
+from seepage.files import write_whole
 from seepage.report import make_console
-from seepage.report.text import clean, lasting
+from seepage.results.checks import control_of
+from seepage.results.text import clean, lasting
+from seepage.run.forecast import Forecast, forecast
+from seepage.settings.studies import STUDIES
+from seepage.settings.subject import Subjects
 
 group = typer.Typer(no_args_is_help=True, help="Draft and check audit documents in YAML.", rich_markup_mode="rich")
 app.add_typer(group, name="spec")

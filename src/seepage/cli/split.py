@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from seepage.attacks.split.exact import Search
-from seepage.audit.split_spec import SplitSpec
-from seepage.audit.split_study import split_study
 from seepage.cli.app import app
 from seepage.cli.own import DataFolder, DatasetName, Own, with_own_table
 from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command, spec_of
 from seepage.errors import check_choice
+from seepage.settings.split import split_study
+from seepage.settings.split_spec import SplitSpec
 
 # Options by the fields of the spec that they give.
 _OPTIONS = {

@@ -12,7 +12,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from seepage.audit import Row, Study, StudySpec
 from seepage.cli.app import interruptible
 from seepage.cli.exits import Exit
 from seepage.errors import BadInputError, FieldError
@@ -26,7 +25,10 @@ from seepage.report import (
     make_table,
     run_studies,
 )
-from seepage.report.text import clean, percent
+from seepage.results.rows import Row
+from seepage.results.text import clean, percent
+from seepage.settings.study import Study
+from seepage.settings.study_spec import StudySpec
 
 _GATE = "Gate"
 S = TypeVar("S", bound=StudySpec)

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from seepage.audit.vertical_spec import VerticalSpec
-from seepage.audit.vertical_study import vertical_study
 from seepage.cli.app import app
 from seepage.cli.own import DataFolder, DatasetName, Own, with_own_table
 from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command, spec_of
+from seepage.settings.vertical import vertical_study
+from seepage.settings.vertical_spec import VerticalSpec
 
 # Options by the fields of the spec that they give.
 _OPTIONS = {

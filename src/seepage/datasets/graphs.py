@@ -17,7 +17,7 @@ from seepage.datasets.about import About, File
 from seepage.datasets.files import obtain, path_of
 from seepage.datasets.population import Nodes
 from seepage.errors import BadInputError, check_count
-from seepage.models.graph import Graph
+from seepage.shadow.graph import Graph
 
 CORA_FILE = "cora.npz"
 CORA = About(

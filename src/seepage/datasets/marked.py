@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError, unknown_name
-from seepage.models.pooling import MarkedRows
+from seepage.shadow.pooling import MarkedRows
 from seepage.tabular.schema import Category, Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 

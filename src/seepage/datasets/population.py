@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seepage.errors import BadInputError, unknown_name
-from seepage.models.graph import Graph
-from seepage.models.pooling import MarkedRows
+from seepage.shadow.graph import Graph
+from seepage.shadow.pooling import MarkedRows
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from seepage.defenses.defense import check_seeds, norms
 from seepage.errors import positive
-from seepage.knowledge import KnownDefense
 from seepage.registry import defenses
+from seepage.wire.horizontal import KnownDefense
 
 
 @defenses.register("clipping")

@@ -10,10 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import BadInputError
-from seepage.knowledge import KnownDefense
 from seepage.learning import GradientOf, gradient
 from seepage.models.batch_norm import normalisations
 from seepage.models.model import Model
+from seepage.wire.horizontal import KnownDefense
 
 
 @runtime_checkable

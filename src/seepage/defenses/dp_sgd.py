@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from seepage.defenses.accounting import Guarantee, gaussian_guarantee
 from seepage.defenses.defense import check_separate, flat, normal, unflat
 from seepage.errors import positive
-from seepage.knowledge import KnownDefense
 from seepage.learning import gradient, mean_loss
 from seepage.models.model import Model
 from seepage.registry import defenses
+from seepage.wire.horizontal import KnownDefense
 
 # Entries of single records' gradients that are held at once; 64 MiB in float32.
 _ENTRIES_AT_ONCE = 1 << 24

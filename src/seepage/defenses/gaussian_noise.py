@@ -10,8 +10,8 @@ from torch import Tensor
 
 from seepage.defenses.defense import check_seeds, flat, normal, unflat
 from seepage.errors import positive
-from seepage.knowledge import KnownDefense
 from seepage.registry import defenses
+from seepage.wire.horizontal import KnownDefense
 
 
 @defenses.register("gaussian_noise")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from seepage.defenses.defense import check_seeds
-from seepage.knowledge import KnownDefense
 from seepage.registry import defenses
+from seepage.wire.horizontal import KnownDefense
 
 
 @defenses.register("none")

@@ -12,10 +12,10 @@ from torch.func import functional_call, jacrev, vmap
 
 from seepage.defenses.defense import check_separate
 from seepage.errors import BadInputError, positive
-from seepage.knowledge import KnownDefense
 from seepage.learning import gradient
 from seepage.models.model import Model
 from seepage.registry import defenses
+from seepage.wire.horizontal import KnownDefense
 
 # Entries of single records' gradients that are held at once; 64 MiB in float32.
 _ENTRIES_AT_ONCE = 1 << 24

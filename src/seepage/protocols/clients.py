@@ -15,13 +15,12 @@ from torch import Tensor
 from seepage.defenses import AnyDefense, Defense, RecordDefense, guarded
 from seepage.defenses.defense import check_one_each
 from seepage.errors import BadInputError, check_count
-from seepage.knowledge import KnownDefense
 from seepage.learning import GradientOf, gradient
 from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.table import Table
-from seepage.transcript import RecordsSecret, Transcript
-from seepage.views import RoundsView, View
+from seepage.wire.horizontal import KnownDefense, RoundsView, View
+from seepage.wire.secret import RecordsSecret, Transcript
 
 M = TypeVar("M", bound=View, covariant=True)
 

@@ -11,7 +11,7 @@ from seepage.learning import GradientOf, LocalTraining, gradient, local_update
 from seepage.models.model import Model
 from seepage.protocols.clients import Clients
 from seepage.registry import protocols
-from seepage.views import UpdateView
+from seepage.wire.horizontal import UpdateView
 
 
 @protocols.register("fedavg")

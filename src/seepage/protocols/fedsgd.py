@@ -10,7 +10,7 @@ from seepage.learning import GradientOf, gradient
 from seepage.models.model import Model
 from seepage.protocols.clients import Clients
 from seepage.registry import protocols
-from seepage.views import GradientView
+from seepage.wire.horizontal import GradientView
 
 
 @protocols.register("fedsgd")

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from seepage.defenses.answers import Answers
 from seepage.errors import BadInputError, check_count
-from seepage.models.learner import Learner, Trained
-from seepage.models.pooling import MarkedRows, joint_models
-from seepage.models.stacked import Dense
-from seepage.transcript import PooledTranscript
-from seepage.views import GradientsView, ModelView, PredictionView, UpdatedView
+from seepage.shadow.learner import Learner, Trained
+from seepage.shadow.pooling import MarkedRows, joint_models
+from seepage.shadow.stacked import Dense
+from seepage.wire.pooled import GradientsView, ModelView, PredictionView, UpdatedView
+from seepage.wire.secret import PooledTranscript
 
 
 @dataclass(frozen=True)

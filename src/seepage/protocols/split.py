@@ -12,13 +12,12 @@ from torch import Tensor, nn
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.errors import BadInputError, check_count
-from seepage.knowledge import KnownCut
 from seepage.learning import CutStep, cut_step
 from seepage.models.deepfm import Fields
 from seepage.models.split import SplitModel
 from seepage.tabular.table import Table
-from seepage.transcript import CutTranscript
-from seepage.views import CutView
+from seepage.wire.secret import CutTranscript
+from seepage.wire.split import CutView, KnownCut
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,21 @@ from torch import Tensor, nn
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.returned import ReturnedDefense
 from seepage.errors import BadInputError, check_count
-from seepage.knowledge import FeatureAuxiliary, FeatureKnowledge, KnownFeatures, Leaked, Queries, WeightGradients
 from seepage.learning import VerticalStep, vertical_step
 from seepage.models.split import label_chances
 from seepage.models.vertical import VerticalModel
 from seepage.tabular.statistics import Statistics
-from seepage.transcript import FeatureTranscript
-from seepage.views import FeatureView, ReturnedView
+from seepage.wire.secret import FeatureTranscript
+from seepage.wire.vertical import (
+    FeatureAuxiliary,
+    FeatureKnowledge,
+    FeatureView,
+    KnownFeatures,
+    Leaked,
+    Queries,
+    ReturnedView,
+    WeightGradients,
+)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """What an audit found, for people."""
 
 from seepage.report.console import make_console, make_table, show_report
-from seepage.report.gate import Decision, check_gate, combined, gate
 from seepage.report.progress import Bar
 from seepage.report.report import Report, audit, audit_all, audit_document
 from seepage.report.study import StudyReport, run_studies
 from seepage.report.summary import summary
+from seepage.results.gate import Decision, check_gate, combined, gate
 
 __all__ = [
     "Bar",

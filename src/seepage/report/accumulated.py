@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seepage.audit import AuditSpec
 from seepage.report import figures, frames, grids
 from seepage.report.frames import Record
 from seepage.report.sections import Audited, Section
-from seepage.report.text import clean
-from seepage.report.verdict import UNDEFENDED, pick
+from seepage.results.text import clean
+from seepage.results.verdict import UNDEFENDED, pick
+from seepage.settings.spec import AuditSpec
 
 NAME = "rounds"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from seepage.audit.tiers import BOUNDS
 from seepage.report.frames import Record, Setting
-from seepage.report.text import clean, percent
-from seepage.report.verdict import UNDEFENDED
+from seepage.results.text import clean, percent
+from seepage.results.tiers import BOUNDS
+from seepage.results.verdict import UNDEFENDED
 
 
 def advice(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from seepage.audit import AuditSpec, Row, Subject
-from seepage.audit.tiers import is_attack
-from seepage.audit.training import Learnt
-from seepage.report.text import clean, listed, percent
-from seepage.report.verdict import UNDEFENDED
+from seepage.results.rows import Row
+from seepage.results.text import clean, listed, percent
+from seepage.results.tiers import is_attack
+from seepage.results.verdict import UNDEFENDED
+from seepage.settings.spec import AuditSpec
+from seepage.settings.subject import Subject
+from seepage.settings.training import Learnt
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.rank import batch_rank, rank_ceiling
 from seepage.tabular.schema import Column, Continuous, Schema

@@ -12,14 +12,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from seepage.audit import AuditSpec, Cell, Example, Row, Subject
-from seepage.audit.checks import Alarm, Severity
-from seepage.audit.tiers import Tier, is_attack, settings
 from seepage.report.assumptions import assumptions, tolerances
 from seepage.report.frames import TASK_ACCURACY, TASK_RMSE, guarantee
 from seepage.report.summary import summary
-from seepage.report.text import clean, percent, points, span
-from seepage.report.verdict import UNDEFENDED, pick, strongest, verdict
+from seepage.results.checks import Alarm, Severity
+from seepage.results.examples import Cell, Example
+from seepage.results.rows import Row
+from seepage.results.text import clean, percent, points, span
+from seepage.results.tiers import Tier, is_attack, settings
+from seepage.results.verdict import UNDEFENDED, pick, strongest, verdict
+from seepage.settings.spec import AuditSpec
+from seepage.settings.subject import Subject
 
 _STYLES: dict[Tier, str] = {
     "none": "green",

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from seepage.audit.tiers import BOUNDS
 from seepage.report.frames import TASK_ACCURACY, Record
-from seepage.report.text import clean, percent, points
+from seepage.results.text import clean, percent, points
+from seepage.results.tiers import BOUNDS
 
 SERIES = 6
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star")

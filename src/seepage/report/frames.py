@@ -15,11 +15,11 @@ import torch
 from jaxtyping import Bool, Float
 
 from seepage.assessment.intervals import Estimate, ratio
-from seepage.audit import Row
-from seepage.audit.checks import Alarm
-from seepage.audit.tiers import closed_gap, is_attack, settings
 from seepage.report.assumptions import tolerance
-from seepage.report.verdict import pick, strongest, verdict
+from seepage.results.checks import Alarm
+from seepage.results.rows import Row
+from seepage.results.tiers import closed_gap, is_attack, settings
+from seepage.results.verdict import pick, strongest, verdict
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import frame_of
 
@@ -33,7 +33,7 @@ TASK_RMSE = "task_rmse"
 
 @runtime_checkable
 class Evidence(Protocol):
-    """What one attack or baseline got right, cell by cell, see ``seepage.audit.evidence``."""
+    """What one attack or baseline got right, cell by cell, see ``seepage.assessment.evidence``."""
 
     @property
     def right(self) -> Bool[np.ndarray, "victim record column"]:

@@ -19,14 +19,14 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from seepage.audit import write_whole
 from seepage.errors import BadInputError
+from seepage.files import write_whole
 from seepage.report.accumulated import accumulated
 from seepage.report.figures import Figure
 from seepage.report.frames import worst
 from seepage.report.grids import GridCell
 from seepage.report.sections import Audited, Section, headline, sections
-from seepage.report.text import clean, flattened
+from seepage.results.text import clean, flattened
 
 FILE = "report.html"
 _PLAIN = 400
@@ -50,7 +50,7 @@ def write_html(
     Args:
         path: the file, usually ``report.html`` in the run folder.
         reports: of the run's audits.
-        provenance: where the figures come from, see ``seepage.audit.provenance``.
+        provenance: where the figures come from, see ``seepage.run.provenance``.
         private: whether only the owner may read it; follows from the tables if None.
 
     Raises:

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from seepage.report.console import make_table
-from seepage.report.text import clean
+from seepage.results.text import clean
 from seepage.tabular.infer import Inferred
 
 _COLUMNS = 40

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from seepage.audit import Listener, Plan
-from seepage.report.text import clean, lasting, percent
+from seepage.results.text import clean, lasting, percent
+from seepage.run.runner import Listener, Plan
 
 # How often a log gets a line where there is no terminal to draw a bar on.
 _LOG_SECONDS = 60.0

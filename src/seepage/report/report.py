@@ -11,43 +11,26 @@ import pandas as pd
 from rich.console import Console
 from torch import nn
 
-from seepage.audit import (
-    AuditSpec,
-    Evidence,
-    Example,
-    Listener,
-    Row,
-    Run,
-    Store,
-    Subject,
-    Subjects,
-    asked_before,
-    check_folder,
-    examples,
-    keep_networks,
-    learnt_rows,
-    make_plan,
-    make_spec,
-    make_specs,
-    prepare,
-    provenance,
-    read_text,
-    read_text_document,
-    rows,
-    run_audits,
-    task_rows,
-    write_provenance,
-    write_results,
-    write_whole,
-)
-from seepage.audit.checks import Alarm, Facts, control_of, run_checks
+from seepage.assessment.evidence import Evidence
+from seepage.config.document import make_specs, read_text_document
+from seepage.config.tree import read_text
 from seepage.datasets import Dataset, own_table
 from seepage.errors import BadInputError
+from seepage.files import write_whole
 from seepage.models.model import Model
 from seepage.report.console import make_console, show_report
 from seepage.report.html import FILE as PAGE
 from seepage.report.html import write_html
 from seepage.report.summary import summary
+from seepage.results.checks import Alarm, Facts, control_of, run_checks
+from seepage.results.examples import Example, examples
+from seepage.results.rows import Row, rows, write_results
+from seepage.run.provenance import asked_before, check_folder, provenance, write_provenance
+from seepage.run.runner import Listener, Run, make_plan, run_audits
+from seepage.run.store import Store
+from seepage.settings.spec import AuditSpec, make_spec
+from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
+from seepage.settings.tasks import learnt_rows, task_rows
 from seepage.tabular.infer import Policy
 from seepage.tabular.schema import Schema
 
@@ -61,7 +44,7 @@ class Report:
     Attributes:
         spec: what was done.
         subject: to which rows and model.
-        rows: one result each, see ``seepage.audit.rows``.
+        rows: one result each, see ``seepage.results.rows``.
         runs: what each attack and baseline got out of each setting's victims.
         alarms: what the audit's own checks found; None where they were not run.
         control: figures of the positive control; None where none was run.
@@ -155,7 +138,7 @@ def audit_document(document: str | Path | Mapping[str, Any], out: str | Path | N
     """Run an audit document: a YAML file, or the same as a mapping.
 
     Args:
-        document: see ``seepage.audit.make_specs``.
+        document: see ``seepage.config.document.make_specs``.
         out: run folder, see ``audit_all``; a copy of the file goes there too. None to keep nothing.
 
     Returns:

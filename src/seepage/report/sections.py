@@ -9,9 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from seepage.audit import AuditSpec, Example, Row, Subject
-from seepage.audit.checks import LEAKED, SEVERITIES, Alarm, explanation
-from seepage.audit.tiers import BOUNDS
 from seepage.report import figures, frames, grids
 from seepage.report.advice import advice, sentences
 from seepage.report.assumptions import assumptions
@@ -19,8 +16,14 @@ from seepage.report.figures import Figure
 from seepage.report.frames import Evidence, Record, Setting
 from seepage.report.grids import Grid, GridCell
 from seepage.report.summary import summary
-from seepage.report.text import clean, listed, percent, points
-from seepage.report.verdict import UNDEFENDED, pick, strongest
+from seepage.results.checks import LEAKED, SEVERITIES, Alarm, explanation
+from seepage.results.examples import Example
+from seepage.results.rows import Row
+from seepage.results.text import clean, listed, percent, points
+from seepage.results.tiers import BOUNDS
+from seepage.results.verdict import UNDEFENDED, pick, strongest
+from seepage.settings.spec import AuditSpec
+from seepage.settings.subject import Subject
 
 MOST_ROWS = 2000
 # On a table of one's own, a rate never speaks of fewer records than this.

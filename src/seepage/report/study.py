@@ -9,32 +9,25 @@ from typing import Any
 
 import pandas as pd
 
-from seepage.audit import (
-    Listener,
-    Row,
-    Store,
-    Study,
-    StudySpec,
-    check_study_folder,
-    run_study,
-    study_provenance,
-    study_rows,
-    write_provenance,
-    write_results,
-    write_whole,
-)
-from seepage.audit.checks import Alarm, Where
-from seepage.audit.checks.certainty import open_tier
-from seepage.audit.tiers import is_attack, settings
 from seepage.errors import BadInputError
+from seepage.files import write_whole
 from seepage.report import frames
 from seepage.report.frames import Record
 from seepage.report.html import FILE as PAGE
 from seepage.report.html import Part, page
 from seepage.report.report import DOCUMENT
 from seepage.report.study_sections import Picture, headline, sections
-from seepage.report.text import clean, flattened, listed, points
-from seepage.report.verdict import UNDEFENDED, pick
+from seepage.results.checks import Alarm, Where
+from seepage.results.checks.certainty import open_tier
+from seepage.results.rows import Row, write_results
+from seepage.results.text import clean, flattened, listed, points
+from seepage.results.tiers import is_attack, settings
+from seepage.results.verdict import UNDEFENDED, pick
+from seepage.run.provenance import check_study_folder, study_provenance, write_provenance
+from seepage.run.runner import Listener
+from seepage.run.store import Store
+from seepage.settings.study import Study, run_study, study_rows
+from seepage.settings.study_spec import StudySpec
 
 # An attack works if it closes so much of the gap where nothing protects the records.
 _WORKS = 0.5
@@ -48,12 +41,12 @@ class StudyReport:
 
     Attributes:
         study: what was done.
-        rows: one result each, see ``seepage.audit.study_rows``.
+        rows: one result each, see ``seepage.run.study.study_rows``.
         alarms: what the study doubts about itself.
         pictures: what was measured, by defense and name, with a picture of what it found.
 
     Example:
-        >>> from seepage.audit import study_kind
+        >>> from seepage.settings.studies import study_kind
         >>> split = study_kind("split")
         >>> spec = split.spec.of(dataset="german", private=["housing"], units=1, epochs=1, attacks=["exact"])
         >>> [report] = run_studies([(spec, split.study(spec))])

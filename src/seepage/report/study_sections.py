@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from seepage.audit import Row, Study
-from seepage.audit.checks import Alarm, explanation
-from seepage.audit.tiers import BOUNDS, strongest_row
 from seepage.report import figures, frames, grids
 from seepage.report.frames import Record
 from seepage.report.sections import Ruler, Section, every_figure
-from seepage.report.text import clean, listed, percent, points
-from seepage.report.verdict import UNDEFENDED, pick, verdict
+from seepage.results.checks import Alarm, explanation
+from seepage.results.rows import Row
+from seepage.results.text import clean, listed, percent, points
+from seepage.results.tiers import BOUNDS, strongest_row
+from seepage.results.verdict import UNDEFENDED, pick, verdict
+from seepage.settings.study import Study
 
 
 class Picture(NamedTuple):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seepage.audit import AuditSpec, Row, Subject
-from seepage.audit.checks import Alarm
-from seepage.audit.tiers import settings
-from seepage.report.text import clean, listed, percent
-from seepage.report.verdict import UNDEFENDED, pick, strongest, verdict
+from seepage.results.checks import Alarm
+from seepage.results.rows import Row
+from seepage.results.text import clean, listed, percent
+from seepage.results.tiers import settings
+from seepage.results.verdict import UNDEFENDED, pick, strongest, verdict
+from seepage.settings.spec import AuditSpec
+from seepage.settings.subject import Subject
 
 _COLUMNS = 3
 

@@ -14,8 +14,11 @@ import torch
 from scipy import stats
 
 from seepage.assessment import Estimate, Measurement, paired
-from seepage.audit import AuditSpec, Row, Run, swept, tuned
 from seepage.reproduce.table import Figure, Place, PlannedRun, Printed, PublishedTable, Unit
+from seepage.results.rows import Row
+from seepage.results.tuning import swept, tuned
+from seepage.run.runner import Run
+from seepage.settings.spec import AuditSpec
 
 # Within so much, or within the interval of the difference where that is wider, rates agree.
 MARGIN = 0.02

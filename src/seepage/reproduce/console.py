@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from seepage.report import make_table
-from seepage.report.text import percent, points
 from seepage.reproduce.compare import MARGIN, Compared
 from seepage.reproduce.reproduce import Comparison
 from seepage.reproduce.table import Place, Unit
+from seepage.results.text import percent, points
 
 
 def show_comparison(console: Console, comparison: Comparison) -> None:

@@ -8,33 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from seepage.assessment import Measurement
-from seepage.audit import (
-    AuditSpec,
-    Listener,
-    Outcome,
-    Part,
-    Row,
-    Run,
-    Store,
-    Subject,
-    Subjects,
-    check_folder,
-    commit,
-    held_runs,
-    keep_networks,
-    learnt_rows,
-    make_plan,
-    provenance,
-    rows,
-    run_audits,
-    task_rows,
-    write_provenance,
-    write_results,
-    write_whole,
-)
 from seepage.errors import BadInputError, unknown_name
+from seepage.files import write_whole
 from seepage.reproduce.compare import Compared, Gain, as_csv, compare, compare_tuned, gain
 from seepage.reproduce.table import PlannedRun, Printed, PublishedTable
+from seepage.results.rows import Row, rows, write_results
+from seepage.run.provenance import check_folder, commit, provenance, write_provenance
+from seepage.run.runner import Listener, Outcome, Run, held_runs, make_plan, run_audits
+from seepage.run.store import Store
+from seepage.settings.spec import AuditSpec, Part
+from seepage.settings.subject import Subject, Subjects, keep_networks
+from seepage.settings.tasks import learnt_rows, task_rows
 
 FILE = "comparison.csv"
 # Victims of a quick look.
@@ -103,7 +87,7 @@ class Comparison:
         table: what was printed.
         cells: ours beside theirs.
         gains: each other run against the first one on the same victims, method and labels.
-        rows: all results, see ``seepage.audit.rows``.
+        rows: all results, see ``seepage.results.rows``.
         notes: on the data.
     """
 

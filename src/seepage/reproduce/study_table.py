@@ -10,24 +10,18 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from seepage.audit import (
-    Listener,
-    Row,
-    Store,
-    Study,
-    StudySpec,
-    run_study,
-    study_kind,
-    study_provenance,
-    study_rows,
-    write_provenance,
-    write_results,
-    write_whole,
-)
 from seepage.errors import BadInputError, unknown_name
+from seepage.files import write_whole
 from seepage.reproduce.compare import Compared, as_csv, of_row
 from seepage.reproduce.reproduce import FILE, Comparison, Selection, short_commit
 from seepage.reproduce.table import Place, Printed
+from seepage.results.rows import Row, write_results
+from seepage.run.provenance import study_provenance, write_provenance
+from seepage.run.runner import Listener
+from seepage.run.store import Store
+from seepage.settings.studies import study_kind
+from seepage.settings.study import Study, run_study, study_rows
+from seepage.settings.study_spec import StudySpec
 
 
 class StudyAudit(BaseModel):

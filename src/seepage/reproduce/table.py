@@ -11,8 +11,9 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from seepage.audit import AuditSpec, Recipe, make_spec
+from seepage.assessment.utility import Recipe
 from seepage.errors import unknown_name
+from seepage.settings.spec import AuditSpec, make_spec
 
 _SUFFIX = ".yaml"
 

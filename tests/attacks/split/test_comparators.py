@@ -10,8 +10,8 @@ import torch
 from seepage.attacks.split import FSHA, UnSplit
 from seepage.defenses.cut_noise import CutNoise
 from seepage.errors import BadInputError
-from seepage.knowledge import Auxiliary, CutKnowledge
 from seepage.models.deepfm import DeepFMClient
+from seepage.wire.split import Auxiliary, CutKnowledge
 from tests.attacks.split.test_exact import PLAIN, exchange, table
 
 DATA = table(2, rows=600)

@@ -17,13 +17,13 @@ from seepage.attacks.split.parts.space import Space
 from seepage.datasets.dataset import Dataset
 from seepage.defenses.cut_noise import CutNoise
 from seepage.errors import BadInputError
-from seepage.knowledge import CutKnowledge
 from seepage.models.deepfm import Fields, deepfm
 from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
-from seepage.transcript import CutTranscript
+from seepage.wire.secret import CutTranscript
+from seepage.wire.split import CutKnowledge
 from tests.oracles.split import configurations, distances, loss_gradient
 
 WIDTHS = {"a": 3, "b": 4, "c": 2, "s": 5}

@@ -11,10 +11,10 @@ from seepage.attacks.split import Exact
 from seepage.attacks.split.parts.observed import logits_and_derivatives
 from seepage.defenses.cut_noise import CutNoise
 from seepage.errors import BadInputError
-from seepage.knowledge import CutKnowledge
 from seepage.models.deepfm import deepfm
 from seepage.protocols.split import SplitLearning
-from seepage.transcript import CutTranscript
+from seepage.wire.secret import CutTranscript
+from seepage.wire.split import CutKnowledge
 from tests.attacks.split.test_exact import PLAIN, exchange, table
 
 PRIVATE = tuple("abcdefgh")

@@ -13,9 +13,8 @@ from seepage.attacks.split.parts.space import Space
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.weight_noise import WeightNoise
 from seepage.errors import BadInputError
-from seepage.knowledge import CutKnowledge
 from seepage.models.deepfm import deepfm
-from seepage.views import CutView
+from seepage.wire.split import CutKnowledge, CutView
 from tests.attacks.split.test_exact import PLAIN, exchange, table
 
 DATA = table(2, rows=900)

@@ -10,10 +10,9 @@ from seepage.attacks.split import Exact, Posterior, direction_scores, norm_score
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.errors import BadInputError
-from seepage.guesses import CutGuess
-from seepage.knowledge import Auxiliary, CutKnowledge
 from seepage.protocols.split import SplitLearning
-from seepage.transcript import CutTranscript
+from seepage.wire.secret import CutTranscript
+from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge
 from tests.attacks.split.test_exact import PLAIN, exchange, table
 from tests.oracles.split import configurations, loss_gradient
 

@@ -9,14 +9,13 @@ import pandas as pd
 import torch
 
 from seepage.datasets.dataset import Dataset
-from seepage.guesses import FeatureGuess
-from seepage.knowledge import FeatureKnowledge
 from seepage.models.vertical import vertical_mlp
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.tabular.partition import by_names
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
-from seepage.transcript import FeatureTranscript
+from seepage.wire.secret import FeatureTranscript
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge
 
 
 def table(rows: int = 1200, seed: int = 0) -> Dataset:

@@ -11,10 +11,10 @@ from seepage.attacks.vertical import DataPassiveAttack, IsolatedQueryAttack, Que
 from seepage.baselines.vertical import Constant, OwnColumns
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.errors import BadInputError
-from seepage.knowledge import Queries
 from seepage.models.inverse import InverseLoss, Inverter
 from seepage.models.vertical import encoder_of
 from seepage.registry import feature_attacks
+from seepage.wire.vertical import Queries
 from tests.attacks.vertical.parts import accuracy, setting, sureness
 
 HERE = setting()

@@ -20,10 +20,8 @@ from seepage.attacks.split.parts.refine import refined
 from seepage.attacks.split.parts.responses import Responder, responder
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.guesses import CutGuess
-from seepage.knowledge import CutKnowledge
 from seepage.registry import cut_attacks
-from seepage.views import CutView
+from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
 Search = Literal["exhaustive", "descent", "meet"]
 

@@ -15,12 +15,10 @@ from seepage.attacks.split.exact import check_gradient
 from seepage.attacks.split.parts.messages import bound_of, message_of
 from seepage.attacks.split.parts.space import Space
 from seepage.errors import BadInputError, check_count
-from seepage.guesses import CutGuess
-from seepage.knowledge import CutKnowledge
 from seepage.models.model import seeded
 from seepage.models.split import SplitModel, record_losses
 from seepage.registry import cut_attacks
-from seepage.views import CutView
+from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
 _RATE = 1e-3
 _BATCH = 256
@@ -47,7 +45,7 @@ class FSHA:
 
     Example:
         >>> from seepage.datasets.planted import telling
-        >>> from seepage.knowledge import Auxiliary
+        >>> from seepage.wire.split import Auxiliary
         >>> from seepage.models.deepfm import deepfm
         >>> from seepage.protocols.split import SplitLearning
         >>> data = telling(rows=400)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seepage.errors import BadInputError
-from seepage.views import CutView
+from seepage.wire.split import CutView
 
 
 @dataclass(frozen=True)

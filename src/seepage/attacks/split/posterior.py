@@ -18,11 +18,9 @@ from seepage.attacks.split.parts.prior import Prior
 from seepage.attacks.split.parts.responses import responder
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.guesses import CutGuess
-from seepage.knowledge import CutKnowledge, KnownCut
 from seepage.models.split import label_chances
 from seepage.registry import cut_attacks
-from seepage.views import CutView
+from seepage.wire.split import CutGuess, CutKnowledge, CutView, KnownCut
 
 Decision = Literal["columns", "joint"]
 Weights = Literal["current", "about"]

@@ -13,11 +13,9 @@ from torch import Tensor
 
 from seepage.attacks.split.exact import check_gradient
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.guesses import CutGuess
-from seepage.knowledge import CutKnowledge
 from seepage.models.deepfm import DeepFMClient
 from seepage.registry import cut_attacks
-from seepage.views import CutView
+from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
 Weights = Literal["cloned", "granted"]
 _INPUT_RATE, _WEIGHT_RATE = 0.1, 1e-3

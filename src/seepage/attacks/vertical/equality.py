@@ -12,13 +12,11 @@ from torch import Tensor, nn
 
 from seepage.attacks.vertical.white_box import Match, predicted
 from seepage.errors import BadInputError, check_choice
-from seepage.guesses import FeatureGuess
-from seepage.knowledge import FeatureKnowledge, Grant
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
 from seepage.registry import feature_attacks
 from seepage.tabular.schema import Discrete
-from seepage.views import FeatureView
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 
 @feature_attacks.register("esa")

@@ -14,18 +14,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seepage.attacks.gradient.cocktail_party import CocktailParty
-from seepage.attacks.gradient.parts.first_layer import quotients
-from seepage.attacks.gradient.sqr import components
+from seepage.attacks.horizontal.exact.cocktail_party import CocktailParty
+from seepage.attacks.horizontal.exact.first_layer import quotients
+from seepage.attacks.horizontal.exact.sqr import components
 from seepage.attacks.vertical.white_box import Descent
 from seepage.errors import BadInputError, check_count
-from seepage.guesses import FeatureGuess
-from seepage.knowledge import FeatureKnowledge, Grant
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
 from seepage.registry import feature_attacks
 from seepage.tabular.encoder import Encoder
-from seepage.views import FeatureView
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 _GRANTS: tuple[Grant, ...] = ("bottom", "gradients")
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from seepage.attacks.vertical.ridge import regressed
 from seepage.errors import BadInputError
-from seepage.views import ReturnedView
+from seepage.wire.vertical import ReturnedView
 
 
 def completion_scores(

@@ -10,12 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.guesses import FeatureGuess
-from seepage.knowledge import FeatureKnowledge, Grant
 from seepage.models.inverse import Calibration, cells_of
 from seepage.models.vertical import encoder_of
 from seepage.registry import feature_attacks
-from seepage.views import FeatureView
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 # Penalties, in units of the mean of the kernel's diagonal; and widths of the radial kernel, in units of the median
 # distance between leaked records (infinite: the linear kernel).

@@ -12,14 +12,12 @@ from torch import Tensor
 
 from seepage.baselines.vertical import own_inputs
 from seepage.errors import BadInputError, check_count
-from seepage.guesses import FeatureGuess
-from seepage.knowledge import FeatureKnowledge, Grant
 from seepage.models.inverse import Inverter, cells_of
 from seepage.models.vertical import encoder_of
 from seepage.registry import feature_attacks
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
-from seepage.views import FeatureView
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 
 @feature_attacks.register("student_dpa")

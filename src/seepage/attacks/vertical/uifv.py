@@ -14,13 +14,11 @@ from seepage.attacks.vertical.parts.generated import generated, plain_uniform, s
 from seepage.attacks.vertical.parts.shadow import shadow
 from seepage.baselines.vertical import own_inputs
 from seepage.errors import BadInputError, check_count
-from seepage.guesses import FeatureGuess
-from seepage.knowledge import FeatureKnowledge, Grant
 from seepage.models.images import Shape
 from seepage.models.inverse import Calibration, Inverse, InverseLoss, Inverter
 from seepage.models.vertical import encoder_of
 from seepage.registry import feature_attacks
-from seepage.views import FeatureView
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 # Units of InverNet's hidden layers, by its number of layers (UIFV, table 14).
 DEPTHS: dict[int, tuple[int, ...]] = {1: (), 2: (300,), 3: (100, 300)}

@@ -13,13 +13,11 @@ from torch import Tensor, nn
 
 from seepage.attacks.vertical.parts.relaxed import relaxed
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.guesses import FeatureGuess
-from seepage.knowledge import FeatureKnowledge, Grant
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
 from seepage.registry import feature_attacks
 from seepage.tabular.encoder import Encoder
-from seepage.views import FeatureView
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 # What a white-box attack makes its rows fit.
 Match = Literal["prediction", "features"]

@@ -7,7 +7,7 @@ from functools import partial
 from seepage.attacks.split.parts.nearest import Sent
 from seepage.defenses.cut_noise import clipped
 from seepage.errors import BadInputError
-from seepage.knowledge import KnownCut
+from seepage.wire.split import KnownCut
 
 
 def message_of(defense: KnownCut, clip: float | None) -> Sent | None:

@@ -13,8 +13,7 @@ from seepage.attacks.split.parts.prior import Prior
 from seepage.attacks.split.parts.responses import Responder
 from seepage.attacks.split.parts.space import Space
 from seepage.errors import BadInputError
-from seepage.knowledge import KnownCut
-from seepage.views import CutView
+from seepage.wire.split import CutView, KnownCut
 
 # Pairs of a record and a combination that a fit looks at, and combinations of each record, the likeliest beforehand.
 _PAIRS, _EACH = 2**18, 2**10

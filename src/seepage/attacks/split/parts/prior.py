@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seepage.attacks.split.parts.space import Space
-from seepage.knowledge import Auxiliary, CutKnowledge
 from seepage.models.split import SplitModel
 from seepage.tabular.schema import Discrete, Schema
+from seepage.wire.split import Auxiliary, CutKnowledge
 
 # Rows that the product of the columns' shares counts for beside the rows that are held, in the joint distribution.
 _WEIGHT = 50.0

@@ -11,9 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.errors import BadInputError, check_count
-from seepage.knowledge import CutKnowledge
 from seepage.models.split import SplitModel
 from seepage.tabular.schema import Discrete
+from seepage.wire.split import CutKnowledge
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seepage.knowledge import FeatureAuxiliary
 from seepage.models.images import ImageBottom, Shape
 from seepage.models.vertical import Stack, losses_of
-from seepage.views import FeatureView
+from seepage.wire.vertical import FeatureAuxiliary, FeatureView
 
 _RATE = 1e-3
 

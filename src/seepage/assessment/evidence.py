@@ -1,0 +1,154 @@
+"""What is kept of an attacked victim beside its scores: which cells were right, and how sure the attacker was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.assessment import Matched
+from seepage.tabular.align import tolerances
+from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.statistics import Statistics
+from seepage.wire.horizontal import RecordsGuess
+
+# A grouping by more categories than these would single records out.
+_GROUPS = 20
+# category -> (cells, cells that were right)
+Counts = dict[str, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Cells of the victims of one attack in one setting; arrays have a leading victim axis.
+
+    Attributes:
+        column_names: of the columns, in the arrays' order.
+        right: bool (victim, record, column), whether the guessed cell counts as right.
+        uncertainty: float32 (victim, record, column), the attacker's own, see ``RecordsGuess``; None
+            where it has none.
+        rarity: float32 (victim, record), how surprising a record is: the mean over its cells of -log of
+            the share of public values that would count as right for it, in nats.
+        groups: for each sensitive discrete column and the target, cells and right cells of the records of
+            each category, summed over victims.
+        loss: float64 (victim,), the attack's own; None where it has none.
+        course: float64 (victim, 3), how it fell, see ``RecordsGuess``; None where it does not descend.
+        certified: bool (victim, record, column), which guessed cells the attack calls certain; None where it proves
+            nothing.
+        true, guess: float64 (victim, record, column), cells as in ``RecordsSecret``, matched; None on own
+            data, unless the records were asked to be kept.
+        regime: of each victim, which way the attack took, see ``RecordsGuess``; None where it has one only.
+    """
+
+    column_names: tuple[str, ...]
+    right: np.ndarray
+    uncertainty: np.ndarray | None
+    rarity: np.ndarray
+    groups: dict[str, Counts]
+    loss: np.ndarray | None
+    course: np.ndarray | None
+    true: np.ndarray | None
+    guess: np.ndarray | None
+    certified: np.ndarray | None = None
+    regime: tuple[str, ...] | None = None
+
+    @property
+    def victims(self) -> int:
+        """Number of victims."""
+        return len(self.right)
+
+
+def evidence_of(
+    matched: Matched,
+    statistics: Statistics,
+    labels: Float[Tensor, "victim record"],
+    guess: RecordsGuess,
+    keep_records: bool,
+) -> list[Evidence]:
+    """Return the evidence of each victim, with a victim axis of one.
+
+    Args:
+        matched: guesses beside the truth.
+        statistics: what rarity is measured against.
+        labels: true labels, by which records are grouped like by a sensitive column.
+        guess: as the attack made it, for its own losses.
+        keep_records: whether true and guessed cells are part of it.
+    """
+    schema = matched.schema
+    right = matched.right.numpy()
+    rare = rarity(schema, statistics, matched.true).numpy().astype(np.float32)
+    uncertainty = None if matched.uncertainty is None else matched.uncertainty.numpy().astype(np.float32)
+    made = []
+    for v in range(len(right)):
+        one = slice(v, v + 1)
+        made.append(
+            Evidence(
+                column_names=schema.names,
+                right=right[one],
+                uncertainty=None if uncertainty is None else uncertainty[one],
+                rarity=rare[one],
+                groups=_groups(schema, matched.true[v], labels[v], right[v]),
+                loss=None if guess.loss is None else guess.loss[one].double().numpy(),
+                course=None if guess.course is None else guess.course[one].double().numpy(),
+                certified=None if matched.certified is None else matched.certified[one].numpy(),
+                true=matched.true[one].numpy() if keep_records else None,
+                guess=matched.guess[one].numpy() if keep_records else None,
+                regime=None if guess.regime is None else (guess.regime[v],),
+            )
+        )
+    return made
+
+
+def rarity(
+    schema: Schema, statistics: Statistics, cells: Float[Tensor, "victim record column"]
+) -> Float[Tensor, "victim record"]:
+    """Return how surprising each record is: mean over its cells of -log P(a public value counts as right), in nats.
+
+    A cell that no public value comes near counts as if half a value of the rarest did.
+    """
+    total = torch.zeros(cells.shape[:-1], dtype=torch.float64)
+    allowed = tolerances(schema)
+    for i, marginal in enumerate(statistics.marginals):
+        total -= marginal.near(cells[..., i], float(allowed[i])).log()
+    return total / len(schema.columns)
+
+
+def _groups(schema: Schema, cells: Tensor, labels: Tensor, right: np.ndarray) -> dict[str, Counts]:
+    by_column = [(column, cells[:, i]) for i, column in enumerate(schema.columns) if column.sensitive]
+    found: dict[str, Counts] = {}
+    for column, codes in [*by_column, (schema.target, labels)]:
+        if not isinstance(column, Discrete) or column.width > _GROUPS:
+            continue
+        scored = right.sum(axis=1)
+        counts: Counts = {}
+        for code in codes.unique().long().tolist():
+            here = (codes.long() == code).numpy()
+            counts[str(column.categories[code])] = (int(here.sum()) * right.shape[1], int(scored[here].sum()))
+        found[column.name] = counts
+    return found
+
+
+def together(parts: Sequence[Evidence]) -> Evidence:
+    """Return the evidence of several victims of the same attack and setting as one."""
+    groups: dict[str, Counts] = {}
+    for part in parts:
+        for name, counts in part.groups.items():
+            merged = groups.setdefault(name, {})
+            for category, (cells, right) in counts.items():
+                before = merged.get(category, (0, 0))
+                merged[category] = (before[0] + cells, before[1] + right)
+    arrays: dict[str, Any] = {}
+    for name in ("right", "uncertainty", "rarity", "loss", "course", "certified", "true", "guess"):
+        held = [getattr(part, name) for part in parts]
+        arrays[name] = None if any(array is None for array in held) else np.concatenate(held)
+    regimes = [part.regime for part in parts]
+    regime = None if any(r is None for r in regimes) else tuple(way for r in regimes for way in r or ())
+    return replace(parts[0], groups=groups, regime=regime, **arrays)
+
+
+ARRAYS = tuple(f.name for f in fields(Evidence) if f.name not in ("column_names", "groups", "regime"))

@@ -1,0 +1,515 @@
+"""What a defense costs: how well the task is learnt from defended updates.
+
+A federation of one client is simulated: the server steps along the messages that the client sends, each
+from one batch of its rows, defended as in the setting: gradients, or what local training changed. What is
+learnt is tested on rows held out.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.func import vmap
+
+from seepage.assessment.intervals import Estimate, interval
+from seepage.datasets import Dataset
+from seepage.defenses import AnyDefense, Defense, defended, guarded
+from seepage.defenses.accounting import Guarantee, Private
+from seepage.errors import BadInputError, check_choice, check_count
+from seepage.learning import LocalTraining, batch_statistics, local_update, mean_loss
+from seepage.models.batch_norm import advanced, running_statistics
+from seepage.models.calling import call
+from seepage.models.model import Model
+from seepage.seeds import stream
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.table import Table
+
+# Rows encoded together, for all trainings.
+_ROWS_AT_ONCE = 8192
+# Training rows on which learning rates are compared.
+_ROWS_TO_CHOOSE = 2000
+# Multiplications that one measurement may take, some seconds of one core.
+_WORK = 2.5e11
+_LEAST_STEPS = 200
+
+Optimiser = Literal["sgd", "adam"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the task is trained: one step a message, of plain gradient descent unless said otherwise.
+
+    TabLeak (section 5.4) trains under noise at a rate of 0.01, 10 epochs, batch size 32, 10 seeds, with
+    batches that its released code makes too large. Deviations: the rate is chosen for each defense, since
+    one that suits plain gradients suits neither clipped nor sign-only ones; batches are those of the
+    setting; replicas differ in the order of batches and in what the defense draws, but all start from the
+    audited model; training stops after ``max_steps``, so that a point of a sweep takes seconds.
+
+    Attributes:
+        learning_rates: tried in one training each; the one with the least loss on training rows is taken.
+            A single one is taken untried.
+        server_rates: tried in their place where clients train locally, at the rate that the protocol says: what
+            the server multiplies their updates with. 1 is FedAvg as published.
+        epochs: passes over the training rows, each in an order of its own; what is left of an epoch after
+            its last whole batch is not used.
+        max_steps: at most so many; large models get fewer still, down to 200. All of every epoch if None.
+        replicas: trainings at the chosen rate, the units of the interval.
+        optimiser: what the server does with the updates: ``sgd``, or ``adam`` with its usual momenta.
+        fresh: whether each replica starts from an initialisation of its own instead of the audited model.
+        peak: whether the figure is that after the epoch with the best mean over the replicas, as TabLeak's table 9
+            does (it is chosen on the test rows), instead of that after the last one.
+        test_share: of the client's rows, held out where the dataset has no test rows.
+        test_rows: at most so many, drawn at random, are tested on.
+        delta: of the guarantee that is reported where the defense gives one; a tenth of one over the number of
+            training rows if None.
+
+    Raises:
+        BadInputError: a count is below 1, there is no rate, one is not positive, or the share or delta is not
+            in (0, 1).
+    """
+
+    learning_rates: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+    server_rates: tuple[float, ...] = (1e-2, 1e-1, 1.0, 10.0)
+    epochs: int = 10
+    max_steps: int | None = 1500
+    replicas: int = 5
+    test_share: float = 0.2
+    test_rows: int = 20_000
+    optimiser: Optimiser = "sgd"
+    fresh: bool = False
+    peak: bool = False
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "replicas", "test_rows"):
+            check_count(name, getattr(self, name))
+        if self.max_steps is not None:
+            check_count("max_steps", self.max_steps)
+        check_choice("optimiser", self.optimiser, Optimiser)
+        for name in ("learning_rates", "server_rates"):
+            rates = getattr(self, name)
+            if not rates or not all(0 < rate < float("inf") for rate in rates):
+                raise BadInputError(f"learning rates are positive numbers, got {name}={rates}.")
+        if not 0 < self.test_share < 1:
+            raise BadInputError(f"the share to test on lies between 0 and 1, got test_share={self.test_share}.")
+        if self.delta is not None and not 0 < self.delta < 1:
+            raise BadInputError(f"delta lies between 0 and 1, got delta={self.delta}.")
+
+    def rates(self, local: LocalTraining | None) -> tuple[float, ...]:
+        """Return the rates to try."""
+        return self.learning_rates if local is None else self.server_rates
+
+    def steps(self, model: Model, rows: int, batch_size: int, local: LocalTraining | None = None) -> int:
+        """Return the number of steps on so many training rows, each a message.
+
+        Example:
+            >>> from torch import nn
+            >>> Recipe().steps(Model(nn.Linear(9, 2), "softmax", "mine"), rows=320, batch_size=32)
+            100
+        """
+        every = self.epochs * (rows // batch_size)
+        if self.max_steps is None:
+            return every
+        entries = sum(parameter.numel() for parameter in model.parameters.values())
+        trainings = self.replicas + (len(self.rates(local)) if len(self.rates(local)) > 1 else 0)
+        # A multiplication a weight and record on the way up, two on the way down.
+        passes = 1 if local is None else local.epochs
+        affordable = int(_WORK / (3 * trainings * batch_size * entries * passes))
+        return min(every, self.max_steps, max(_LEAST_STEPS, affordable))
+
+
+@dataclass(frozen=True)
+class Utility:
+    """How well the task was learnt.
+
+    Attributes:
+        metric: ``task_accuracy``, the share of test rows whose class is predicted, or ``task_rmse``, the
+            root of the mean squared error in units of the target.
+        values: one a replica, NaN where training diverged.
+        guess: the same figure for the training rows' commonest class, or their mean.
+        learning_rate: the one chosen, the server's where clients train locally.
+        steps, train_rows, test_rows: what was used.
+        recipe: how it was trained.
+        seconds: that it took.
+        local: what the client did with each batch, None where it sent gradients.
+        guarantee: what the defense guarantees to single records after one training; None where it does not. The
+            trainings that compared learning rates are not part of it.
+    """
+
+    metric: str
+    values: Float[Tensor, " replica"]
+    guess: float
+    learning_rate: float
+    steps: int
+    train_rows: int
+    test_rows: int
+    recipe: Recipe
+    seconds: float
+    guarantee: Guarantee | None = None
+    local: LocalTraining | None = None
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a training ended in numbers that are not finite."""
+        return bool(self.values.isnan().any())
+
+    def estimate(self) -> Estimate:
+        """Return the mean over replicas with its interval; None where one diverged.
+
+        The interval knows the chance of training, not that of which rows are tested on.
+        """
+        if self.diverged:
+            # The mean over the others would be that of the lucky ones.
+            return Estimate(None, None, None, int((~self.values.isnan()).sum()))
+        return interval(self.values, bounds=(0.0, 1.0 if self.metric == "task_accuracy" else float("inf")))
+
+
+def measure_utility(
+    dataset: Dataset,
+    model: Model,
+    encoder: Encoder,
+    batch_size: int,
+    defense: AnyDefense | None = None,
+    recipe: Recipe | None = None,
+    seed: int = 0,
+    fresh: Callable[[int], Model] | None = None,
+    local: LocalTraining | None = None,
+    shuffle: bool = True,
+) -> Utility:
+    """Train on defended updates and test on rows held out.
+
+    Batch normalisation trains on each batch's statistics and is tested with running ones, which move with every
+    batch; the defense, which acts on messages, leaves them alone. Under local training they are those of each batch
+    before it.
+
+    Args:
+        dataset: its training rows are the client's; a share of them is held out where it has no test rows.
+        model: what training starts from, on the device that computes; left unchanged.
+        encoder: from rows to the model's inputs.
+        batch_size: records behind one update.
+        defense: what the client does to its updates; nothing if None.
+        recipe: how to train, ``Recipe()`` if None.
+        seed: every random number follows from it; the same for all defenses, so that they differ in
+            themselves only.
+        fresh: returns a model like ``model`` with the replica's own initialisation, where the recipe asks for one.
+        local: what the client does with each batch before it sends what that changed; it sends the gradient if None.
+        shuffle: whether each local epoch goes through the batch in an order of its own.
+
+    Raises:
+        BadInputError: too few rows to train a batch on and hold some out, or the model does not fit them.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> from seepage.models.mlp import mlp
+        >>> data = telling(rows=80)
+        >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+        >>> found = measure_utility(data, mlp(data.schema, [], seed=0), encoder, batch_size=4)
+        >>> found.metric, found.estimate().mean, found.test_rows
+        ('task_accuracy', 1.0, 16)
+    """
+    begun = time.perf_counter()
+    recipe = recipe or Recipe()
+    model.check(dataset.schema)
+    rows, test, test_rows = held_out(dataset, recipe, batch_size, seed)
+    how = (defense, seed, recipe.optimiser, local, shuffle)
+    training = _Training(model, encoder, dataset.train, rows, batch_size, *how)
+    steps = recipe.steps(model, len(rows), batch_size, local)
+    rate = _best_rate(training, recipe, steps)
+    starts = [fresh(replica) for replica in range(recipe.replicas)] if recipe.fresh and fresh is not None else None
+    known, labels = dataset.train.labels[rows], test.labels[test_rows]
+    courses: list[Float[Tensor, " training"]] = []
+
+    def score(learnt: dict[str, Tensor]) -> None:
+        courses.append(score_trainings(model, learnt, encoder, test.cells[test_rows], labels))
+
+    learnt = training.run(
+        [rate] * recipe.replicas, range(recipe.replicas), steps, starts, score if recipe.peak else None
+    )
+    if not courses:
+        score(learnt)
+    if model.head == "regression":
+        metric, guess = "task_rmse", float((labels - known.mean()).square().mean().sqrt())
+    else:
+        metric, guess = "task_accuracy", float((labels == known.mode().values).double().mean())
+    values = _best(courses, metric)
+    seconds = time.perf_counter() - begun
+    guarantee = None
+    if isinstance(defense, Private):
+        delta = recipe.delta or 0.1 / len(rows)
+        guarantee = defense.guarantee(batch_size / len(rows), steps, delta, 1 if local is None else local.epochs)
+    return Utility(metric, values, guess, rate, steps, len(rows), len(test_rows), recipe, seconds, guarantee, local)
+
+
+def utility_row(
+    utility: Utility, *, dataset: str, protocol: str, model: str, batch_size: int, defense: str, seed: int
+) -> dict[str, Any]:
+    """Return a row of results like those of attacks, see ``seepage.results.rows.rows``.
+
+    ``attack`` is ``none``, ``n`` the number of trainings, the baseline a guess that looks at no record.
+    ``lift`` is what training gained over it, positive where it is better, for an error too. ``status`` is
+    ``diverged``, and there is no mean, where a training ended in numbers that are not finite.
+    """
+    estimate = utility.estimate()
+    is_rate = utility.metric == "task_accuracy"
+    gained: list[float | None] = [None, None, None]
+    if estimate.mean is not None:
+        ends = (estimate.mean, estimate.low, estimate.high) if is_rate else (estimate.mean, estimate.high, estimate.low)
+        gained = [None if end is None else (end - utility.guess) * (1 if is_rate else -1) for end in ends]
+    return {
+        "dataset": dataset,
+        "protocol": protocol,
+        "model": model,
+        "batch_size": batch_size,
+        "attack": "none",
+        "defense": defense,
+        "metric": utility.metric,
+        "column": None,
+        "mean": estimate.mean,
+        "low": estimate.low,
+        "high": estimate.high,
+        "std": estimate.std,
+        "n": estimate.n,
+        "baseline": utility.guess,
+        "baseline_name": "majority_class" if is_rate else "mean",
+        "lift": gained[0],
+        "lift_low": gained[1],
+        "lift_high": gained[2],
+        "seconds_per_victim": None,
+        "is_attack": False,
+        "status": "diverged" if utility.diverged else "ok",
+        "seed": seed,
+        "settings": {
+            **dataclasses.asdict(utility.recipe),
+            "clients": 1,
+            "learning_rate": utility.learning_rate,
+            "steps": utility.steps,
+            "train_rows": utility.train_rows,
+            "test_rows": utility.test_rows,
+            "seconds": utility.seconds,
+            "local": None if utility.local is None else dataclasses.asdict(utility.local),
+            "privacy": None if utility.guarantee is None else dataclasses.asdict(utility.guarantee),
+        },
+        "knowledge": {},
+    }
+
+
+def privacy_row(task: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the row of what the trainings of ``utility_row`` guarantee to single records, None where nothing.
+
+    ``metric`` is ``epsilon``, its mean the figure, which is computed and has no interval; delta, steps, sample rate
+    and accountant stand under ``settings``.
+    """
+    privacy = task["settings"]["privacy"]
+    if privacy is None:
+        return None
+    nothing = dict.fromkeys(("low", "high", "std", "baseline", "baseline_name", "lift", "lift_low", "lift_high"))
+    return {**task, **nothing, "metric": "epsilon", "mean": privacy["epsilon"], "status": "ok", "settings": privacy}
+
+
+def held_out(
+    dataset: Dataset, recipe: Recipe, batch_size: int, seed: int
+) -> tuple[Int[Tensor, " trained_on"], Table, Int[Tensor, " tested_on"]]:
+    """Return which rows of the training table are trained on, and a table with its rows to test on.
+
+    Raises:
+        BadInputError: fewer rows are left to train on than a batch holds.
+    """
+    generator = torch.Generator().manual_seed(stream(seed, 0, "held out"))
+    count = len(dataset.train)
+    if dataset.test is not None:
+        rows, test = torch.arange(count), dataset.test
+        test_rows = torch.randperm(len(test), generator=generator)
+    else:
+        order, test = torch.randperm(count, generator=generator), dataset.train
+        held = max(1, round(recipe.test_share * count))
+        rows, test_rows = order[held:], order[:held]
+    if len(rows) < batch_size:
+        raise BadInputError(
+            f"task accuracy is measured by training on batches of {batch_size} records, but only {len(rows)} of "
+            f"{count} rows are left to train on when some are held out to test; give more rows or a smaller batch."
+        )
+    return rows, test, test_rows[: recipe.test_rows]
+
+
+@dataclass(frozen=True)
+class _Training:
+    """What all trainings of a measurement share."""
+
+    model: Model
+    encoder: Encoder
+    table: Table
+    rows: Int[Tensor, " row"]
+    batch_size: int
+    defense: AnyDefense | None
+    seed: int
+    optimiser: Optimiser
+    local: LocalTraining | None
+    shuffle: bool
+
+    def run(
+        self,
+        rates: Sequence[float],
+        streams: Sequence[int],
+        steps: int,
+        starts: Sequence[Model] | None = None,
+        watch: Callable[[dict[str, Tensor]], None] | None = None,
+    ) -> dict[str, Tensor]:
+        """Return what is learnt at each rate from the batches of each stream, running statistics with it.
+
+        Args:
+            rates, streams: one a training.
+            steps: of each.
+            starts: what each starts from, the model if None.
+            watch: called with what is learnt after every epoch.
+
+        Returns:
+            Parameters and running statistics by name, shape (training, *shape).
+        """
+        device = self.encoder.mean.device
+        module = self.model.module
+        begun = starts or [self.model] * len(rates)
+        running = _stacked([running_statistics(start.module) for start in begun])
+        theta = _stacked([start.parameters for start in begun])
+        direction = _Adam() if self.optimiser == "adam" else None
+        epoch = len(self.rows) // self.batch_size
+        rate = {n: t.new_tensor(rates).view(-1, *[1] * (t.dim() - 1)) for n, t in theta.items()}
+        draws = [torch.Generator().manual_seed(stream(self.seed, i, "training defense")) for i in streams]
+        done = 0
+        for batches in self._batches(streams):
+            chosen = self.rows[batches[:, : steps - done]]
+            encoded = self.encoder.encode(self.table.cells[chosen].to(device)).unbind(1)
+            labels = self.table.labels[chosen].to(device).unbind(1)
+            seeds = [torch.randint(2**63 - 1, (chosen.shape[1],), generator=draw).tolist() for draw in draws]
+            for step, (x, y, *drawn) in enumerate(zip(encoded, labels, *seeds, strict=True), done):
+                if running:
+                    running = advanced(module, running, batch_statistics(self.model, x, theta), step)
+                sent = self._message(x, y, drawn, theta)
+                if direction is not None:
+                    sent = direction(sent)
+                for name, parameter in theta.items():
+                    parameter.addcmul_(sent[name], rate[name], value=-1)
+                done += 1
+                if watch is not None and done % epoch == 0:
+                    watch(theta | running)
+            if done == steps:
+                break
+        return theta | running
+
+    def _message(
+        self,
+        encoded: Float[Tensor, "training record encoded"],
+        labels: Float[Tensor, "training record"],
+        seeds: Sequence[int],
+        theta: dict[str, Tensor],
+    ) -> dict[str, Tensor]:
+        """Return what the client sends of a batch in each training, defended."""
+        if self.local is None:
+            return defended(self.defense, self.model, encoded, labels, seeds, theta)
+        order = torch.arange(encoded.shape[1]).expand(len(seeds), self.local.epochs, -1)
+        if self.shuffle:
+            generators = [torch.Generator().manual_seed(stream(seed, 0, "local order")) for seed in seeds]
+            drawn = [torch.rand(order.shape[1:], generator=generator).argsort(-1) for generator in generators]
+            order = torch.stack(drawn)
+        order = order.to(encoded.device)
+        training = torch.arange(len(seeds), device=encoded.device)[:, None, None]
+        rows, targets = encoded[training, order], labels[training, order]
+        sent = local_update(self.model, rows, targets, self.local, guarded(self.defense, seeds), theta)
+        return self.defense(sent, seeds) if isinstance(self.defense, Defense) else sent
+
+    def _batches(self, streams: Sequence[int]) -> Iterator[Int[Tensor, "training step record"]]:
+        """Yield positions of batches, some steps at a time: every row once an epoch, in each stream's own order."""
+        generators = [torch.Generator().manual_seed(stream(self.seed, i, "training order")) for i in streams]
+        whole = len(self.rows) // self.batch_size * self.batch_size
+        together = max(1, _ROWS_AT_ONCE // (len(streams) * self.batch_size))
+        while True:
+            order = torch.stack([torch.randperm(len(self.rows), generator=g)[:whole] for g in generators])
+            yield from order.view(len(streams), -1, self.batch_size).split(together, dim=1)
+
+
+def _stacked(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: torch.stack([state[name] for state in states]) for name in states[0]}
+
+
+class _Adam:
+    """Turns gradients into Adam's steps of rate one (Kingma and Ba, 2015, algorithm 1, with its constants)."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._first: dict[str, Tensor] = {}
+        self._second: dict[str, Tensor] = {}
+
+    def __call__(self, sent: dict[str, Tensor]) -> dict[str, Tensor]:
+        self._steps += 1
+        made = {}
+        for name, found in sent.items():
+            first = self._first.setdefault(name, torch.zeros_like(found))
+            second = self._second.setdefault(name, torch.zeros_like(found))
+            first.lerp_(found, 0.1)
+            second.lerp_(found.square(), 0.001)
+            scale = (second / (1 - 0.999**self._steps)).sqrt_().add_(1e-8)
+            made[name] = (first / (1 - 0.9**self._steps)).div_(scale)
+        return made
+
+
+def _best(courses: Sequence[Float[Tensor, " training"]], metric: str) -> Float[Tensor, " training"]:
+    """Return the scores after the epoch with the best mean; where a training diverged, that of the last."""
+    means = torch.stack(list(courses)).mean(dim=1)
+    if bool(means.isnan().any()):
+        return courses[-1]
+    return courses[int(means.argmax() if metric == "task_accuracy" else means.argmin())]
+
+
+def _best_rate(training: _Training, recipe: Recipe, steps: int) -> float:
+    """Return the rate whose training ends with the least loss on training rows, the smaller one of equals."""
+    rates = sorted(recipe.rates(training.local))
+    if len(rates) == 1:
+        return rates[0]
+    learnt = training.run(rates, [0] * len(rates), steps)
+    generator = torch.Generator().manual_seed(stream(training.seed, 0, "learning rate"))
+    chosen = training.rows[torch.randperm(len(training.rows), generator=generator)[:_ROWS_TO_CHOOSE]]
+    encoded = training.encoder.encode(training.table.cells[chosen].to(training.encoder.mean.device))
+    labels = training.table.labels[chosen].to(encoded.device)
+    outputs = _outputs(training.model, learnt, encoded)
+    losses = torch.stack([mean_loss(training.model.head, one, labels) for one in outputs]).double()
+    return rates[int(losses.nan_to_num(nan=torch.inf).argmin())]
+
+
+def _outputs(
+    model: Model, learnt: dict[str, Tensor], encoded: Float[Tensor, "record encoded"]
+) -> Float[Tensor, "training record output"]:
+    module = copy.deepcopy(model.module).eval()
+    with torch.no_grad():
+        return vmap(lambda own: call(module, own, encoded))(learnt)
+
+
+def score_trainings(
+    model: Model,
+    learnt: dict[str, Tensor],
+    encoder: Encoder,
+    cells: Float[Tensor, "record column"],
+    labels: Float[Tensor, " record"],
+) -> Float[Tensor, " training"]:
+    """Return each training's accuracy or root mean squared error, NaN where outputs are not finite."""
+    scored, finite = [], []
+    for own, true in zip(cells.split(_ROWS_AT_ONCE), labels.split(_ROWS_AT_ONCE), strict=True):
+        outputs = _outputs(model, learnt, encoder.encode(own.to(encoder.mean.device)))
+        truth = true.to(outputs.device)
+        finite.append(outputs.isfinite().flatten(1).all(1))
+        if model.head == "softmax":
+            score = outputs.argmax(-1) == truth
+        elif model.head == "sigmoid":
+            score = (outputs[..., 0] > 0) == (truth == 1)
+        else:
+            score = (outputs[..., 0].double() - truth).square()
+        scored.append(score.double())
+    mean = torch.cat(scored, dim=1).mean(1)
+    values = mean.sqrt() if model.head == "regression" else mean
+    return values.where(torch.stack(finite).all(0), torch.nan).cpu()

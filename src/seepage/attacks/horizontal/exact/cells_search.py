@@ -1,0 +1,240 @@
+"""Search for single records whose way through a network lies in what the gradients of its layers span."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from seepage.attacks.horizontal.exact.networks import Network, errors_back
+from seepage.attacks.horizontal.exact.spans import Span
+from seepage.tabular.encoder import Encoder
+
+# Numbers of the largest temporary, so that it stays in the processor's cache.
+_NUMBERS_AT_ONCE = 2**21
+# Of the largest squared slope, what is taken for rounding: there numbers stay where they were drawn.
+_DETERMINED = 1e-8
+# An improvement by less than this share ends a search.
+_GAIN = 1e-6
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where searches ended.
+
+    Attributes:
+        codes: of the discrete columns.
+        numbers: of the continuous columns, standardised.
+        misfit: squared distance from the spans.
+    """
+
+    codes: Int[Tensor, "start discrete"]
+    numbers: Float[Tensor, "start continuous"]
+    misfit: Float[Tensor, " start"]
+
+
+class CellsSearch:
+    """Coordinate descent on the cells of one record, from many starts at once.
+
+    The misfit of a record is the squared distance of its encoded row from the span of the first layer's gradient
+    and of its first hidden layer's outputs from the span of the second layer's. Both hold for each
+    record by itself, whatever the others are, so that records are sought one by one instead of a batch at a time. In
+    each round a start takes the category that lowers the misfit most, with the numbers moved along by a
+    Gauss-Newton step, until nothing does.
+
+    Args:
+        encoder: in float64.
+        network: that the records went through.
+        spans: of its first layer and, if there are hidden layers behind, of the second.
+        allowed: which encoded columns can be other than 0 in a raw row, see ``occurring``.
+        errors: weight of the share of a record's error that lies outside the span of the first layer's columns. For
+            networks with one hidden layer and one output, or the difference of two: there the units that a record
+            activates are all there is to its error.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        network: Network,
+        spans: Sequence[Span],
+        allowed: Bool[Tensor, " encoded"],
+        errors: float = 0.0,
+    ) -> None:
+        schema = encoder.schema
+        starts = [block.start for block in schema.blocks]
+        device = encoder.mean.device
+        self._encoder = encoder
+        self._first = torch.tensor([starts[i] for i in schema.discrete], dtype=torch.long, device=device)
+        self._place = torch.tensor([starts[i] for i in schema.continuous], dtype=torch.long, device=device)
+        options = [
+            (column, code)
+            for column, i in enumerate(schema.discrete)
+            for code in range(schema.columns[i].width)
+            if bool(allowed[starts[i] + code])
+        ]
+        self._column = torch.tensor([column for column, _ in options], dtype=torch.long, device=device)
+        self._code = torch.tensor([code for _, code in options], dtype=torch.long, device=device)
+        self._low, self._high = encoder.low[self._place], encoder.high[self._place]
+        weight, bias = network.weights[0], network.biases[0]
+        off = spans[0].off_rows
+        # A raw row's zero is not the encoded row's.
+        base = torch.where(encoder.is_continuous, torch.zeros_like(encoder.mean), -encoder.mean / encoder.std)
+        # What a category adds to what the first layer makes, and to the distance from its span.
+        self._made, self._made_base = weight.T / encoder.std[:, None], weight @ base + bias
+        self._away = off[:, :-1].T / encoder.std[:, None]
+        self._away_base = off[:, :-1] @ base + off[:, -1]
+        self._slope = weight[:, self._place]
+        self._away_slope = off[:, :-1][:, self._place]
+        self._deep = spans[1] if len(spans) > 1 else None
+        self._errors = errors
+        back = errors_back(network)
+        if errors and len(back) == 1:
+            own = back[0] / spans[0].scale
+            self._size, self._beyond = own.square(), spans[0].off_columns * own
+        else:
+            self._errors = 0.0
+
+    @property
+    def discrete(self) -> int:
+        """Number of discrete columns."""
+        return len(self._first)
+
+    @property
+    def determined(self) -> bool:
+        """Whether distances from the first layer's span leave no combination of numbers open."""
+        values = torch.linalg.svdvals(self._away_slope)
+        enough = len(self._away_slope) >= self._away_slope.shape[1]
+        return not len(values) or (enough and bool(values[-1] ** 2 > _DETERMINED * values[0] ** 2))
+
+    def run(
+        self, codes: Int[Tensor, "start discrete"], numbers: Float[Tensor, "start continuous"], rounds: int
+    ) -> Found:
+        """Return where the searches from given cells end.
+
+        Args:
+            codes, numbers: to begin with; numbers standardised.
+            rounds: most changes of a start.
+        """
+        per_start = max(1, len(self._code)) * (len(self._made_base) + len(self._away_base))
+        chunk = max(1, _NUMBERS_AT_ONCE // per_start)
+        parts = [
+            self._run(c.clone(), n.clone(), rounds)
+            for c, n in zip(codes.split(chunk), numbers.split(chunk), strict=True)
+        ]
+        return Found(
+            torch.cat([part.codes for part in parts]),
+            torch.cat([part.numbers for part in parts]),
+            torch.cat([part.misfit for part in parts]),
+        )
+
+    def made(self, found: Found) -> Float[Tensor, "start unit"]:
+        """Return what the first layer makes of where searches ended, before its ReLU."""
+        return self._made_base + self._made[self._first + found.codes].sum(1) + found.numbers @ self._slope.T
+
+    def spread(self, found: Found) -> Float[Tensor, "start continuous"]:
+        """Return the standard errors of standardised numbers, were all that is left of the misfit chance."""
+        hidden = self.made(found)
+        jacobian = self._away_slope.expand(len(hidden), -1, -1)
+        if self._deep is not None:
+            slopes = (hidden > 0).to(hidden.dtype)[..., None] * self._slope
+            jacobian = torch.cat([jacobian, self._deep.off_rows[:, :-1] @ slopes], 1)
+        inverse = torch.linalg.pinv(jacobian.mT @ jacobian, hermitian=True)
+        rest = max(1, jacobian.shape[1] - jacobian.shape[2])
+        return (inverse.diagonal(dim1=-2, dim2=-1) * found.misfit[:, None] / rest).clamp_min(0).sqrt()
+
+    def _run(self, codes: Tensor, numbers: Tensor, rounds: int) -> Found:
+        index = self._first + codes
+        made = self._made_base + self._made[index].sum(1)
+        away = self._away_base + self._away[index].sum(1)
+        misfit = self._misfit(made, away, numbers)
+        live = torch.arange(len(codes), device=codes.device)
+        for _ in range(rounds):
+            if not len(live):
+                break
+            m, a, n, f = made[live], away[live], numbers[live], misfit[live]
+            step = self._step(m, n)
+            moved = (n - step(m, a, n)).clamp(self._low, self._high)
+            if self._place.numel():
+                g = self._misfit(m, a, moved)
+                better = g < f
+                n, f = torch.where(better[:, None], moved, n), torch.where(better, g, f)
+            improved = f < misfit[live] * (1 - _GAIN)
+            numbers[live], misfit[live] = n, f
+            if len(self._code):
+                old = (self._first + codes[live])[:, self._column]
+                new = self._first[self._column] + self._code
+                dm = self._made[new] - self._made[old]
+                da = self._away[new] - self._away[old]
+                every = n[:, None].expand(-1, len(new), -1)
+                tried = (every - step((m[:, None] + dm), (a[:, None] + da), every)).clamp(self._low, self._high)
+                g = self._misfit(m[:, None] + dm, a[:, None] + da, tried)
+                best = g.min(1)
+                take = (best.values < f * (1 - _GAIN)).nonzero()[:, 0]
+                which, at = live[take], best.indices[take]
+                codes[which, self._column[at]] = self._code[at]
+                made[which] += dm[take, at]
+                away[which] += da[take, at]
+                numbers[which], misfit[which] = tried[take, at], best.values[take]
+                improved[take] = True
+            live = live[improved]
+        return Found(codes, numbers, misfit)
+
+    def _misfit(self, made: Tensor, away: Tensor, numbers: Tensor) -> Tensor:
+        found = (away + numbers @ self._away_slope.T).square().sum(-1)
+        deep = self._deep
+        if self._errors:
+            active = ((made + numbers @ self._slope.T) > 0).to(made.dtype)
+            outside = (active @ self._beyond.T).square().sum(-1) / (active @ self._size).clamp_min(1e-300)
+            return found + self._errors * outside
+        if deep is None:
+            return found
+        hidden = (made + numbers @ self._slope.T).relu_()
+        if len(deep.off_rows) <= deep.rank:
+            return found + (hidden @ deep.off_rows[:, :-1].T + deep.off_rows[:, -1]).square().sum(-1)
+        inside = hidden @ deep.rows[:, :-1].T + deep.rows[:, -1]
+        return found + (hidden.square().sum(-1) + 1 - inside.square().sum(-1)).clamp_min(0)
+
+    def _step(self, made: Tensor, numbers: Tensor):
+        """Return the Gauss-Newton step of the numbers with the units as they are active now."""
+        flat = self._away_slope
+        gram = (flat.T @ flat).expand(len(made), -1, -1)
+        if self._deep is None:
+            inverse = torch.linalg.pinv(gram[:1], hermitian=True, rtol=_DETERMINED)[0] if flat.numel() else gram[0]
+            return lambda m, a, n: (a + n @ flat.T) @ flat @ inverse
+        active = ((made + numbers @ self._slope.T) > 0).to(made.dtype)
+        slopes = active[..., None] * self._slope
+        off, shift = self._deep.off_rows[:, :-1], self._deep.off_rows[:, -1]
+        jacobian = off @ slopes
+        back = off.T @ jacobian
+        gram = gram + jacobian.mT @ jacobian
+        ridge = gram.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None] * 1e-12 + 1e-300
+        inverse = torch.linalg.inv(gram + ridge * torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device))
+        constant = (jacobian * shift[:, None]).sum(-2)
+
+        def step(m: Tensor, a: Tensor, n: Tensor) -> Tensor:
+            hidden = (m + n @ self._slope.T).relu_()
+            if m.dim() == 2:
+                gradient = torch.einsum("sh,shc->sc", hidden, back) + constant + (a + n @ flat.T) @ flat
+                return torch.einsum("sc,scd->sd", gradient, inverse)
+            gradient = torch.bmm(hidden, back) + constant[:, None] + (a + n @ flat.T) @ flat
+            return torch.bmm(gradient, inverse)
+
+        return step
+
+
+def occurring(encoder: Encoder, span: Span, rounding: float) -> Bool[Tensor, " encoded"]:
+    """Return which encoded columns differ from 0 in some raw row of the batch.
+
+    A category that no record has makes a raw column of zeros, and so one of zeros in the span of the rows.
+
+    Args:
+        encoder: knows the standardisation.
+        span: of the first layer's gradient.
+        rounding: relative precision of the received numbers.
+    """
+    raw = span.rows[:, :-1] * encoder.std + span.rows[:, -1:] * encoder.mean
+    size = torch.linalg.vector_norm(span.rows[:, :-1] * encoder.std, dim=0) + encoder.mean.abs()
+    return encoder.is_continuous | (torch.linalg.vector_norm(raw, dim=0) > 1e4 * rounding * size)

@@ -1,0 +1,153 @@
+"""Which networks have their gradient differentiated by hand, and how they are taken apart into layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from seepage.attacks.horizontal.exact.layers import (
+    Affine,
+    Chain,
+    Concatenation,
+    Convolution,
+    Flattening,
+    Layer,
+    Normalisation,
+    Rectifier,
+)
+from seepage.models.batch_norm import BatchNorm
+from seepage.models.resnet import Residual
+
+
+def parts_of(module: nn.Module) -> list[nn.Module] | None:
+    """Return the layers of a network that runs by hand, in order; None where it holds any other.
+
+    These are affine layers, ReLUs of what they return, batch normalisations, residual blocks of such layers, and a
+    convolution in front; the last one is affine.
+
+    Example:
+        >>> len(parts_of(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))) or [])
+        3
+        >>> parts_of(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))) is None
+        True
+    """
+    parts = _sequence([module])
+    if not parts or type(parts[-1]) is not nn.Linear or not _fits(parts, at_start=True):
+        return None
+    every = [part for part in module.modules() if next(part.children(), None) is None]
+    # A layer that runs twice has one gradient for both.
+    runs = _leaves(parts)
+    distinct = len({id(part) for part in runs}) == len(runs) == len(every)
+    return parts if distinct and not any(_is_special(part) for part in module.modules()) else None
+
+
+def affine_layers(module: nn.Module) -> list[nn.Linear] | None:
+    """Return the affine layers of a plain ReLU network, or None where the module is anything else.
+
+    Example:
+        >>> len(affine_layers(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))) or [])
+        2
+        >>> affine_layers(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))) is None
+        True
+    """
+    parts = parts_of(module) or []
+    layers = [part for part in parts if isinstance(part, nn.Linear)]
+    plain = [type(part) for part in parts] == [nn.ReLU if i % 2 else nn.Linear for i in range(2 * len(layers) - 1)]
+    return layers if plain and layers else None
+
+
+def chain_of(
+    parts: Sequence[nn.Module], module: nn.Module, held: Sequence[Tensor], received: Sequence[Tensor]
+) -> Chain:
+    """Return the layers of ``parts_of``, ready to run.
+
+    Args:
+        parts: of the module.
+        module: gives the order of parameters.
+        held: the parameters, *parameter for all victims or (victim, *parameter).
+        received: gradients, one a parameter, (victim, *parameter).
+    """
+    places = {id(parameter): i for i, parameter in enumerate(module.parameters())}
+    layers: list[Layer] = []
+    for part in parts:
+        if isinstance(part, Residual):
+            layers.append(Concatenation(chain_of(branch_of(part), module, held, received)))
+        elif isinstance(part, nn.Linear):
+            i = places[id(part.weight)]
+            layers.append(
+                Affine(
+                    place=i,
+                    weight=held[i],
+                    bias=held[i + 1],
+                    received=received[i],
+                    received_bias=received[i + 1],
+                    weight_back=held[i].transpose(-2, -1).contiguous(),
+                    received_back=received[i].transpose(1, 2).contiguous(),
+                )
+            )
+        elif isinstance(part, BatchNorm):
+            i = places[id(part.weight)]
+            layers.append(Normalisation(i, held[i], held[i + 1], part.eps, received[i], received[i + 1]))
+        elif isinstance(part, nn.Conv1d):
+            i = places[id(part.weight)]
+            layers.append(Convolution(i, held[i][..., 0, :], received[i][:, :, 0]))
+        elif isinstance(part, nn.ReLU):
+            layers.append(Rectifier())
+        elif isinstance(part, nn.Flatten):
+            layers.append(Flattening())
+    return Chain(layers)
+
+
+def _sequence(modules: Sequence[nn.Module]) -> list[nn.Module]:
+    return [
+        part for module in modules for part in (_sequence(list(module)) if type(module) is nn.Sequential else [module])
+    ]
+
+
+def branch_of(block: Residual) -> list[nn.Module]:
+    """Return the layers of a residual block's branch, in order."""
+    return _sequence([block.branch])
+
+
+def _leaves(parts: Sequence[nn.Module]) -> list[nn.Module]:
+    return [leaf for part in parts for leaf in (_leaves(branch_of(part)) if isinstance(part, Residual) else [part])]
+
+
+def _fits(parts: Sequence[nn.Module], at_start: bool) -> bool:
+    """Whether all parts are known and stand where their passes may: ReLUs work in place, convolutions on rows."""
+    made, flat = False, True
+    for i, part in enumerate(parts):
+        kind = type(part)
+        if kind is nn.Linear and isinstance(part, nn.Linear):
+            fits, made = flat and part.bias is not None, True
+        elif kind is nn.ReLU:
+            fits, made = made, False
+        elif isinstance(part, BatchNorm):
+            fits, made = kind is BatchNorm and part.takes_batch and part.weight is not None, True
+        elif isinstance(part, Residual):
+            branch = branch_of(part)
+            fits, made = flat and kind is Residual and bool(branch) and _fits(branch, at_start=False), False
+        elif isinstance(part, nn.Unflatten):
+            shape = tuple(part.unflattened_size)
+            fits = kind is nn.Unflatten and at_start and i == 0 and part.dim == 1 and shape[0] == 1 == len(shape) - 1
+            fits, flat = fits and len(parts) > 1, False
+            fits = fits and type(parts[1]) is nn.Conv1d
+        elif isinstance(part, nn.Conv1d):
+            plain = (part.stride, part.padding, part.dilation, part.bias) == ((1,), (0,), (1,), None)
+            fits, made = kind is nn.Conv1d and i == 1 and not flat and part.in_channels == 1 and plain, True
+        elif isinstance(part, nn.Flatten):
+            fits = kind is nn.Flatten and not flat and (part.start_dim, part.end_dim) == (1, -1)
+            made, flat = False, True
+        else:
+            return False
+        if not fits:
+            return False
+    return flat
+
+
+def _is_special(part: nn.Module) -> bool:
+    """Whether a module does more than its type says: hooks, or parameters that are made from others."""
+    hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
+    own = [name for name, _ in part.named_parameters(recurse=False)]
+    return any(hooks) or (isinstance(part, nn.Linear | BatchNorm) and own != ["weight", "bias"])

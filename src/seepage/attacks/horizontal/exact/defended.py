@@ -1,0 +1,189 @@
+"""What an attacker who knows a defense makes of a defended gradient before it searches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.learning import gradient
+from seepage.models.model import Model
+from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import GradientView, Knowledge
+
+_DUMMY_BATCHES = 16
+_RECORDS_AT_ONCE = 64
+# A norm this near the bound has been scaled down to it; rounding moves it by far less.
+_AT_THE_BOUND = 1 - 1e-4
+
+
+def undo_clipping(view: GradientView, knowledge: Knowledge, encoder: Encoder, seed: int = 0) -> GradientView:
+    """Return the gradients at the length that they likely had before they were clipped.
+
+    A clipped gradient has kept its direction and lost its length. The length is taken to be the mean
+    over dummy batches, whose rows and labels follow the public marginals; gradients that are shorter
+    than the bound, and those whose bound is longer than the dummies', stay as they are. Without a
+    bound nothing is changed. Read off raw, the bias of a clipped gradient would pull all restored
+    label counts towards the model's mean prediction.
+
+    Args:
+        view: the received gradients.
+        knowledge: gives the bound, the batch size and the marginals.
+        encoder: encodes dummy rows as the client encodes its own.
+        seed: of the dummies, the same for every victim.
+    """
+    bound = knowledge.defense.norm
+    if bound is None:
+        return view
+    length = _norms(view.gradient)
+    usual = _usual_length(view.model, knowledge, encoder, seed)
+    scaled = torch.where((length >= bound * _AT_THE_BOUND) & (length < usual), usual / length, torch.ones_like(length))
+    restored = {name: g * scaled.view(-1, *[1] * (g.dim() - 1)) for name, g in view.gradient.items()}
+    return GradientView(view.model, restored, view.parameters)
+
+
+def _usual_length(model: Model, knowledge: Knowledge, encoder: Encoder, seed: int) -> Float[Tensor, ""]:
+    generator = torch.Generator().manual_seed(seed)
+    shape = (_DUMMY_BATCHES, knowledge.batch_size)
+    columns = len(knowledge.schema.columns)
+    uniform = torch.rand(*shape, columns, generator=generator, dtype=torch.float64)
+    rows = encoder.encode(knowledge.statistics.rows(uniform).to(encoder.mean.device))
+    target = knowledge.statistics.target
+    drawn = torch.multinomial(target.probabilities, shape[0] * shape[1], replacement=True, generator=generator)
+    labels = target.values[drawn].view(shape).to(rows.device)
+    return _norms(gradient(model, rows, labels)).mean()
+
+
+def _norms(gradients: dict[str, Tensor]) -> Float[Tensor, " batch"]:
+    return torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients.values()]).norm(dim=0)
+
+
+def lost_to_clipping(
+    model: Model, bias: str, rows: Float[Tensor, "record encoded"], bound: float, parameters: Mapping[str, Tensor]
+) -> Float[Tensor, "class output"]:
+    """Return what a record of each class on average loses of its part in the output bias's gradient when it is clipped.
+
+    Unclipped, that part is the mean probability of each output less 1 for the record's class. A record that the model
+    gets wrong has the longer gradient and loses more of it, so that the parts no longer follow from the mean
+    probabilities alone.
+
+    Args:
+        model: a classifier.
+        bias: name of the output layer's bias.
+        rows: dummies, which have each class in turn.
+        bound: on the norm of a record's gradient.
+        parameters: where gradients are taken.
+    """
+    classes = 2 if model.head == "sigmoid" else parameters[bias].numel()
+    lost = []
+    for label in range(classes):
+        total = torch.zeros(parameters[bias].numel(), dtype=torch.float64, device=rows.device)
+        for some in rows.split(_RECORDS_AT_ONCE):
+            places = {name: p.expand(len(some), *p.shape) for name, p in parameters.items()}
+            each = gradient(model, some[:, None], torch.full_like(some[:, :1], label), places)
+            kept = (bound / _norms(each)).clamp(max=1)
+            total += ((1 - kept)[:, None] * each[bias].flatten(1)).sum(0).double()
+        lost.append(total / len(rows))
+    return torch.stack(lost)
+
+
+def counts_by_effects(
+    moved: Float[Tensor, "victim output"], effects: Float[Tensor, "... class output"], records: int
+) -> tuple[Float[Tensor, "victim class"], Float[Tensor, "... class"]]:
+    """Return the class counts whose effects come nearest to a bias's gradient, and how much its noise grows in them.
+
+    Least squares over counts that add up to the number of records.
+
+    Args:
+        moved: gradient of the output bias, mean over the records.
+        effects: what a record of each class has as its part in that gradient; another for each victim, or one for all.
+        records: behind each gradient.
+
+    Returns:
+        Counts, and the norm of each count's derivative in the gradient's entries times the number of records.
+
+    Example:
+        >>> effects = torch.tensor([[[-0.25, 0.25], [0.5, -0.5]]]).double()
+        >>> counts, growth = counts_by_effects(torch.tensor([[0.125, -0.125]]).double(), effects, 4)
+        >>> [round(float(count), 6) for count in counts[0]], round(float(growth[0, 0]), 3)
+        ([2.0, 2.0], 0.943)
+    """
+    classes = effects.shape[-2]
+    # Counts that add up: equal ones, moved along what is orthogonal to adding up.
+    along = torch.linalg.svd(effects.new_ones(1, classes)).Vh[1:].mT
+    inverse = along @ torch.linalg.pinv(effects.mT @ along)
+    even = effects.mean(-2)
+    counts = records / classes + records * (inverse @ (moved - even)[..., None])[..., 0]
+    return counts, inverse.norm(dim=-1)
+
+
+def weigh_counts(
+    counts: Float[Tensor, "victim class"],
+    knowledge: Knowledge,
+    share: Float[Tensor, " class"],
+    growth: Float[Tensor, "... class"] | float = 1.0,
+) -> Float[Tensor, "victim class"]:
+    """Weigh class counts that were read off a noisy gradient against those that the public marginal expects.
+
+    The count of class c has mean B p and variance B p (1 - p) before the gradient is seen, B the batch
+    size and p the class's public share; noise of standard deviation s on the bias adds an error of B s, times
+    ``growth``, to what is read. The two are combined in proportion to their precision.
+
+    Args:
+        counts: read off the gradient.
+        knowledge: gives the batch size and the noise; without noise the counts are returned as they are.
+        share: of each class in public.
+        growth: see ``counts_by_effects``.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> from seepage.wire.horizontal import KnownDefense
+        >>> data, noise = telling(), KnownDefense("gaussian_noise", {"scale": 0.125}, noise=0.125)
+        >>> known = Knowledge(data.schema, data.statistics, 16, defense=noise)
+        >>> weigh_counts(torch.tensor([[12.0, 4.0]]), known, torch.tensor([0.5, 0.5])).tolist()
+        [[10.0, 6.0]]
+    """
+    noise, records = knowledge.defense.noise, knowledge.batch_size
+    if noise == 0:
+        return counts
+    expected, variance = records * share, records * share * (1 - share)
+    return expected + variance / (variance + (records * noise * growth) ** 2) * (counts - expected)
+
+
+def counts_by_sign(
+    signs: Float[Tensor, "victim class"],
+    mean: Float[Tensor, " class"],
+    records: int,
+    share: Float[Tensor, " class"],
+) -> Float[Tensor, "victim class"]:
+    """Return the expected class counts of a batch of whose bias gradient only the signs are known.
+
+    The derivative in the bias of class c is positive where fewer than B m records are labelled c, with m
+    the mean predicted probability of c and B the batch size, and negative where more are. The expectation
+    is that of a binomial count of the class's public share, on that side of B m.
+
+    Args:
+        signs: of the derivatives; where one is 0 the count is B m itself.
+        mean: predicted probability of each class.
+        records: batch size.
+        share: of each class in public.
+
+    Example:
+        >>> half = torch.tensor([0.5])
+        >>> [round(float(counts_by_sign(torch.tensor([[s]]), half, 4, half)), 2) for s in (1.0, -1.0)]
+        [0.8, 3.2]
+    """
+    held = torch.arange(records + 1, dtype=mean.dtype, device=mean.device)[:, None]
+    whole = torch.full_like(held, records)
+    ways = torch.lgamma(whole + 1) - torch.lgamma(held + 1) - torch.lgamma(whole - held + 1)
+    chance = (ways + torch.xlogy(held, share) + torch.xlogy(whole - held, 1 - share)).exp()
+    turn = records * mean
+    expected = []
+    for side in (held < turn, held > turn):
+        likely = chance * side
+        total = likely.sum(0)
+        # Where the marginal leaves no count on this side, the gradient is believed and the turn taken.
+        expected.append(torch.where(total > 0, (likely * held).sum(0) / total, turn))
+    return torch.where(signs > 0, expected[0], torch.where(signs < 0, expected[1], turn))

@@ -1,0 +1,119 @@
+"""The gradient of a network's first affine layer: a mixture of the records, which linear attacks take apart.
+
+With ``e_nj`` the error of record ``x_n`` at neuron ``j``, row ``j`` of the weights' gradient is the sum over records
+of ``e_nj x_n`` and entry ``j`` of the bias's gradient the sum of ``e_nj``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seepage.errors import BadInputError
+from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import GradientView, Knowledge
+
+
+class FirstLayer(NamedTuple):
+    """The gradient of the first affine layer.
+
+    Attributes:
+        layer: of the model.
+        weight, bias: the gradient's part.
+    """
+
+    layer: nn.Linear
+    weight: Float[Tensor, "victim neuron encoded"]
+    bias: Float[Tensor, "victim neuron"]
+
+
+def first_layer(view: GradientView) -> FirstLayer:
+    """Return the gradient of the affine layer that takes the encoded rows.
+
+    Raises:
+        BadInputError: the model does not begin with an ``nn.Linear`` that has a bias.
+
+    Example:
+        >>> from seepage.models.model import Model
+        >>> model = Model(nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2)), "softmax", "mine")
+        >>> view = GradientView(model, {name: p[None] for name, p in model.parameters.items()})
+        >>> first_layer(view).weight.shape
+        torch.Size([1, 5, 3])
+    """
+    names = list(view.model.parameters)
+    found = [(name, part) for name, part in view.model.module.named_modules() if not list(part.children())]
+    name, layer = found[0] if found else ("", view.model.module)
+    prefix = f"{name}." if name else ""
+    if type(layer) is not nn.Linear or names[:2] != [f"{prefix}weight", f"{prefix}bias"]:
+        raise BadInputError(
+            f"this attack reads records off the first affine layer and its bias, but model {view.model.name!r} does "
+            "not begin with an nn.Linear that has one; audit such a model, or leave the attack out."
+        )
+    return FirstLayer(layer, view.gradient[names[0]], view.gradient[names[1]])
+
+
+def quotients(
+    weight: Float[Tensor, "victim candidate encoded"], bias: Float[Tensor, "victim candidate"]
+) -> Float[Tensor, "victim candidate encoded"]:
+    """Return each candidate's row, a record where a single one is behind it; not finite where nothing is.
+
+    Example:
+        >>> quotients(torch.tensor([[[2.0, 4.0], [1.0, 1.0]]]), torch.tensor([[2.0, 0.0]])).tolist()
+        [[[1.0, 2.0], [inf, inf]]]
+    """
+    largest = bias.abs().amax(1, keepdim=True)
+    # A neuron that hardly reacted says nothing but rounding errors.
+    silent = bias.abs() <= largest * torch.finfo(bias.dtype).eps
+    return torch.where(silent[..., None], torch.full_like(weight, torch.inf), weight / bias[..., None])
+
+
+def choose_records(
+    encoder: Encoder, knowledge: Knowledge, rows: Float[Tensor, "victim candidate encoded"]
+) -> Float[Tensor, "victim record column"]:
+    """Return as many different records as a batch holds, those whose rows are nearest to valid ones.
+
+    A valid row has one 1 and zeros in each discrete group and numbers within their bounds. A candidate is as far from
+    one as its worst entry: the distance to the nearest 0 or 1, or how far a number is out of bounds in
+    units of its range. Candidates that decode to the same cells count once. What is missing is filled with the
+    row of most frequent values.
+
+    Args:
+        encoder: between rows and cells.
+        knowledge: gives the batch size and the marginals.
+        rows: standardised; not finite where there is none.
+
+    Example:
+        >>> from seepage.datasets.planted import distinct
+        >>> data = distinct(rows=5)
+        >>> encoder, known = Encoder(data.schema, data.statistics), Knowledge(data.schema, data.statistics, 2)
+        >>> true = encoder.encode(data.train.cells[:2])
+        >>> found = choose_records(encoder, known, torch.stack([true.mean(0), true[1], true[1], true[0]])[None])
+        >>> sorted(found[0, :, 0].tolist()) == sorted(data.train.cells[:2, 0].tolist())
+        True
+    """
+    there = rows.isfinite().all(-1)
+    rows = torch.where(there[..., None], rows, torch.zeros_like(rows)).double()
+    raw = encoder.destandardise(rows)
+    off = (raw - encoder.destandardise(encoder.project(rows).double())).abs()
+    ranges = torch.where(
+        encoder.is_continuous, (encoder.high - encoder.low) * encoder.std, torch.ones_like(encoder.std)
+    )
+    inside = encoder.is_continuous & ((rows >= encoder.low) & (rows <= encoder.high))
+    off = torch.where(inside, torch.zeros_like(off), off / ranges.double()).amax(-1)
+    order = torch.where(there, off, torch.full_like(off, torch.inf)).argsort(dim=1, stable=True)
+    # Every candidate is compared with every other: those that are none had better be gone.
+    order = order[:, : int(there.sum(1).max())]
+    cells = encoder.decode(rows).gather(1, order[..., None].expand(-1, -1, len(encoder.schema.columns)))
+    known = there.gather(1, order)
+    alike = (cells[:, :, None] == cells[:, None]).all(-1) & known[:, None]
+    # Best first, so what is like an earlier one is not needed.
+    new = known & ~(alike & torch.ones_like(alike).tril(-1)).any(-1)
+    mode = torch.tensor([m.median for m in knowledge.statistics.marginals], dtype=cells.dtype, device=cells.device)
+    chosen = mode.repeat(len(cells), knowledge.batch_size, 1)
+    for one, fresh, own in zip(chosen, new, cells, strict=True):
+        best = own[fresh][: knowledge.batch_size]
+        one[: len(best)] = best
+    return chosen

@@ -1,0 +1,410 @@
+"""Records taken out of a gradient one by one, each proved by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seepage.attacks.horizontal.exact.cells_search import CellsSearch, Found, occurring
+from seepage.attacks.horizontal.exact.first_layer import quotients
+from seepage.attacks.horizontal.exact.networks import Network, extended
+from seepage.attacks.horizontal.exact.one_layer import search_one_layer
+from seepage.attacks.horizontal.exact.spans import Span, row_scale
+from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
+from seepage.models.model import Head
+from seepage.tabular.align import tolerances
+from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import GradientView
+
+# Squared misfit at which a search has arrived. False ends lie at 1e-3 and above.
+ARRIVED = 1e-6
+# A proof's relative distances from the spans, and how far a count of copies may be from a whole number.
+OUTSIDE = 1e-4
+_UNCOUNTED = 3e-4
+# Fewer dimensions outside a span prove nothing.
+_LEAST_OUTSIDE = 2
+# Dimensions outside the spans without which a record is not certified while others are missing.
+_SURPLUS = 8
+# Changes of one start; half a dozen are usual.
+CHANGES = 40
+# Rounds without a find after which nothing more is expected.
+_PATIENCE = 3
+# Unknown numbers up to which those of all records are refined at once.
+_REFINED_AT_ONCE = 2000
+# How far numbers are usually off before they are refined, standardised.
+_MOVE = 1e-3
+# Of the received gradient, what the replayed one may differ by to count as the same, in roundings.
+_SAME = 100.0
+
+
+@dataclass(frozen=True)
+class Harvest:
+    """What was taken out of one victim's gradient.
+
+    Attributes:
+        cells: of the records taken; of several copies each counts.
+        labels: of them.
+        spread: standard error of each number in its column's unit, NaN for discrete columns.
+        left: of the gradient of each layer (weights and bias side by side).
+        complete: whether nothing but rounding is left, which proves all of them.
+        sure: which records are proved, see ``Harvester``.
+        dimensions: rank of each hidden layer's gradient, in the order of the layers.
+    """
+
+    cells: Float[Tensor, "record column"]
+    labels: Float[Tensor, " record"]
+    spread: Float[Tensor, "record column"]
+    left: list[Tensor]
+    complete: bool
+    sure: Bool[Tensor, " record"]
+    dimensions: tuple[int, ...]
+
+
+class _Proved(NamedTuple):
+    """Which candidates passed, and how often each is there with which label."""
+
+    passed: Bool[Tensor, " candidate"]
+    counts: Float[Tensor, "candidate label"]
+
+
+class Evidence(NamedTuple):
+    """What a layer's gradient says of candidates.
+
+    Attributes:
+        outside, off: share of the input and of the error that lies outside their spans.
+        chances: of the labels, by the network.
+        total: copies times chances, less the number of copies with each label, if the candidate is a record.
+    """
+
+    outside: Float[Tensor, " candidate"]
+    off: Float[Tensor, " candidate"]
+    chances: Float[Tensor, "candidate label"]
+    total: Float[Tensor, "candidate label"]
+
+
+class Gradient:
+    """One victim's gradient layer by layer, and what is left of it when records are taken away.
+
+    Args:
+        network: where the gradient was taken.
+        head: of the model.
+        layers: weights and bias side by side, (unit, input + 1).
+        records: behind it, of whose losses it is the mean.
+        rounding: relative precision of the numbers.
+    """
+
+    def __init__(self, network: Network, head: Head, layers: Sequence[Tensor], records: int, rounding: float) -> None:
+        self.network, self.head, self.records, self.rounding = network, head, records, rounding
+        self.received = [layer.double() for layer in layers]
+        self.left = list(self.received)
+        self._scale = [row_scale(layer) for layer in self.left]
+        self._largest = [
+            float(torch.linalg.matrix_norm(layer / scale[:, None], 2))
+            for layer, scale in zip(self.left, self._scale, strict=True)
+        ]
+
+    @classmethod
+    def of(cls, view: GradientView, victim: int, records: int) -> Gradient:
+        """Return a single victim's gradient of a plain network."""
+        place = view.model.parameters if view.parameters is None else {n: p[victim] for n, p in view.parameters.items()}
+        received = [g[victim] for g in view.gradient.values()]
+        layers = [torch.cat([w, b[:, None]], 1) for w, b in zip(received[::2], received[1::2], strict=True)]
+        rounding = torch.finfo(received[0].dtype).eps
+        return cls(Network.at(list(place.values())), view.model.head, layers, records, rounding)
+
+    @property
+    def classes(self) -> int:
+        """Number of labels; one output under a sigmoid tells two apart."""
+        return 2 if self.head == "sigmoid" else len(self.network.biases[-1])
+
+    def spans(self) -> list[Span]:
+        """Return what is left of each layer's gradient spans; the last layer's says nothing of single records."""
+        return [self.span(at, layer) for at, layer in enumerate(self.left[:-1])]
+
+    def span(self, at: int, layer: Tensor) -> Span:
+        """Return what a layer's gradient spans, or a part of it, measured as the whole is."""
+        return Span.of(layer, self._scale[at], self._largest[at], self.rounding)
+
+    def contributions(self, rows: Tensor, counts: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """Return each record's errors and extended inputs, layer by layer; their products add up to the gradient."""
+        inputs = self.network.inputs(rows)
+        errors = self.network.errors(inputs, self._error(inputs[-1], counts))
+        return errors, [extended(entered) for entered in inputs[:-1]]
+
+    def take(self, rows: Tensor, counts: Tensor) -> None:
+        """Leave what the received gradient holds besides these records."""
+        errors, inputs = self.contributions(rows, counts)
+        self.left = [
+            layer - error.T @ entered for layer, error, entered in zip(self.received, errors, inputs, strict=True)
+        ]
+
+    def _error(self, outputs: Tensor, counts: Tensor) -> Tensor:
+        copies = counts.sum(-1, keepdim=True)
+        if self.head == "softmax":
+            return (copies * outputs.softmax(-1) - counts) / self.records
+        return (copies * outputs.sigmoid() - counts[:, 1:]) / self.records
+
+    def prove(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"], most: int) -> _Proved:
+        """Test candidates against one layer: input and error in its spans, and a whole number of copies.
+
+        Args:
+            at: the layer.
+            span: of what is left of its gradient.
+            rows: encoded as the client did.
+            most: number of records not yet found.
+        """
+        told = self.evidence(at, span, rows)
+        counts = torch.zeros_like(told.chances)
+        open_ = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+        for copies in range(1, most + 1):
+            held = copies * told.chances - told.total
+            whole = held.round()
+            fits = open_ & ((held - whole).abs().amax(1) < _UNCOUNTED) & (whole >= 0).all(1)
+            counts[fits] = whole[fits]
+            open_ &= ~fits
+        return _Proved(~open_ & (told.outside < OUTSIDE) & (told.off < OUTSIDE), counts)
+
+    def evidence(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> Evidence:
+        """Return what one layer says of candidates.
+
+        With u the error of one copy and v its extended input at the layer, c u v^T is part of the gradient G, and its
+        removal lowers the rank, just if v lies in the span of G's rows, u in that of its columns and c v^T G^+ u = 1
+        (Wedderburn). c says how many copies there are and of which labels.
+
+        Args:
+            at: the layer.
+            span: of what is left of its gradient.
+            rows: encoded as the client did.
+        """
+        inputs = self.network.inputs(rows)
+        entered = extended(inputs[at])
+        outside = (entered @ span.off_rows.T).norm(dim=1) / entered.norm(dim=1)
+        outputs = inputs[-1]
+        # Errors at the outputs add up to 0 under a softmax.
+        eye = torch.eye(outputs.shape[-1], dtype=rows.dtype, device=rows.device)
+        basis = eye[1:] - eye[:1] if self.head == "softmax" else eye
+        back = torch.stack([self.network.errors(inputs, one.expand_as(outputs))[at] for one in basis], 1) / span.scale
+        beyond = back @ span.off_columns.T
+        if len(basis) == 1:
+            weights = torch.ones_like(back[..., 0])
+        else:
+            weights = torch.linalg.svd(beyond.mT, full_matrices=True).Vh[:, -1]
+        error = torch.einsum("nk,nku->nu", weights, back)
+        off = torch.einsum("nk,nkr->nr", weights, beyond).norm(dim=1) / error.norm(dim=1)
+        share = torch.einsum("nu,eu,ne->n", error, span.inverse, entered).reciprocal()
+        total = self.records * share[:, None] * (weights @ basis)
+        if self.head == "softmax":
+            return Evidence(outside, off, outputs.softmax(-1), total)
+        chances = torch.cat([1 - outputs.sigmoid(), outputs.sigmoid()], -1)
+        return Evidence(outside, off, chances, torch.cat([-total, total], -1))
+
+
+class Harvester:
+    """Takes records out of gradients, one victim at a time.
+
+    Where nothing but rounding is left in the end, the records replay the gradient and all are proved. While some are
+    missing, those are that came once, have nothing like them among the others, and pass the proof
+    again with all others taken away, against at least eight dimensions outside each span.
+
+    Args:
+        client: its encoder, in its precision.
+        starts: where searches begin.
+        rounds: most rounds.
+        seconds: after which no round begins; None for no limit.
+    """
+
+    def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
+        self._client, self._starts, self._rounds, self._seconds = client, starts, rounds, seconds
+        self._encoder = starts.encoder
+        self._continuous, self._place = starts.continuous, starts.place
+
+    def run(self, gradient: Gradient, seed: int) -> Harvest:
+        """Take out what can be proved.
+
+        Args:
+            gradient: of the victim; holds what is left afterwards.
+            seed: of the starts.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        device = self._encoder.mean.device
+        cells = torch.empty(0, len(self._encoder.schema.columns), dtype=torch.float64, device=device)
+        counts = torch.empty(0, gradient.classes, dtype=torch.float64, device=device)
+        spans = gradient.spans()
+        dimensions = tuple(span.rank for span in spans)
+        barren = 0
+        for _ in rounds_within(self._rounds, self._seconds):
+            left = gradient.records - int(counts.sum())
+            if left == 0 or barren == _PATIENCE or not any(tells(span) for span in spans):
+                break
+            candidates = self._candidates(gradient, spans, generator)
+            new, held = self._proved(gradient, spans, candidates, left)
+            if len(new):
+                cells, counts = torch.cat([cells, new]), torch.cat([counts, held])
+                cells = self._refine(gradient, cells, counts)
+            barren = 0 if len(new) else barren + 1
+            spans = gradient.spans()
+        repeats = counts.sum(1).long()
+        complete = int(repeats.sum()) == gradient.records and _rounding_left(gradient)
+        sure = torch.ones_like(repeats, dtype=torch.bool) if complete else self._sure(gradient, cells, counts)
+        return Harvest(
+            cells=cells.repeat_interleave(repeats, 0),
+            labels=spell_out(counts),
+            spread=self._spread(gradient, cells, counts).repeat_interleave(repeats, 0),
+            left=gradient.left,
+            complete=complete,
+            sure=sure.repeat_interleave(repeats),
+            dimensions=dimensions,
+        )
+
+    def _candidates(self, gradient: Gradient, spans: Sequence[Span], generator: torch.Generator) -> Tensor:
+        """Return cells of rows that may be records."""
+        single = self._alone(gradient)
+        allowed = occurring(self._encoder, spans[0], gradient.rounding)
+        if len(spans) > 1:
+            search = CellsSearch(self._encoder, gradient.network, spans[:2], allowed)
+            return self._starts.distinct(
+                torch.cat([single, self._arrived(search.run(*self._starts.draw(allowed, generator), CHANGES))])
+            )
+        found, rows = search_one_layer(
+            *(self._encoder, gradient.network, gradient.left[0], spans[0], allowed),
+            lambda: self._starts.draw(allowed, generator),
+            CHANGES,
+        )
+        return self._starts.distinct(torch.cat([single, self._encoder.decode(rows), *map(self._arrived, found)]))
+
+    def _arrived(self, found: Found) -> Tensor:
+        return self._starts.ends(found, ARRIVED)
+
+    def _alone(self, gradient: Gradient) -> Tensor:
+        """Return what the rows of single units decode to, where that is nearly what they say."""
+        layer = gradient.left[0]
+        rows = quotients(layer[None, :, :-1], layer[None, :, -1])[0]
+        rows = rows[rows.isfinite().all(-1)]
+        valid = self._encoder.project(rows)
+        near = (rows - valid).norm(dim=1) < 1e-3 * valid.norm(dim=1)
+        return self._encoder.decode(rows[near])
+
+    def _proved(self, gradient: Gradient, spans: Sequence[Span], cells: Tensor, left: int) -> tuple[Tensor, Tensor]:
+        passed = torch.zeros(len(cells), dtype=torch.bool, device=cells.device)
+        counts: Tensor | None = None
+        rows = self._client.encode(cells).double()
+        for at, span in enumerate(spans):
+            if not tells(span) or not len(cells):
+                continue
+            proof = gradient.prove(at, span, rows, left)
+            counts = proof.counts if counts is None else torch.where(passed[:, None], counts, proof.counts)
+            passed |= proof.passed
+        if counts is None:
+            return cells[:0], cells.new_empty(0, gradient.classes)
+        # Several copies may be the mean of records that no layer tells apart; what comes alone goes first.
+        alone = passed & (counts.sum(1) == 1)
+        passed = alone if alone.any() else passed
+        # More than there are cannot all be there.
+        fits = counts[passed].sum(1).cumsum(0) <= left
+        return cells[passed][fits], counts[passed][fits]
+
+    def _sure(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
+        """Return which records are proved though others are missing: single ones that pass again beside the rest."""
+        sure = torch.zeros(len(cells), dtype=torch.bool, device=cells.device)
+        at = len(gradient.received) - 2
+        # All taken and yet not the gradient: something among them is wrong. One hidden layer does not tell which
+        # records are mixtures of others that activate the same units.
+        if not len(cells) or at < 1 or int(counts.sum()) >= gradient.records:
+            return sure
+        at = min(at, 1)
+        rows = self._client.encode(cells).double()
+        errors, inputs = gradient.contributions(rows, counts)
+        unlike = (cells[:, None] - cells[None]).abs() > tolerances(self._encoder.schema).to(cells)
+        single = (counts.sum(1) == 1) & (
+            unlike.any(-1) | torch.eye(len(cells), dtype=torch.bool, device=cells.device)
+        ).all(1)
+        for i in single.nonzero()[:, 0].tolist():
+            span = gradient.span(at, gradient.left[at] + errors[at][i, :, None] * inputs[at][i])
+            proof = gradient.prove(at, span, rows[i : i + 1], 1)
+            sure[i] = min(len(span.off_rows), len(span.off_columns)) >= _SURPLUS and bool(
+                proof.passed & (proof.counts == counts[i]).all()
+            )
+        return sure
+
+    def _refine(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
+        """Return the cells with numbers that explain the gradient best, and take the records away."""
+        for _ in range(2):
+            gradient.take(self._client.encode(cells).double(), counts)
+            system = self._normal(gradient, cells, counts)
+            if system is None:
+                return cells
+            gram, pull = system
+            gram.diagonal().add_((self._noise(gradient) / _MOVE) ** 2)
+            moved = torch.linalg.solve(gram, pull).view(len(cells), -1)
+            numbers = self._starts.numbers(cells) + moved
+            cells = cells.clone()
+            low, high = self._encoder.low[self._place], self._encoder.high[self._place]
+            cells[:, self._continuous] = self._starts.values(numbers.clamp(low, high))
+        gradient.take(self._client.encode(cells).double(), counts)
+        return cells
+
+    def _normal(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return the normal equations of the numbers, outside of what the records not yet found can span."""
+        columns = len(self._continuous)
+        if not columns or not len(cells) or len(cells) * columns > _REFINED_AT_ONCE:
+            return None
+        errors, inputs = gradient.contributions(self._client.encode(cells).double(), counts)
+        size = len(cells) * columns
+        gram, pull = cells.new_zeros(size, size), cells.new_zeros(size)
+        slope = gradient.network.weights[0][:, self._place]
+        for at, span in enumerate(gradient.spans()[:2]):
+            error = (errors[at] / span.scale) @ span.off_columns.T
+            if at == 0:
+                change = torch.eye(len(gradient.left[0][0]), dtype=cells.dtype, device=cells.device)[self._place]
+                change = change.expand(len(cells), -1, -1)
+            else:
+                change = (inputs[1][:, None, :-1] > 0) * slope.T
+                change = torch.cat([change, change.new_zeros(*change.shape[:2], 1)], -1)
+            change = change @ span.off_rows.T
+            flat = change.reshape(size, -1)
+            gram += (error @ error.T).repeat_interleave(columns, 0).repeat_interleave(columns, 1) * (flat @ flat.T)
+            rest = span.off_columns @ (gradient.left[at] / span.scale[:, None]) @ span.off_rows.T
+            pull += torch.einsum("nu,uv,ncv->nc", error, rest, change).reshape(size)
+        return gram, pull
+
+    def _spread(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
+        spread = torch.full_like(cells, torch.nan)
+        if self._continuous:
+            spread[:, self._continuous] = torch.inf
+        system = self._normal(gradient, cells, counts)
+        if system is not None:
+            noise = self._noise(gradient)
+            system[0].diagonal().add_(noise**2)
+            variance = torch.linalg.inv(system[0]).diagonal().view(len(cells), -1)
+            spread[:, self._continuous] = variance.sqrt() * noise * self._encoder.std[self._place]
+        return spread
+
+    def _noise(self, gradient: Gradient) -> float:
+        """Return the standard deviation of rounding errors in scaled gradients."""
+        sizes = [(layer / row_scale(layer)[:, None]).square().mean() for layer in gradient.received[:2]]
+        return gradient.rounding * float(torch.stack(sizes).max().sqrt())
+
+
+def tells(span: Span) -> bool:
+    """Whether anything lies outside the spans, so that lying inside says something."""
+    reacting = int(span.scale.isfinite().sum())
+    return 0 < span.rank <= min(reacting - _LEAST_OUTSIDE, span.rows.shape[1] - _LEAST_OUTSIDE)
+
+
+def _rounding_left(gradient: Gradient) -> bool:
+    # Relative to each layer as a whole.
+    return all(
+        float(left.norm()) <= _SAME * gradient.rounding * float(received.norm())
+        for left, received in zip(gradient.left, gradient.received, strict=True)
+    )
+
+
+def spell_out(counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy"]:
+    """Return the label of each copy, record by record."""
+    labels = torch.arange(counts.shape[1], device=counts.device).expand(len(counts), -1)
+    return labels.flatten().repeat_interleave(counts.flatten().long()).double()

@@ -1,0 +1,212 @@
+"""Records sought one by one in gradients that are not exact: noisy ones, and updates of several local steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seepage.attacks.horizontal.exact.cells_search import CellsSearch, Found
+from seepage.attacks.horizontal.exact.first_layer import quotients
+from seepage.attacks.horizontal.exact.harvest import CHANGES, Evidence, Gradient, Harvest, spell_out, tells
+from seepage.attacks.horizontal.exact.spans import Span
+from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
+from seepage.tabular.encoder import Encoder
+
+# Squared misfit at which a search has arrived; false ends lie at 0.1 and above as long as spans are good for anything.
+_ARRIVED = 0.05
+# Ends nearer to each other than so many standard deviations are one record's; up to the second number they are if one
+# is so many times farther from the spans.
+_ONE_RECORD = 0.1
+_NEAR = 0.5
+_WORSE = 10.0
+# Rounds that better nothing, after which nothing more is expected.
+_PATIENCE = 2
+# How many times what single records are usually off several copies have to explain better, and the least that counts.
+_SEVERAL = 5.0
+_COUNTED = 1e-3
+# Standard deviations above what chance makes of a category that no record has.
+_OCCURS = 4.0
+# Roundings of a sum's terms that may be left of a sum that is zero.
+_ROUNDINGS = 1e3
+
+
+class InexactHarvester:
+    """Reads records out of gradients that noise or the steps between have blurred, one victim at a time.
+
+    What spans are blurred by is known: of the noise that a defense adds, its standard deviation; of an update, the
+    rounding of parameters. Directions below it are left out. The inputs of the first layer do not change while a client
+    trains, so that their span in an update is as exact as in a gradient; the outputs of the first hidden layer are
+    taken in the middle of the way, where the client was on average, and their span is cut off at as many dimensions as
+    there are records. Nothing can be taken away exactly, nor has to be: searches from other starts end at other
+    records, and those that are missing are also sought near what the others leave of the gradient. Of the ends those
+    nearest to the spans are taken, at most as many as there are records. With which label each is there, and at last
+    how often, is what comes nearest to the second layer's gradient, see ``Gradient.evidence``.
+
+    Nothing is proved here, see ``replayed``.
+
+    Args:
+        client: its encoder, in its precision.
+        starts: where searches begin.
+        rounds: most rounds.
+        seconds: after which no round begins; None for no limit.
+    """
+
+    def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
+        self._client, self._starts, self._rounds, self._seconds = client, starts, rounds, seconds
+        self._encoder = starts.encoder
+
+    def run(self, gradient: Gradient, noise: Sequence[float], seed: int) -> Harvest:
+        """Read what records can be told from their combinations.
+
+        Args:
+            gradient: of the victim, of a network with two hidden layers at least.
+            noise: standard deviation of what was added to each layer's entries.
+            seed: of the starts.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        spans = [
+            self._span(gradient, at, layer, noise[at], gradient.records if at else None)
+            for at, layer in enumerate(gradient.received[:2])
+        ]
+        held, counts = self._none(), self._encoder.mean.new_empty(0, gradient.classes)
+        spread = held.numbers
+        if all(map(tells, spans)):
+            allowed = self._occurring(gradient, noise[0])
+            search = CellsSearch(self._encoder, gradient.network, spans, allowed)
+            barren, before = 0, 0
+            for _ in rounds_within(self._rounds, self._seconds):
+                starts = self._starts.draw(allowed, generator)
+                if barren and len(held.misfit) < gradient.records:
+                    starts = self._towards(gradient, noise, allowed, starts, gradient.records - len(held.misfit))
+                held = self._distinct(held, search.run(*starts, CHANGES), gradient.records)
+                cells = self._starts.cells(held)
+                rows = self._client.encode(cells).double()
+                gradient.take(rows, counted(gradient.evidence(1, spans[1], rows), 0))
+                barren = 0 if len(held.misfit) > before else barren + 1
+                before = max(before, len(held.misfit))
+                if barren == _PATIENCE or before == gradient.records:
+                    break
+            # Only now: what looks like a copy may have been a record that was not found yet.
+            rows = self._client.encode(self._starts.cells(held)).double()
+            counts = counted(gradient.evidence(1, spans[1], rows), gradient.records - len(held.misfit))
+            spread = search.spread(held) * self._encoder.std[self._starts.place]
+        cells = self._starts.cells(held)
+        repeats = counts.sum(1).long()
+        spreads = torch.full_like(cells, torch.nan)
+        spreads[:, self._starts.continuous] = spread
+        return Harvest(
+            cells=cells.repeat_interleave(repeats, 0),
+            labels=spell_out(counts),
+            spread=spreads.repeat_interleave(repeats, 0),
+            left=gradient.left,
+            complete=False,
+            sure=torch.zeros(int(repeats.sum()), dtype=torch.bool, device=cells.device),
+            dimensions=tuple(span.rank for span in spans),
+        )
+
+    def _none(self) -> Found:
+        like = self._encoder.mean
+        return Found(
+            like.new_empty(0, len(self._starts.discrete), dtype=torch.long),
+            like.new_empty(0, len(self._starts.continuous)),
+            like.new_empty(0),
+        )
+
+    def _occurring(self, gradient: Gradient, noise: float) -> Bool[Tensor, " encoded"]:
+        """Return which raw columns some record has: errors times raw cells add up to zero for the others."""
+        layer, mean, std = gradient.received[0], self._encoder.mean, self._encoder.std
+        raw = (layer[:, :-1] * std + layer[:, -1:] * mean).square().sum(0)
+        terms = (layer[:, :-1] * std).square().sum(0) + (layer[:, -1:] * mean).square().sum(0)
+        units = len(layer)
+        chance = noise**2 * (std.square() + mean.square()) * (units + _OCCURS * (2 * units) ** 0.5)
+        return self._encoder.is_continuous | (raw > chance + (_ROUNDINGS * gradient.rounding) ** 2 * terms)
+
+    def _distinct(self, held: Found, new: Found, most: int) -> Found:
+        """Return the ends nearest to the spans that are no two ends of one record's searches."""
+        arrived = new.misfit < _ARRIVED
+        codes = torch.cat([held.codes, new.codes[arrived]])
+        numbers = torch.cat([held.numbers, new.numbers[arrived]])
+        misfit = torch.cat([held.misfit, new.misfit[arrived]])
+        every = _of(Found(codes, numbers, misfit), misfit.argsort(stable=True))
+        cells = self._starts.cells(every)
+        # Near a record's end there may be another one of its own searches, clearly worse, or another record's.
+        worse = every.misfit[:, None] > _WORSE * every.misfit
+        apart = self._starts.apart(cells, cells, _NEAR) | (self._starts.apart(cells, cells, _ONE_RECORD) & ~worse)
+        chosen: list[int] = []
+        for i in range(len(cells)):
+            if len(chosen) == most:
+                break
+            if bool(apart[i, chosen].all()):
+                chosen.append(i)
+        return _of(every, torch.tensor(chosen, dtype=torch.long, device=misfit.device))
+
+    def _towards(
+        self,
+        gradient: Gradient,
+        noise: Sequence[float],
+        allowed: Bool[Tensor, " encoded"],
+        starts: tuple[Tensor, Tensor],
+        missing: int,
+    ) -> tuple[Tensor, Tensor]:
+        """Return starts that lie near what the records that were read leave of the gradient."""
+        spans = [
+            self._span(gradient, at, layer, noise[at], max(1, missing)) for at, layer in enumerate(gradient.left[:2])
+        ]
+        if not all(map(tells, spans)):
+            return starts
+        ends = CellsSearch(self._encoder, gradient.network, spans, allowed).run(*starts, CHANGES)
+        # Units that only one of the missing records activates hold it alone.
+        layer = gradient.left[0]
+        rows = quotients(layer[None, :, :-1], layer[None, :, -1])[0]
+        alone = self._encoder.decode(rows[rows.isfinite().all(-1)])
+        return (
+            torch.cat([ends.codes, alone[:, self._starts.discrete].long()]),
+            torch.cat([ends.numbers, self._starts.numbers(alone)]),
+        )
+
+    def _span(self, gradient: Gradient, at: int, layer: Tensor, noise: float, most: int | None) -> Span:
+        largest = float(torch.linalg.matrix_norm(layer, 2))
+        return Span.of(layer, torch.ones_like(layer[:, 0]), largest, gradient.rounding, noise, most)
+
+
+def counted(told: Evidence, spare: int) -> Float[Tensor, "record label"]:
+    """Return the number of copies with each label that comes nearest to what is told.
+
+    Args:
+        told: of the records.
+        spare: how many there are more than these.
+    """
+    counts, off = _whole(told, 1)
+    if not len(counts):
+        return counts
+    more, gained = counts.clone(), torch.zeros_like(off)
+    least = max(_SEVERAL * float(off.median()), _COUNTED)
+    for copies in range(2, spare + 2):
+        whole, left = _whole(told, copies)
+        better = off - left > gained.clamp_min(least)
+        more[better], gained = whole[better], torch.where(better, off - left, gained)
+    for i in gained.argsort(descending=True, stable=True)[: int((gained > 0).sum())].tolist():
+        extra = int(more[i].sum()) - 1
+        if extra <= spare:
+            counts[i], spare = more[i], spare - extra
+    return counts
+
+
+def _whole(told: Evidence, copies: int) -> tuple[Float[Tensor, "record label"], Float[Tensor, " record"]]:
+    """Return the whole numbers of labels of so many copies that come nearest, and by how much a copy they are off."""
+    held = copies * told.chances - told.total
+    counts = held.floor().clamp(0, copies)
+    for _ in range(copies):
+        open_ = counts.sum(1) < copies
+        counts[open_, (held - counts)[open_].argmax(1)] += 1
+    for _ in range(copies * held.shape[1]):
+        over = counts.sum(1) > copies
+        counts[over, torch.where(counts > 0, held - counts, torch.inf)[over].argmin(1)] -= 1
+    return counts, (held - counts).abs().amax(1) / copies
+
+
+def _of(found: Found, chosen: Tensor) -> Found:
+    return Found(found.codes[chosen], found.numbers[chosen], found.misfit[chosen])

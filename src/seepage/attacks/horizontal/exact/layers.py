@@ -1,0 +1,475 @@
+"""The layers of networks whose gradient is differentiated by hand: each runs up and down twice.
+
+A distance D of a gradient g has in the rows x the derivative of <v, g(x)>, with v = dD/dg held constant. As g is the
+loss's derivative in the parameters, <v, g> is the rate at which the loss changes as the parameters move along v; so the
+rate at which the loss's derivative *in the rows* changes is what is looked for. A step therefore goes up (outputs) and
+down (errors, which give g and so v), then up again with the rates of the outputs (``push``) and down with those of the
+errors (``pull``): no graph, only products with each layer's own matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.attacks.horizontal.matching.matching import Distance
+from seepage.attacks.horizontal.matching.products import times, times_each
+
+
+class Size(NamedTuple):
+    """How many batches are run at once; tensors hold all their records along the first axis."""
+
+    victims: int
+    restarts: int
+    records: int
+
+
+@runtime_checkable
+class Pass(Protocol):
+    """One layer's share of a step. Its calls come in this order, the last two only where a derivative is asked for."""
+
+    def back(self, error: Tensor, needed: bool) -> Tensor | None:
+        """Return the loss's derivative in the inputs from that in the outputs; None where it is not needed."""
+        ...
+
+    def products(self) -> list[tuple[Tensor, Tensor]]:
+        """Return dot product with the received gradient and squared norm, (victim, restart) each, a parameter."""
+        ...
+
+    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
+        """Return how the outputs change from how the inputs do; None for the rows themselves, which do not."""
+        ...
+
+    def pull(self, distance: Distance, change: Tensor) -> Tensor:
+        """Return how the derivative in the inputs changes from how that in the outputs does."""
+        ...
+
+
+@runtime_checkable
+class Layer(Protocol):
+    """What a pass needs of a layer and that no step changes."""
+
+    def run(self, size: Size, inputs: Tensor) -> tuple[Pass, Tensor]:
+        """Return the outputs and what is to be remembered."""
+        ...
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Layers that run one after the other."""
+
+    layers: Sequence[Layer]
+
+    def run(self, size: Size, inputs: Tensor) -> tuple[ChainPass, Tensor]:
+        """Return the outputs and what is to be remembered."""
+        passes: list[Pass] = []
+        for layer in self.layers:
+            each, inputs = layer.run(size, inputs)
+            passes.append(each)
+        return ChainPass(passes), inputs
+
+
+class ChainPass:
+    """The passes of a chain."""
+
+    def __init__(self, passes: Sequence[Pass]) -> None:
+        self._passes = passes
+
+    def back(self, error: Tensor, needed: bool) -> Tensor | None:
+        """Return the loss's derivative in the inputs of the first layer."""
+        current: Tensor | None = error
+        for i in range(len(self._passes) - 1, -1, -1):
+            assert current is not None
+            current = self._passes[i].back(current, needed or i > 0)
+        return current
+
+    def products(self) -> list[tuple[Tensor, Tensor]]:
+        """Return the products of all layers."""
+        return [pair for each in self._passes for pair in each.products()]
+
+    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
+        """Return how the outputs of the last layer change."""
+        for each in self._passes:
+            change = each.push(distance, change)
+        assert change is not None
+        return change
+
+    def pull(self, distance: Distance, change: Tensor) -> Tensor:
+        """Return how the derivative in the inputs of the first layer changes."""
+        for each in reversed(self._passes):
+            change = each.pull(distance, change)
+        return change
+
+
+@dataclass(frozen=True)
+class Affine:
+    """A layer of weights and biases.
+
+    Attributes:
+        place: of its weight among the parameters; its bias is the next one.
+        weight, bias: its parameters, each victim's own where they differ.
+        received, received_bias: what was received of their gradient.
+        weight_back, received_back: the same transposed, as rows in memory.
+    """
+
+    place: int
+    weight: Float[Tensor, "*victim unit input"]
+    bias: Float[Tensor, "*victim unit"]
+    received: Float[Tensor, "victim unit input"]
+    received_bias: Float[Tensor, "victim unit"]
+    weight_back: Float[Tensor, "*victim input unit"]
+    received_back: Float[Tensor, "victim input unit"]
+
+    def run(self, size: Size, inputs: Tensor) -> tuple[_AffinePass, Tensor]:
+        """Return the outputs and what is to be remembered."""
+        return _AffinePass(self, size, inputs), _through(inputs, self.weight, self.bias)
+
+
+class _AffinePass:
+    """With ``a`` the inputs and ``e`` the errors the gradient is G = e'a, and 1'e for the bias.
+
+    Where a batch has few records, G (units x inputs) is never formed: norms and products with it follow from the
+    records' Gram matrices aa' and ee'.
+    """
+
+    error: Tensor
+
+    def __init__(self, layer: Affine, size: Size, inputs: Tensor) -> None:
+        self.layer, self.inputs = layer, inputs
+        self.victims, self.restarts, self.records = size
+        # Forming G costs units x inputs a record, the Gram route records x (units + inputs).
+        self._by_gram = 3 * self.records < max(layer.weight.shape[-2:])
+
+    def back(self, error: Tensor, needed: bool) -> Tensor | None:
+        self.error = error
+        return _through(error, self.layer.weight_back) if needed else None
+
+    def products(self) -> list[tuple[Tensor, Tensor]]:
+        a, e = self._by_restart(self.inputs), self._by_restart(self.error)
+        self.total = e.sum(1).view(self.victims, self.restarts, -1)
+        dot_bias = (self.total @ self.layer.received_bias[..., None])[..., 0]
+        if self._by_gram:
+            self.along = times_each(self._by_victim(self.inputs), self.layer.received)
+            dot = _dot(e, self._by_restart(self.along)).view(self.victims, self.restarts)
+            self.inputs_gram, self.error_gram = a @ a.transpose(1, 2), e @ e.transpose(1, 2)
+            square = _dot(self.inputs_gram, self.error_gram)
+        else:
+            self.dummy = e.transpose(1, 2) @ a
+            flat = self.dummy.view(self.victims, self.restarts, -1)
+            dot = (flat @ self.layer.received.reshape(self.victims, -1, 1))[..., 0]
+            square = torch.linalg.vector_norm(flat, dim=-1).square()
+        return [(dot, square.view(self.victims, self.restarts)), (dot_bias, self.total.square().sum(-1))]
+
+    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
+        i = self.layer.place
+        by_dot, by_square = distance.by_dot[..., i], 2 * distance.by_square[..., i]
+        bias = distance.by_dot[..., i + 1, None] * self.layer.received_bias[:, None]
+        bias = torch.addcmul(bias, distance.by_square[..., i + 1, None], self.total, value=2)
+        bias = bias.view(-1, 1, bias.shape[-1])
+        a = self._by_restart(self.inputs)
+        if self._by_gram:
+            e = self._by_restart(self.error)
+            result = torch.baddbmm(bias, self.inputs_gram * by_square.reshape(-1, 1, 1), e)
+            result.addcmul_(by_dot.reshape(-1, 1, 1), self._by_restart(self.along))
+        else:
+            self.direction = torch.addcmul(
+                by_dot[..., None, None] * self.layer.received[:, None],
+                by_square[..., None, None],
+                self.dummy.view(self.victims, self.restarts, *self.dummy.shape[1:]),
+            ).view_as(self.dummy)
+            result = torch.baddbmm(bias, a, self.direction.transpose(1, 2))
+        own = result.view(self.error.shape)
+        return own if change is None else _through(change, self.layer.weight).add_(own)
+
+    def pull(self, distance: Distance, change: Tensor) -> Tensor:
+        result = _through(change, self.layer.weight_back)
+        e = self._by_restart(self.error)
+        if self._by_gram:
+            i = self.layer.place
+            by_dot, by_square = distance.by_dot[..., i], 2 * distance.by_square[..., i]
+            scaled = self._by_victim(e * by_dot.reshape(-1, 1, 1))
+            self._by_victim(result).add_(times_each(scaled, self.layer.received_back))
+            gram = self.error_gram * by_square.reshape(-1, 1, 1)
+            self._by_restart(result).baddbmm_(gram, self._by_restart(self.inputs))
+        else:
+            self._by_restart(result).baddbmm_(e, self.direction)
+        return result
+
+    def _by_restart(self, t: Tensor) -> Tensor:
+        return t.view(self.victims * self.restarts, self.records, -1)
+
+    def _by_victim(self, t: Tensor) -> Tensor:
+        return t.view(self.victims, self.restarts * self.records, -1)
+
+
+@dataclass(frozen=True)
+class Rectifier:
+    """A ReLU of what another layer just made: all four ways work in place."""
+
+    def run(self, size: Size, inputs: Tensor) -> tuple[_RectifierPass, Tensor]:
+        """Return the outputs and what is to be remembered."""
+        outputs = inputs.relu_()
+        return _RectifierPass(outputs), outputs
+
+
+class _RectifierPass:
+    def __init__(self, outputs: Tensor) -> None:
+        self._outputs = outputs
+
+    def back(self, error: Tensor, needed: bool) -> Tensor | None:
+        return self._mask(error)
+
+    def products(self) -> list[tuple[Tensor, Tensor]]:
+        return []
+
+    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
+        assert change is not None
+        return self._mask(change)
+
+    def pull(self, distance: Distance, change: Tensor) -> Tensor:
+        return self._mask(change)
+
+    def _mask(self, t: Tensor) -> Tensor:
+        return torch.ops.aten.threshold_backward.grad_input(t, self._outputs, 0, grad_input=t)
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """Batch normalisation over the records (and positions) of each batch.
+
+    Attributes:
+        place: of its scale among the parameters; its shift is the next one.
+        scale, shift: its parameters, each victim's own where they differ.
+        eps: added to variances.
+        received_scale, received_shift: what was received of their gradient.
+    """
+
+    place: int
+    scale: Float[Tensor, "*victim channel"]
+    shift: Float[Tensor, "*victim channel"]
+    eps: float
+    received_scale: Float[Tensor, "victim channel"]
+    received_shift: Float[Tensor, "victim channel"]
+
+    def run(self, size: Size, inputs: Tensor) -> tuple[_NormalisationPass, Tensor]:
+        """Return the outputs and what is to be remembered."""
+        x = inputs.view(size.victims * size.restarts, size.records, *inputs.shape[1:])
+        over = (1, *range(3, x.dim()))
+        # In one pass over memory each: var_mean and sums with a broadcast first term are ten times slower.
+        normal = x - x.mean(over, keepdim=True)
+        inverse = normal.square().mean(over, keepdim=True).add_(self.eps).rsqrt_()
+        normal.mul_(inverse)
+        # A batch each, or one for all of them.
+        affine = [t[None] if t.dim() == 1 else t.repeat_interleave(size.restarts, 0) for t in (self.scale, self.shift)]
+        scale, shift = (t.view(len(t), 1, -1, *[1] * (x.dim() - 3)) for t in affine)
+        outputs = (normal * scale).add_(shift)
+        return _NormalisationPass(self, size, normal, inverse, scale), outputs.view(inputs.shape)
+
+
+class _NormalisationPass:
+    """With h the normalised inputs, s the inverse deviation, c the scale and bars for means over a batch.
+
+    Errors e go down to s c (e - mean(e) - h mean(eh)); changes go up by the same matrix. Sums over a batch are kept a
+    channel, so that each way is a sum of a few tensors with a factor a channel.
+    """
+
+    def __init__(self, layer: Normalisation, size: Size, normal: Tensor, inverse: Tensor, scale: Tensor) -> None:
+        self.layer, self.size, self.normal = layer, size, normal
+        self.factor, self.inverse = scale * inverse, inverse
+        self._over = (1, *range(3, normal.dim()))
+        self._count = normal.numel() // (normal.shape[0] * normal.shape[2])
+
+    def back(self, error: Tensor, needed: bool) -> Tensor | None:
+        self.error = error.reshape(self.normal.shape)
+        self.mean = self.error.mean(self._over, keepdim=True)
+        self.along = self._mean(self.error, self.normal)
+        if not needed:
+            return None
+        result = torch.addcmul(self.error - self.mean, self.normal, self.along, value=-1).mul_(self.factor)
+        return result.view(error.shape)
+
+    def products(self) -> list[tuple[Tensor, Tensor]]:
+        shape = (self.size.victims, self.size.restarts, -1)
+        self._dummies = [self._count * t.view(shape) for t in (self.along, self.mean)]
+        received = (self.layer.received_scale, self.layer.received_shift)
+        return [
+            ((dummy * own[:, None]).sum(-1), dummy.square().sum(-1))
+            for dummy, own in zip(self._dummies, received, strict=True)
+        ]
+
+    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
+        i = self.layer.place
+        self.by_scale, by_shift = (
+            (distance.by_dot[..., j, None] * own[:, None] + 2 * distance.by_square[..., j, None] * dummy).view_as(
+                self.mean
+            )
+            for j, own, dummy in zip(
+                (i, i + 1), (self.layer.received_scale, self.layer.received_shift), self._dummies, strict=True
+            )
+        )
+        if change is None:
+            self.change = None
+            return (self.normal * self.by_scale).add_(by_shift).flatten(0, 1)
+        self.change = change.view(self.normal.shape)
+        self.change_mean = self.change.mean(self._over, keepdim=True)
+        self.change_along = self._mean(self.change, self.normal)
+        result = (self.change * self.factor).add_(by_shift - self.factor * self.change_mean)
+        result.addcmul_(self.normal, self.by_scale - self.factor * self.change_along)
+        return result.view(change.shape)
+
+    def pull(self, distance: Distance, change: Tensor) -> Tensor:
+        by_error = change.reshape(self.normal.shape)
+        by_error_along = self._mean(by_error, self.normal)
+        s, c, along = self.inverse, self.factor, self.along
+        # The factors of h and of 1 without a change of the inputs ...
+        of_normal = c * by_error_along + s * self.by_scale * along
+        of_one = c * by_error.mean(self._over, keepdim=True) + s * self.by_scale * self.mean
+        of_error = s * self.by_scale
+        result = by_error * c
+        if self.change is not None:
+            # ... and what comes of one, by h itself and by the deviation.
+            p, q = self.change_mean, self.change_along
+            error_change = self._mean(self.error, self.change)
+            of_normal = of_normal + s * c * (error_change - p * self.mean - q * along) - 2 * s * c * q * along
+            of_one = of_one - s * c * (q * self.mean + p * along)
+            of_error = of_error - s * c * q
+            result.addcmul_(self.change, s * c * along, value=-1)
+        result.addcmul_(self.error, of_error).addcmul_(self.normal, of_normal, value=-1).sub_(of_one)
+        return result.view(change.shape)
+
+    def _mean(self, left: Tensor, right: Tensor) -> Tensor:
+        return (left * right).mean(self._over, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A one-dimensional convolution of the rows themselves, one channel in, without bias or padding.
+
+    Attributes:
+        place: of its weight among the parameters.
+        weight: its parameter, each victim's own where they differ.
+        received: what was received of its gradient.
+    """
+
+    place: int
+    weight: Float[Tensor, "*victim channel kernel"]
+    received: Float[Tensor, "victim channel kernel"]
+
+    def run(self, size: Size, inputs: Tensor) -> tuple[_ConvolutionPass, Tensor]:
+        """Return the outputs and what is to be remembered."""
+        # (record, kernel, position); overlapping in memory, so copied for products.
+        patches = inputs.unfold(1, self.weight.shape[-1], 1).transpose(1, 2).contiguous()
+        each = self.weight if self.weight.dim() == 3 else self.weight.expand(size.victims, -1, -1)
+        weight = each.repeat_interleave(size.restarts * size.records, 0)
+        return _ConvolutionPass(self, size, patches, weight), weight @ patches
+
+
+class _ConvolutionPass:
+    def __init__(self, layer: Convolution, size: Size, patches: Tensor, weight: Tensor) -> None:
+        self.layer, self.size, self.patches, self.weight = layer, size, patches, weight
+
+    def back(self, error: Tensor, needed: bool) -> Tensor | None:
+        assert not needed
+        self.error = error
+        return None
+
+    def products(self) -> list[tuple[Tensor, Tensor]]:
+        by_record = torch.bmm(self.error, self.patches.transpose(1, 2))
+        self.dummy = by_record.view(*self.size, *by_record.shape[1:]).sum(2)
+        dot = (self.dummy * self.layer.received[:, None]).sum((2, 3))
+        return [(dot, self.dummy.square().sum((2, 3)))]
+
+    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
+        assert change is None
+        i = self.layer.place
+        by_dot, by_square = (t[..., i, None, None] for t in (distance.by_dot, distance.by_square))
+        direction = by_dot * self.layer.received[:, None] + 2 * by_square * self.dummy
+        self.direction = direction[:, :, None].expand(*self.size, -1, -1).flatten(0, 2)
+        return self.direction @ self.patches
+
+    def pull(self, distance: Distance, change: Tensor) -> Tensor:
+        by_patch = self.direction.transpose(1, 2) @ self.error
+        by_patch.baddbmm_(self.weight.transpose(1, 2), change)
+        kernel, positions = by_patch.shape[1:]
+        result = by_patch.new_zeros(len(by_patch), kernel + positions - 1)
+        for k in range(kernel):
+            result[:, k : k + positions] += by_patch[:, k]
+        return result
+
+
+@dataclass(frozen=True)
+class Flattening:
+    """Channels and positions of a record as one axis."""
+
+    def run(self, size: Size, inputs: Tensor) -> tuple[_FlatteningPass, Tensor]:
+        """Return the outputs and what is to be remembered."""
+        return _FlatteningPass(inputs.shape), inputs.flatten(1)
+
+
+class _FlatteningPass:
+    def __init__(self, shape: torch.Size) -> None:
+        self._shape = shape
+
+    def back(self, error: Tensor, needed: bool) -> Tensor | None:
+        return error.view(self._shape)
+
+    def products(self) -> list[tuple[Tensor, Tensor]]:
+        return []
+
+    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
+        assert change is not None
+        return change.flatten(1)
+
+    def pull(self, distance: Distance, change: Tensor) -> Tensor:
+        return change.view(self._shape)
+
+
+@dataclass(frozen=True)
+class Concatenation:
+    """What a branch makes of its inputs, with the inputs beside it."""
+
+    branch: Chain
+
+    def run(self, size: Size, inputs: Tensor) -> tuple[_ConcatenationPass, Tensor]:
+        """Return the outputs and what is to be remembered."""
+        branch, outputs = self.branch.run(size, inputs)
+        return _ConcatenationPass(branch, outputs.shape[1], inputs.shape[1]), torch.cat([outputs, inputs], dim=1)
+
+
+class _ConcatenationPass:
+    def __init__(self, branch: ChainPass, width: int, inputs: int) -> None:
+        self._branch, self._width, self._inputs = branch, width, inputs
+
+    def back(self, error: Tensor, needed: bool) -> Tensor | None:
+        through = self._branch.back(error[:, : self._width].contiguous(), needed)
+        return None if through is None else through.add_(error[:, self._width :])
+
+    def products(self) -> list[tuple[Tensor, Tensor]]:
+        return self._branch.products()
+
+    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
+        through = self._branch.push(distance, change)
+        beside = through.new_zeros(len(through), self._inputs) if change is None else change
+        return torch.cat([through, beside], dim=1)
+
+    def pull(self, distance: Distance, change: Tensor) -> Tensor:
+        through = self._branch.pull(distance, change[:, : self._width].contiguous())
+        return through.add_(change[:, self._width :])
+
+
+def _through(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return rows, victim after victim, times the weights that all victims share or each has of its own."""
+    if weight.dim() == 2:
+        return times(rows, weight, bias)
+    result = times_each(rows.view(len(weight), -1, rows.shape[-1]), weight)
+    return (result if bias is None else result.add_(bias[:, None])).view(-1, weight.shape[-2])
+
+
+def _dot(left: Tensor, right: Tensor) -> Tensor:
+    """Return the sum of products over all but the first axis, as a matrix product: one pass, nothing stored."""
+    return torch.bmm(left.reshape(len(left), 1, -1), right.reshape(len(right), -1, 1)).view(-1)

@@ -1,0 +1,444 @@
+"""Records sought one by one behind batch normalisation, where the batch's statistics are granted."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from seepage.attacks.horizontal.exact.cells_search import CellsSearch
+from seepage.attacks.horizontal.exact.chains import branch_of, parts_of
+from seepage.attacks.horizontal.exact.harvest import CHANGES, Evidence, Harvest, spell_out
+from seepage.attacks.horizontal.exact.inexact import counted
+from seepage.attacks.horizontal.exact.networks import Network, extended
+from seepage.attacks.horizontal.exact.spans import Span, row_scale
+from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
+from seepage.learning import batch_statistics, gradient
+from seepage.models.batch_norm import BatchNorm, Moments, normalisations
+from seepage.models.resnet import Residual
+from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import GradientView
+
+# Squared misfit at which a search has arrived; false ends lie at 1e-3 and above.
+_ARRIVED = 1e-6
+# Dimensions outside the spans, more than a table has columns, without which lying inside says nothing.
+_LEAST_OUTSIDE = 2
+# Of the largest singular value, in roundings of the received numbers: what is smaller is rounding. Sums over a batch
+# that would be zero leave more of it than single products do.
+_ROUNDINGS = 100.0
+# Of the largest singular value, what is too small to count in the received precision.
+_DETERMINED = 1e-6
+# Rounds that better nothing, after which nothing more is expected.
+_PATIENCE = 4
+# Share of a column in a span of differences that is more than rounding.
+_VARIES = 1e-4
+# What a replay may differ by from what was received to count as the same, in roundings.
+_SAME = 300.0
+# Times that numbers are fitted, and unknown numbers up to which they are.
+_FITS = 3
+_FITTED_AT_ONCE = 1000
+# Step of the difference quotients, standardised, and how many are taken at a time.
+_STEP = 1e-6
+_AT_ONCE = 64
+
+
+class Opening(NamedTuple):
+    """The first two affine layers of a network, both with a ReLU behind, and what normalises what they make.
+
+    Attributes:
+        first: of the network.
+        first_norm: behind it.
+        beside: whether encoded rows enter the second layer beside what the first one makes of them.
+        second, second_norm: the next ones.
+    """
+
+    first: nn.Linear | nn.Conv1d
+    first_norm: BatchNorm | None
+    beside: bool
+    second: nn.Linear
+    second_norm: BatchNorm | None
+
+
+def opening(module: nn.Module) -> Opening | None:
+    """Return how a network with batch normalisation begins; None where it has none, or begins otherwise.
+
+    Example:
+        >>> layers = [nn.Linear(2, 3), BatchNorm(3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)]
+        >>> opening(nn.Sequential(*layers)).first_norm
+        BatchNorm(3, eps=1e-05, momentum=0.1, affine=True)
+        >>> opening(nn.Sequential(*layers[:3], nn.Linear(3, 2))) is None
+        True
+    """
+    parts = parts_of(module)
+    if parts is None or not normalisations(module):
+        return None
+    first, beside, rest = _block([part for part in parts if not isinstance(part, nn.Unflatten | nn.Flatten)])
+    second, _, _ = _block(rest)
+    if first is None or second is None or isinstance(second[0], nn.Conv1d) or (beside and first[1] is None):
+        return None
+    return Opening(*first, beside, second[0], second[1])
+
+
+_Block = tuple[nn.Linear | nn.Conv1d, BatchNorm | None]
+
+
+def _block(parts: list[nn.Module]) -> tuple[_Block | None, bool, list[nn.Module]]:
+    """Return an affine layer with what normalises it, if a ReLU follows; whether it is residual; and what is behind."""
+    if parts and isinstance(parts[0], Residual):
+        inner, _, behind = _block(branch_of(parts[0]))
+        return (None if behind else inner), True, parts[1:]
+    if not parts or not isinstance(parts[0], nn.Linear | nn.Conv1d):
+        return None, False, []
+    norm = parts[1] if len(parts) > 1 and isinstance(parts[1], BatchNorm) else None
+    behind = parts[1:] if norm is None else parts[2:]
+    found = (parts[0], norm) if behind and isinstance(behind[0], nn.ReLU) else None
+    return found, False, behind[1:]
+
+
+class NormalisedHarvester:
+    """Reads records out of gradients of networks with batch normalisation, one victim at a time.
+
+    With the statistics of a batch at hand, normalisation is an affine map of each record by itself, so that what the
+    layers make of a record does not depend on the others. Its errors do: they come back without their mean and without
+    what goes along with the normalised values. So the errors of a normalised layer add up to zero over the batch, and
+    its gradient spans only differences of the records' inputs. What is missing is the inputs' mean, and what the layer
+    makes of it is granted. The rest is the search of ``CellsSearch``. The mean of the encoded rows also tells how often
+    each category occurs, and so in the course of the search which ones the missing records still hold. A convolution in
+    front leaves no such span; there the second layer's alone is searched.
+
+    A whole batch is proved by the client's computation on it: no more than rounding is left of the received gradient,
+    nor of the statistics.
+
+    Args:
+        client: its encoder, in its precision.
+        starts: where searches begin.
+        rounds: most rounds.
+        seconds: after which no round begins; None for no limit.
+    """
+
+    def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
+        self._client, self._starts, self._rounds, self._seconds = client, starts, rounds, seconds
+        self._encoder = starts.encoder
+
+    def run(self, view: GradientView, victim: int, records: int, moments: Mapping[str, Moments], seed: int) -> Harvest:
+        """Read what records can be told from their combinations.
+
+        Args:
+            view: the received gradients of a network that ``opening`` takes.
+            victim: whose.
+            records: behind it.
+            moments: of all victims' batches, by the name of the normalisation.
+            seed: of the starts.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        seen = Seen(view, victim, records, moments, self._encoder)
+        cells = self._encoder.mean.new_empty(0, len(self._encoder.schema.columns))
+        barren = 0
+        for _ in rounds_within(self._rounds, self._seconds):
+            if not seen.tells:
+                break
+            # Every other round as if nothing were found, in case something that was is wrong.
+            allowed = seen.occurring if barren % 2 else seen.missing(self._client.encode(cells).double())
+            search = CellsSearch(self._encoder, seen.network, seen.spans, allowed)
+            arrived = self._starts.ends(search.run(*self._starts.draw(allowed, generator), CHANGES), _ARRIVED)
+            # Whole numbers next to where a false end lies have arrived nowhere.
+            again = search.run(*self._starts.of(arrived), rounds=0)
+            arrived = arrived[again.misfit < _ARRIVED]
+            before = len(cells)
+            cells = self._starts.distinct(torch.cat([cells, arrived]))[:records]
+            barren = 0 if len(cells) > before else barren + 1
+            if len(cells) == records or barren == _PATIENCE:
+                break
+        for tried in (cells, torch.cat([cells, seen.rest(self._client.encode(cells).double())])):
+            counts = self._counts(seen, tried, records - len(tried))
+            repeats = counts.sum(1).long()
+            if int(repeats.sum()) != records:
+                continue
+            every, labels = tried.repeat_interleave(repeats, 0), spell_out(counts)
+            fitted, complete, spread = self._replayed(seen, every, labels)
+            if complete:
+                return self._harvest(seen, fitted, labels, spread)
+        return self._harvest(seen, cells, spell_out(self._counts(seen, cells, 0)), None)
+
+    def _counts(self, seen: Seen, cells: Float[Tensor, "record column"], spare: int) -> Float[Tensor, "record label"]:
+        return counted(seen.evidence(self._client.encode(cells).double()), max(0, spare))
+
+    def _harvest(self, seen: Seen, cells: Tensor, labels: Tensor, spread: Tensor | None) -> Harvest:
+        """Return the records, proved where the standard errors of their numbers are known."""
+        errors = torch.full_like(cells, torch.nan)
+        errors[:, self._starts.continuous] = torch.inf if spread is None else spread
+        return Harvest(
+            cells=cells,
+            labels=labels,
+            spread=errors,
+            left=[],
+            complete=spread is not None,
+            sure=torch.full((len(cells),), spread is not None, device=cells.device),
+            dimensions=tuple(span.rank for span in seen.spans),
+        )
+
+    def _replayed(
+        self, seen: Seen, cells: Float[Tensor, "record column"], labels: Float[Tensor, " record"]
+    ) -> tuple[Float[Tensor, "record column"], bool, Float[Tensor, "record continuous"]]:
+        """Return the cells with numbers fitted, whether only rounding is left of the gradient, and standard errors."""
+        starts, place = self._starts, self._starts.place
+        spread = cells.new_full((len(cells), len(starts.continuous)), torch.inf)
+
+        def left(numbers: Tensor) -> Tensor:
+            rows = self._client.encode(cells).double().repeat(len(numbers), 1, 1)
+            rows[..., place] = numbers.view(len(numbers), len(cells), -1)
+            return seen.left(rows, labels)
+
+        numbers = self._client.encode(cells).double()[:, place].flatten()
+        rest = left(numbers[None])[0]
+        if not 0 < len(numbers) <= _FITTED_AT_ONCE:
+            return cells, seen.is_rounding(rest), spread
+        steps = _STEP * torch.eye(len(numbers), dtype=numbers.dtype, device=numbers.device)
+        for _ in range(_FITS):
+            slope = torch.cat([left(numbers + some) - rest for some in steps.split(_AT_ONCE)]) / _STEP
+            inverse = torch.linalg.pinv(slope @ slope.mT, hermitian=True)
+            error = inverse.diagonal().clamp_min(0).sqrt() * max(1.0, float(rest.square().mean().sqrt()))
+            spread = error.view_as(spread) * self._encoder.std[place]
+            moved = (numbers - inverse @ (slope @ rest)).view(len(cells), -1)
+            tried = cells.clone()
+            inside = moved.clamp(self._encoder.low[place], self._encoder.high[place])
+            tried[:, starts.continuous] = starts.values(inside)
+            numbers = self._client.encode(tried).double()[:, place].flatten()
+            after = left(numbers[None])[0]
+            if not float(after.norm()) < float(rest.norm()):
+                break
+            cells, rest = tried, after
+        return cells, seen.is_rounding(rest), spread
+
+
+class Seen:
+    """What one victim's gradient and statistics say of records.
+
+    Attributes:
+        network: of its first layer, normalised as the batch was.
+        spans: of encoded rows, and of what the first layer makes of them.
+        occurring: which encoded columns some record has, as far as the rows' mean says so.
+    """
+
+    def __init__(
+        self, view: GradientView, victim: int, records: int, moments: Mapping[str, Moments], encoder: Encoder
+    ) -> None:
+        opened = opening(view.model.module)
+        assert opened is not None
+        place = view.model.parameters if view.parameters is None else {n: p[victim] for n, p in view.parameters.items()}
+        self._place = {name: parameter.detach().double() for name, parameter in place.items()}
+        self._received = {name: g[victim].double() for name, g in view.gradient.items()}
+        self._rounding = torch.finfo(next(iter(view.gradient.values())).dtype).eps
+        self._records, self._model, self._encoder = records, view.model, encoder
+        self._names = {part: name for name, part in view.model.module.named_modules()}
+        self._moments = {
+            name: Moments(*(t[victim].to(encoder.mean) for t in (m.mean, m.variance))) for name, m in moments.items()
+        }
+        self.occurring = torch.ones_like(encoder.is_continuous)
+        self._counts: Tensor | None = None
+        mean = encoder.mean
+        if isinstance(opened.first, nn.Conv1d):
+            weight, positions = self._convolving(opened.first)
+            bias = weight.new_zeros(len(weight))
+            # The gradient of a convolution is a sum over positions and spans no rows.
+            first = _span(torch.eye(encoder.width + 1, dtype=torch.float64, device=mean.device))
+        else:
+            (weight, bias), positions = self._affine(opened.first), 1
+            basis = self._basis(opened.first, opened.first_norm)
+            first = _span(basis)
+            if opened.first_norm is not None:
+                made = self._moments[self._names[opened.first_norm]].mean - bias
+                raw, open_ = mean_row(encoder, weight, made, basis)
+                mean = (raw - encoder.mean) / encoder.std
+                if not len(open_):
+                    self._counts = raw * records
+                    self.occurring = encoder.is_continuous | (self._counts > 0.5)
+                first = _span(torch.cat([basis, open_]), mean)
+        inside = len(weight)
+        basis = self._basis(opened.second, opened.second_norm)
+        if opened.second_norm is None:
+            second = _span(torch.cat([basis[:, :inside], basis[:, -1:]], 1))
+        else:
+            across, shift = self._affine(opened.second)
+            made = self._moments[self._names[opened.second_norm]].mean - shift
+            beside = across[:, inside:] @ mean if opened.beside else 0.0
+            middle, open_ = _solved(across[:, :inside], made - beside)
+            second = _span(torch.cat([basis[:, :inside], open_]), middle)
+        self.spans = [first, second]
+        if opened.first_norm is not None:
+            scale, shift = self._normalising(opened.first_norm, positions)
+            weight, bias = scale[:, None] * weight, scale * bias + shift
+        self.network = Network((weight,), (bias,))
+        self._body, self._last = self._frozen({opened.first_norm: positions})
+
+    @property
+    def tells(self) -> bool:
+        """Whether so much lies outside the spans that lying inside says something."""
+        outside = sum(len(span.off_rows) for span in self.spans)
+        return outside >= len(self._encoder.schema.columns) + _LEAST_OUTSIDE
+
+    def missing(self, rows: Float[Tensor, "record encoded"]) -> Bool[Tensor, " encoded"]:
+        """Return which encoded columns the records besides these have."""
+        if self._counts is None:
+            return self.occurring
+        rest = self._counts - (rows * self._encoder.std + self._encoder.mean).sum(0)
+        return self._encoder.is_continuous | (self.occurring & (rest > 0.5))
+
+    def rest(self, rows: Float[Tensor, "record encoded"]) -> Float[Tensor, "rest column"]:
+        """Return the cells of the one record that is missing besides these, which all rows' sum gives; else nothing."""
+        if self._counts is None or len(rows) != self._records - 1:
+            return rows.new_empty(0, len(self._encoder.schema.columns))
+        raw = self._counts - (rows * self._encoder.std + self._encoder.mean).sum(0)
+        return self._encoder.decode(((raw - self._encoder.mean) / self._encoder.std)[None])
+
+    def evidence(self, rows: Float[Tensor, "record encoded"]) -> Evidence:
+        """Return what the last layer says of copies and labels, if these are all records there are."""
+        weight, bias = self._affine(self._last)
+        inputs = extended(functional_call(self._body, self._place, rows))
+        outputs = inputs @ torch.cat([weight, bias[:, None]], 1).T
+        sent = torch.cat([part.view(len(weight), -1) for part in self._gradient_of(self._last)], 1)
+        total = torch.linalg.pinv(inputs.T) @ (self._records * sent.T)
+        inside = outputs.new_zeros(len(rows))
+        if self._model.head == "softmax":
+            return Evidence(inside, inside, outputs.softmax(-1), total)
+        chances = torch.cat([1 - outputs.sigmoid(), outputs.sigmoid()], -1)
+        return Evidence(inside, inside, chances, torch.cat([-total, total], -1))
+
+    def left(
+        self, rows: Float[Tensor, "try record encoded"], labels: Float[Tensor, " record"]
+    ) -> Float[Tensor, "try entry"]:
+        """Return what whole batches leave of the gradient and the statistics, in roundings of their usual entries.
+
+        A shift that all records share is normalised away; only the statistics tell it.
+        """
+        place = {name: p.expand(len(rows), *p.shape) for name, p in self._place.items()}
+        sent = gradient(self._model, rows, labels.expand(len(rows), -1), place)
+        rest = [(self._received[name] - part) / self._usual(name) for name, part in sent.items()]
+        for name, own in batch_statistics(self._model, rows, place).items():
+            mean, variance = self._moments[name]
+            level, spread = ((mean.square() + variance).mean().sqrt(), variance.square().mean().sqrt())
+            rest += [(mean - own.mean) / level, (variance - own.variance) / spread]
+        return torch.cat([part.flatten(1) for part in rest], 1) / self._rounding
+
+    def is_rounding(self, left: Float[Tensor, " entry"]) -> bool:
+        """Return whether what is left is rounding in each layer's gradient and each of the statistics."""
+        sizes = [g.numel() for g in self._received.values()]
+        sizes += [t.numel() for moments in self._moments.values() for t in moments]
+        return all(float(part.square().mean().sqrt()) <= _SAME for part in left.split(sizes))
+
+    def _usual(self, name: str) -> float:
+        """Return the root mean square of a layer's gradient; that of a bias before normalisation is rounding alone."""
+        layer = name.rpartition(".")[0]
+        every = [g.flatten() for other, g in self._received.items() if other.rpartition(".")[0] == layer]
+        return max(float(torch.cat(every).square().mean().sqrt()), 1e-300)
+
+    def _affine(self, layer: nn.Module) -> tuple[Tensor, Tensor]:
+        return self._place[f"{self._names[layer]}.weight"], self._place[f"{self._names[layer]}.bias"]
+
+    def _gradient_of(self, layer: nn.Module) -> tuple[Tensor, Tensor]:
+        return self._received[f"{self._names[layer]}.weight"], self._received[f"{self._names[layer]}.bias"]
+
+    def _basis(self, layer: nn.Module, norm: BatchNorm | None) -> Float[Tensor, "rank input"]:
+        """Return orthonormal rows that a layer's gradient spans, with the bias only where nothing normalises it."""
+        weight, bias = self._gradient_of(layer)
+        sent = torch.cat([weight, bias[:, None]], 1) if norm is None else weight
+        _, values, right = torch.linalg.svd(sent / row_scale(sent)[:, None], full_matrices=False)
+        most = self._records - (norm is not None)
+        return right[: min(most, int((values > _ROUNDINGS * self._rounding * values[0]).sum()))]
+
+    def _convolving(self, layer: nn.Conv1d) -> tuple[Float[Tensor, "unit encoded"], int]:
+        """Return a convolution as a matrix, and the number of its positions."""
+        kernel = self._place[f"{self._names[layer]}.weight"]
+        one_each = torch.eye(self._encoder.width, dtype=kernel.dtype, device=kernel.device)
+        made = nn.functional.conv1d(one_each[:, None], kernel)
+        return made.flatten(1).T, made.shape[-1]
+
+    def _normalising(self, norm: BatchNorm, positions: int) -> tuple[Float[Tensor, " unit"], Float[Tensor, " unit"]]:
+        """Return scale and shift of each unit by a normalisation of this batch."""
+        mean, variance = self._moments[self._names[norm]]
+        weight, bias = self._affine(norm)
+        scale = weight * (variance * self._biased(positions) + norm.eps).rsqrt()
+        return scale.repeat_interleave(positions), (bias - scale * mean).repeat_interleave(positions)
+
+    def _biased(self, positions: int) -> float:
+        return 1 - 1 / (self._records * positions)
+
+    def _frozen(self, positions: Mapping[BatchNorm | None, int]) -> tuple[nn.Module, nn.Linear]:
+        """Return the module without its last layer, which normalises every row as this batch was, and that layer.
+
+        Args:
+            positions: that a normalisation takes together, where it is not one.
+        """
+        parts = parts_of(self._model.module)
+        assert parts is not None
+        last = parts[-1]
+        assert isinstance(last, nn.Linear)
+        body = copy.deepcopy(self._model.module).eval().to(self._encoder.mean)
+        for norm, name in self._names.items():
+            if name in self._moments:
+                mean, variance = self._moments[name]
+                fixed = body.get_submodule(name)
+                assert isinstance(norm, BatchNorm)
+                assert isinstance(fixed, BatchNorm)
+                fixed.running_mean = mean
+                fixed.running_var = variance * self._biased(positions.get(norm, 1))
+        body.set_submodule(self._names[last], nn.Identity())
+        return body, last
+
+
+def mean_row(
+    encoder: Encoder,
+    weight: Float[Tensor, "unit encoded"],
+    made: Float[Tensor, " unit"],
+    basis: Float[Tensor, "rank encoded"],
+) -> tuple[Float[Tensor, " encoded"], Float[Tensor, "free encoded"]]:
+    """Return the mean of a batch's raw rows, and the directions in which the encoded one may lie anywhere.
+
+    Args:
+        encoder: knows the standardisation.
+        weight: of the first layer.
+        made: what it makes of the encoded mean, without its bias.
+        basis: of the differences of encoded rows.
+    """
+    open_ = torch.linalg.vector_norm(basis, dim=0) > _VARIES
+    sums = weight.new_zeros(len(encoder.schema.discrete), encoder.width)
+    for at, i in enumerate(encoder.schema.discrete):
+        block = encoder.schema.blocks[i]
+        # One category for all leaves its column as constant as the others.
+        if not bool(open_[block].any()):
+            open_[block] = True
+        sums[at, block] = encoder.std[block]
+    open_ |= encoder.is_continuous
+    # As long as nothing else is known, a raw column is 0, and the columns of a block add up to 1.
+    found = torch.where(open_, torch.zeros_like(encoder.mean), -encoder.mean / encoder.std)
+    system = torch.cat([weight, sums])
+    wanted = torch.cat([made, 1 - sums @ (encoder.mean / encoder.std)]) - system @ found
+    found[open_], within = _solved(system[:, open_], wanted)
+    free = found.new_zeros(len(within), len(found))
+    free[:, open_] = within
+    return found * encoder.std + encoder.mean, free
+
+
+def _solved(
+    system: Float[Tensor, "equation unknown"], wanted: Float[Tensor, " equation"]
+) -> tuple[Float[Tensor, " unknown"], Float[Tensor, "free unknown"]]:
+    """Return the shortest solution, and the directions that no equation determines."""
+    left, values, right = torch.linalg.svd(system)
+    rank = int((values > _DETERMINED * values[:1].max()).sum())
+    return right[:rank].T @ ((left[:, :rank].T @ wanted) / values[:rank]), right[rank:]
+
+
+def _span(rows: Float[Tensor, "row input"], mean: Float[Tensor, " mean"] | None = None) -> Span:
+    """Return what rows span; with a mean what rows around it do, extended by a 1."""
+    if mean is not None:
+        row = extended(mean[None])
+        rows = torch.cat([torch.cat([rows, rows.new_zeros(len(rows), 1)], 1), row / row.norm()])
+    _, values, right = torch.linalg.svd(rows)
+    rank = int((values > _DETERMINED * values[:1].max()).sum()) if len(values) else 0
+    none = rows.new_zeros(0)
+    return Span(none, right[:rank], right[rank:], none.view(0, 0), rows.new_zeros(rows.shape[1], 0))

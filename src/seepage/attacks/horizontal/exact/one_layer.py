@@ -1,0 +1,127 @@
+"""Search behind a single hidden layer: errors first, by their zeros, and records by the errors of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seepage.attacks.horizontal.exact.cells_search import CellsSearch, Found
+from seepage.attacks.horizontal.exact.duals import Directions, guided, merged
+from seepage.attacks.horizontal.exact.networks import Network, errors_back
+from seepage.attacks.horizontal.exact.spans import Span
+from seepage.tabular.encoder import Encoder
+
+# Weights of the errors in the searches' misfit, in turn: with and without, other records are found.
+_WEIGHTS = (10.0, 0.0)
+# Most searches, and those without a new direction after which no other is expected.
+_SEARCHES = 12
+_PATIENCE = 3
+# Ends of searches from which each known record is sought again.
+_NEAREST = 8
+# Units besides those that determine a direction that it has to vanish on.
+_BEYOND_CHANCE = 6
+# Of an error's norm, what may lie outside the errors that its active units allow.
+_OFF = 1e-3
+# Of a unit vector, what has to lie outside the span of others.
+_INDEPENDENT = 1e-4
+
+
+def search_one_layer(
+    encoder: Encoder,
+    network: Network,
+    left: Float[Tensor, "unit extended"],
+    span: Span,
+    allowed: Bool[Tensor, " encoded"],
+    draw: Callable[[], tuple[Tensor, Tensor]],
+    rounds: int,
+) -> tuple[list[Found], Float[Tensor, "record encoded"]]:
+    """Return where searches for single records ended, and rows that errors of all records give.
+
+    With one hidden layer nothing but the first layer's rows tells records from their combinations, and from some
+    twenty records on searches find mostly these. But even they are inactive on units of true records, and a true
+    record's inactive units determine its dual vector: a direction that is orthogonal to all other records. Every search
+    is followed by one for such directions; the next search seeks what is orthogonal to all of them: the records
+    without one, in a space with as many fewer dimensions. When every record has one they are solved for.
+
+    Args:
+        encoder: in float64.
+        network: with one hidden layer.
+        left: of the first layer's gradient.
+        span: of it.
+        allowed: as ``CellsSearch``.
+        draw: returns codes and numbers to start from.
+        rounds: most changes of a start.
+    """
+    shares = (left / span.scale[:, None]) @ span.rows.T
+    norms = torch.linalg.vector_norm(network.weights[0], dim=1)
+    known = Directions(shares[:0], torch.empty(0, len(shares), dtype=torch.bool, device=shares.device))
+    found: list[tuple[Found, bool]] = []
+    activity: list[Tensor] = []
+    barren = 0
+    for i in range(_SEARCHES):
+        search = CellsSearch(encoder, network, [_without(span, known.vectors)], allowed, _WEIGHTS[i % len(_WEIGHTS)])
+        ends = search.run(*draw(), rounds)
+        found.append((ends, search.determined))
+        activity.append(search.made(ends) / norms)
+        new = _possible(guided(shares, activity[-1], span.rank + _BEYOND_CHANCE), shares, span, network)
+        together = Directions(torch.cat([known.vectors, new.vectors]), torch.cat([known.silent, new.silent]))
+        before, known = len(known.vectors), _independent(merged(together, len(together.vectors)))
+        if len(known.vectors) == span.rank:
+            rows = torch.linalg.inv(known.vectors.T) @ span.rows
+            return _determined(found), rows[:, :-1] / rows[:, -1:]
+        barren = 0 if len(known.vectors) > before else barren + 1
+        if barren == _PATIENCE:
+            break
+    active, ends = torch.cat(activity) > 0, _joined([part for part, _ in found])
+    for i in range(len(known.vectors)):
+        # A known record is orthogonal to all other known directions.
+        others = torch.cat([known.vectors[:i], known.vectors[i + 1 :]])
+        near = (active == known.silent[i]).sum(1).argsort(stable=True)[:_NEAREST]
+        search = CellsSearch(encoder, network, [_without(span, others)], allowed, _WEIGHTS[0])
+        found.append((search.run(ends.codes[near], ends.numbers[near], rounds), search.determined))
+    return _determined(found), span.rows[:0, :-1]
+
+
+def _without(span: Span, vectors: Float[Tensor, "direction rank"]) -> Span:
+    """Return the span of rows that are orthogonal to directions."""
+    basis = torch.linalg.qr(vectors.T).Q.T
+    return replace(span, off_rows=torch.cat([span.off_rows, basis @ span.rows]))
+
+
+def _determined(found: Sequence[tuple[Found, bool]]) -> list[Found]:
+    """Return the ends of searches that leave no numbers open: others meet all spans, and prove nothing."""
+    return [part for part, determined in found if determined]
+
+
+def _joined(found: Sequence[Found]) -> Found:
+    return Found(
+        torch.cat([part.codes for part in found]),
+        torch.cat([part.numbers for part in found]),
+        torch.cat([part.misfit for part in found]),
+    )
+
+
+def _possible(directions: Directions, shares: Tensor, span: Span, network: Network) -> Directions:
+    """Return the directions whose products with the units can be the error of a record that activates the others."""
+    back = (errors_back(network) / span.scale) * ~directions.silent[:, None]
+    error = torch.nn.functional.normalize(directions.vectors @ shares.T, dim=1)
+    basis = torch.linalg.qr(back.mT).Q
+    off = error - (basis @ (basis.mT @ error[..., None]))[..., 0]
+    fits = torch.linalg.vector_norm(off, dim=1) < _OFF
+    return Directions(directions.vectors[fits], directions.silent[fits])
+
+
+def _independent(directions: Directions) -> Directions:
+    """Return the sparsest directions that are independent of each other."""
+    chosen: list[int] = []
+    basis = directions.vectors[:0]
+    for i, vector in enumerate(directions.vectors):
+        rest = vector - basis.T @ (basis @ vector)
+        if rest.norm() > _INDEPENDENT:
+            chosen.append(i)
+            basis = torch.cat([basis, (rest / rest.norm())[None]])
+    return Directions(directions.vectors[chosen], directions.silent[chosen])

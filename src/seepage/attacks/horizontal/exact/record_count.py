@@ -1,0 +1,90 @@
+"""How many records are behind a gradient, read from the gradient."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+
+from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
+from seepage.attacks.horizontal.exact.chains import affine_layers
+from seepage.attacks.horizontal.exact.harvest import ARRIVED, CHANGES, OUTSIDE, Gradient, tells
+from seepage.attacks.horizontal.matching.starts import Starts
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.schema import Schema
+from seepage.tabular.statistics import Statistics
+from seepage.wire.horizontal import GradientView
+
+# Relative distance of a count from a whole number.
+_WHOLE = 1e-2
+_STARTS = 256
+_ROUNDS = 4
+
+
+def count_records(
+    view: GradientView, schema: Schema, statistics: Statistics, victim: int = 0, seed: int = 0
+) -> int | None:
+    """Return how many records a gradient is the mean of, where single records can be found in it.
+
+    Records are sought one by one, as ``Unmix`` does, which takes no count. What one of them has added to the gradient
+    is its own gradient over the count: with its chances p by the network and its label y, the second layer says what
+    (p - y) / count is, and only one label makes the count a positive number. Copies of a record divide it, so
+    that the count on which most records agree is taken, the larger one of several.
+
+    Args:
+        view: the received gradients, as they were sent.
+        schema, statistics: of the table.
+        victim: whose gradient.
+        seed: of the searches.
+
+    Returns:
+        The count, or None where nothing is found: no plain ReLU network with two hidden layers or more, noise, or
+        more records than the layers are wide.
+
+    Example:
+        >>> from seepage.datasets.planted import distinct
+        >>> from seepage.models.mlp import nn3
+        >>> from seepage.protocols.fedsgd import FedSGD
+        >>> data = distinct(rows=40)
+        >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+        >>> ran = FedSGD(11).run(nn3(data.schema, seed=0), data.train, encoder, seeds=[1])
+        >>> count_records(ran.view, data.schema, data.statistics)
+        11
+    """
+    layers = affine_layers(view.model.module)
+    if layers is None or len(layers) < 3 or view.model.head == "regression":
+        return None
+    gradient = Gradient.of(view, victim, 1)
+    spans = gradient.spans()[:2]
+    if not tells(spans[1]):
+        return None
+    first = next(iter(view.gradient.values()))
+    client = Encoder(schema, statistics, dtype=first.dtype, device=first.device)
+    encoder = Encoder(schema, statistics, device=first.device)
+    allowed = occurring(encoder, spans[0], gradient.rounding)
+    search, starts = CellsSearch(encoder, gradient.network, spans, allowed), Starts(encoder, statistics, _STARTS)
+    generator = torch.Generator().manual_seed(seed)
+    votes: Counter[int] = Counter()
+    for _ in range(_ROUNDS):
+        found = search.run(*starts.draw(allowed, generator), CHANGES)
+        cells = starts.cells(found)[found.misfit < ARRIVED].unique(dim=0)
+        told = gradient.evidence(1, spans[1], client.encode(cells).double())
+        passed = (told.outside < OUTSIDE) & (told.off < OUTSIDE)
+        for chances, total in zip(told.chances[passed], told.total[passed], strict=True):
+            votes.update(_counts(chances, total))
+        if votes:
+            break
+    return max(votes, key=lambda count: (votes[count], count)) if votes else None
+
+
+def _counts(chances: torch.Tensor, total: torch.Tensor) -> set[int]:
+    """Return the counts of records for which a candidate is there once."""
+    largest = int(total.abs().argmax())
+    counts: set[int] = set()
+    for label in range(len(chances)):
+        error = chances.clone()
+        error[label] -= 1
+        count = float(error[largest] / total[largest])
+        if count > 0.5 and abs(count - round(count)) < _WHOLE and bool(((error - count * total).abs() < _WHOLE).all()):
+            counts.add(round(count))
+    return counts

@@ -1,0 +1,127 @@
+"""Proof of a whole batch by going the client's way again, up to a noise of known size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seepage.attacks.horizontal.exact.harvest import Gradient
+from seepage.attacks.horizontal.exact.updates import moved_by
+from seepage.attacks.horizontal.matching.starts import Starts
+from seepage.learning import gradient, local_update
+from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import GradientView, UpdateView, View
+
+# Standard deviations of the squared length of noise alone that what is left may exceed it by.
+_CHANCE = 4.0
+# Standard deviations by which another cell has to move the message for the test to see it: what is left would be longer
+# by the square of this, where chance makes some hundreds of squared standard deviations of a message's thousands.
+_SEEN = 40.0
+# Times that cells are fitted.
+_FITS = 8
+# Shares of a Newton step that are tried, and of the largest singular value, what a careful one leaves out.
+_STEPS = (1.0, 0.3)
+_DAMPED = 0.1
+
+
+def can_replay(view: View, records: int) -> bool:
+    """Return whether the client's way follows from its records: of several local batches the order is not known."""
+    if isinstance(view, GradientView):
+        return True
+    return view.clients == 1 and len(view.training.batches(records)) == 1
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Of one victim's records.
+
+    Attributes:
+        cells: those that explain the message best.
+        sure: which records are proved.
+        error: standard error of each record's standardised row.
+    """
+
+    cells: Float[Tensor, "record column"]
+    sure: Bool[Tensor, " record"]
+    error: Float[Tensor, " record"]
+
+
+def replayed(
+    view: View,
+    victim: int,
+    read: Gradient,
+    client: Encoder,
+    starts: Starts,
+    cells: Float[Tensor, "record column"],
+    labels: Float[Tensor, " record"],
+    noise: Sequence[float],
+) -> Replay:
+    """Fit cells to the message, and say which records are proved by a replay of it.
+
+    What the records leave of the message has to be no longer than noise makes it. Then any others that explain
+    it as well differ by no more than noise can hide. A record's error at the first layer's units, as far as it
+    is independent of the other records', says how much the message moves with its row, whatever the others do: it
+    is proved if another category would have moved it by far more than the noise. To first order: that other rows have
+    other errors is left out.
+
+    Args:
+        view: what was received; its way can be gone again, see ``can_replay``.
+        victim: whose message.
+        read: it as a mean gradient, which replays are compared in.
+        client: its encoder.
+        starts: knows the encoder in float64.
+        cells, labels: as many records as there are.
+        noise: standard deviation of each layer's entries in the mean gradient.
+    """
+    counts = torch.nn.functional.one_hot(labels.long(), read.classes).double()
+    errors, _ = read.contributions(client.encode(cells).double(), counts)
+    inverse = torch.linalg.pinv(errors[0].mT)
+    alone = inverse.norm(dim=1).reciprocal()
+    damped = torch.linalg.pinv(errors[0].mT, rtol=_DAMPED)
+    left = _left(view, victim, client, cells, labels)
+    length = _length(left, noise)
+    for _ in range(_FITS):
+        # What is left of the first layer's weights is errors times what rows lack.
+        rows = client.encode(cells).double()
+        tried = [starts.encoder.decode(rows + step * (by @ left[0])) for by in (inverse, damped) for step in _STEPS]
+        rests = [_left(view, victim, client, one, labels) for one in tried]
+        lengths = [_length(rest, noise) for rest in rests]
+        best = min(range(len(tried)), key=lengths.__getitem__)
+        if not lengths[best] < length:
+            break
+        cells, left, length = tried[best], rests[best], lengths[best]
+    entries = sum(part.numel() for part in left)
+    discrete = ~client.is_continuous
+    # Another category moves a row by at least so much.
+    step = math.sqrt(2) / float(client.std[discrete].max()) if bool(discrete.any()) else math.inf
+    fits = length <= entries + _CHANCE * math.sqrt(2 * entries)
+    return Replay(cells, (alone * step > _SEEN * noise[0]) & fits, noise[0] / alone)
+
+
+def _left(view: View, victim: int, client: Encoder, cells: Tensor, labels: Tensor) -> list[Tensor]:
+    """Return what records leave of a message as a mean gradient: weights and bias of each layer in turn."""
+    rows = client.encode(cells)
+    told = labels.to(rows.dtype)
+    if isinstance(view, UpdateView):
+        epochs = view.training.epochs
+        sent = local_update(view.model, rows.expand(1, epochs, -1, -1), told.expand(1, epochs, -1), view.training)
+        scale = 1 / moved_by(view, len(cells))
+    else:
+        place = None if view.parameters is None else {n: p[victim, None] for n, p in view.parameters.items()}
+        sent, scale = gradient(view.model, rows[None], told[None], place), 1.0
+    return [(view.message[name][victim].double() - part[0].double()) * scale for name, part in sent.items()]
+
+
+def _length(left: Sequence[Tensor], noise: Sequence[float]) -> float:
+    """Return the squared length in standard deviations of the noise."""
+    pairs = zip(left[::2], left[1::2], strict=True)
+    return sum(
+        float(part.square().sum()) / max(size, math.ulp(0.0)) ** 2
+        for pair, size in zip(pairs, noise, strict=True)
+        for part in pair
+    )

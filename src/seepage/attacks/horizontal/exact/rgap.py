@@ -1,0 +1,280 @@
+"""R-GAP (Zhu and Blaschko, ICLR 2021): one record, solved for layer by layer from the output down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from seepage.attacks.horizontal.exact.first_layer import choose_records
+from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
+from seepage.errors import BadInputError
+from seepage.learning import gradient
+from seepage.registry import attacks
+from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, View
+
+# Activations that can be undone, ReLU where it lets through.
+ACTIVATIONS = (nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.Sigmoid)
+
+# The output's scale is sought on this many places over so many powers of e, then bisected.
+_PLACES, _POWERS, _BISECTIONS = 4096, 30.0, 60
+# So many of them may explain the output layer's gradient.
+_ROOTS = 3
+# Bounded activations are undone up to this distance from their bounds.
+_EDGE = 1e-12
+
+
+@attacks.register("rgap")
+@dataclass(frozen=True)
+class RGap:
+    """Recursive gradient attack: one record read off a fully connected network without biases, in closed form.
+
+    With one record, each layer's gradient is the product k x' of the error k at its outputs and its input x. At the
+    output layer only the scale between the two is open, a single number that the loss's derivative settles: with
+    two classes and the margin u of the true one, -u / (1 + e^u) is the product of weights and their gradient. Below it,
+    k follows from the layer above and the activation's derivative, the outputs z from undoing the activation, and
+    the input solves W x = z and k x' = dW together, by least squares. A layer with a bias has k as its bias's
+    gradient, so the recursion starts at the lowest one that has; with a bias in the first layer it is the quotient of
+    the two gradients that ``single_activation`` takes.
+
+    The output layer may leave up to three scales, and without labels both signs (the paper's twin data). Those
+    that do not reproduce the gradient are dropped, and of the others the row nearest to a valid one is taken; tables
+    say more there than images do. Of a larger batch, for which nothing of this holds, it makes one row.
+
+    Networks are affine layers with ReLU, leaky ReLU, tanh or sigmoid between them.
+
+    Deviations: the paper's rank analysis is left out, since the gradient of an affine layer determines its input as
+    soon as one neuron has an error (what the index tells are convolutions); equations of the gradient are divided by
+    the size of k, which puts them on one scale with W x = z; classes may be more than two.
+
+    Example:
+        >>> from seepage.datasets.planted import distinct
+        >>> from seepage.models.mlp import mlp
+        >>> from seepage.protocols.fedsgd import FedSGD
+        >>> data = distinct(rows=20)
+        >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+        >>> model = mlp(data.schema, [30], seed=0, bias=False, slope=0.2)
+        >>> ran = FedSGD(1).run(model, data.train, encoder, seeds=[1])
+        >>> guess = RGap()(ran.view, Knowledge(data.schema, data.statistics, 1), [0])
+        >>> bool(torch.isclose(guess.cells, ran.secret.cells, atol=1e-3).all())
+        True
+    """
+
+    def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+        """Return the guessed records; ``seeds`` are not used, there is nothing random in it.
+
+        Raises:
+            BadInputError: the view does not fit its model, that holds layers that cannot be undone, or the label of a
+                regression is not granted.
+        """
+        check(view, knowledge, seeds)
+        read, known = as_gradient(view, knowledge)
+        layers = _layers(read)
+        found = _top(layers[-1], read, knowledge)
+        for above, below in zip(reversed(layers[1:]), reversed(layers[:-1]), strict=True):
+            found = _down(above, below, found)
+        if found.labels is not None:
+            found = _reproducing(found, found.labels, read)
+        dtype = next(iter(read.gradient.values())).dtype
+        encoder = Encoder(known.schema, known.statistics, dtype=dtype, device=found.inputs.device)
+        # What is left are answers to one question: one of them holds.
+        one = choose_records(encoder, replace(known, batch_size=1), found.inputs.to(dtype))
+        return RecordsGuess(choose_records(encoder, known, encoder.encode(one)).cpu())
+
+
+class _Layer(NamedTuple):
+    """An affine layer where the gradient was taken, the gradient, and the activation of its outputs."""
+
+    weight: Float[Tensor, "place unit input"]
+    bias: Float[Tensor, "place unit"] | None
+    gradient: Float[Tensor, "victim unit input"]
+    bias_gradient: Float[Tensor, "victim unit"] | None
+    activation: nn.Module | None
+
+
+class _Found(NamedTuple):
+    """What may have entered a layer, the error at its outputs, and the label that it goes with, if it takes one."""
+
+    inputs: Float[Tensor, "victim candidate input"]
+    error: Float[Tensor, "victim candidate unit"]
+    labels: Float[Tensor, "victim candidate"] | None
+
+
+def _layers(view: GradientView) -> list[_Layer]:
+    """Return the affine layers from the first one up to the lowest with a bias, or to the last."""
+    module = view.model.module
+    named = list(module.named_modules(remove_duplicate=False))
+    leaves = [(name, part) for name, part in named if not list(part.children())]
+    plain = all(type(part) is nn.Sequential for _, part in named if list(part.children()))
+    affine = [part for _, part in leaves if isinstance(part, nn.Linear)]
+    alone = len({id(part) for part in affine}) == len(affine)
+    where = view.parameters or {name: p[None] for name, p in view.model.parameters.items()}
+    layers: list[_Layer] = []
+    for place, (name, part) in enumerate(leaves):
+        fits = type(part) is nn.Linear if place % 2 == 0 else type(part) in ACTIVATIONS
+        if not (fits and (place == 0 or (plain and alone))):
+            break
+        if place % 2 == 1:
+            layers[-1] = layers[-1]._replace(activation=part)
+            continue
+        weight, bias = (f"{name}.{of}" if name else of for of in ("weight", "bias"))
+        has_bias = bias in view.gradient
+        layers.append(
+            _Layer(
+                where[weight].double(),
+                where[bias].double() if has_bias else None,
+                view.gradient[weight].double(),
+                view.gradient[bias].double() if has_bias else None,
+                None,
+            )
+        )
+        if has_bias:
+            return layers
+    else:
+        if len(leaves) % 2 == 1:
+            return layers
+    raise BadInputError(
+        f"rgap goes down a chain of nn.Linear layers with {', '.join(kind.__name__ for kind in ACTIVATIONS)} between "
+        f"them, or reads a first nn.Linear with a bias, but model {view.model.name!r} is neither; audit such a model, "
+        "or leave the attack out."
+    )
+
+
+def _top(layer: _Layer, view: GradientView, knowledge: Knowledge) -> _Found:
+    """Return what entered the layer that the recursion starts at."""
+    if layer.bias_gradient is not None:
+        error = layer.bias_gradient[:, None]
+        return _Found(error @ layer.gradient / error.square().sum(-1, keepdim=True), error, None)
+    head, granted = view.model.head, knowledge.labels
+    if head == "regression":
+        if granted is None:
+            raise BadInputError(
+                f"the gradient of model {view.model.name!r} is a record times its error, and how far a number is off "
+                "needs the number: rgap takes regressions with granted labels alone (labels='true')."
+            )
+        return _of_squares(layer, granted.to(layer.weight).mean(1))
+    if head == "sigmoid":
+        # One output is the second of two whose first stays 0.
+        both = layer._replace(
+            weight=torch.cat([torch.zeros_like(layer.weight), layer.weight], 1),
+            gradient=torch.cat([-layer.gradient, layer.gradient], 1),
+        )
+        found = _of_classes(both)
+        found = found._replace(error=found.error[..., 1:])
+    else:
+        found = _of_classes(layer)
+    if granted is None or knowledge.batch_size > 1:
+        return found
+    assert found.labels is not None
+    other = (found.labels != granted.to(found.labels))[..., None]
+    return found._replace(inputs=found.inputs.masked_fill(other, torch.nan))
+
+
+def _of_squares(layer: _Layer, labels: Float[Tensor, " victim"]) -> _Found:
+    """Solve e (e + 2y) = 2 <w, dw> for the error e = 2 (f - y) of the output f = <w, x>, where dw = e x."""
+    product = (layer.weight * layer.gradient).sum((1, 2))
+    root = (labels.square() + 2 * product).clamp_min(0).sqrt()
+    error = torch.stack([root - labels, -root - labels], 1)[..., None]
+    return _Found(layer.gradient / error, error, labels[:, None].expand(-1, 2))
+
+
+def _of_classes(layer: _Layer) -> _Found:
+    """Solve for the scale of an output layer under cross-entropy.
+
+    The gradient is a u' with a unit vector a; the input is s u and the error a / s, which has to be the softmax of
+    s W u less the label's unit vector. The label y is where a is negative, so that s (1 - p_y) = |a_y|.
+    """
+    left = torch.linalg.svd(layer.gradient, full_matrices=False)[0][..., 0]
+    # A silent unit of the layer below is silent here, to the last bit.
+    error = torch.stack([left, -left], 1)
+    inputs = error @ layer.gradient
+    logits = inputs @ layer.weight.mT
+    labels = error.argmin(-1, keepdim=True)
+    margins = logits - logits.gather(-1, labels)
+    margins = margins.scatter(-1, labels, -torch.inf)
+    least = -error.gather(-1, labels).clamp_max(-torch.finfo(error.dtype).tiny)
+
+    def beyond(powers: Float[Tensor, "victim sign place"]) -> Float[Tensor, "victim sign place"]:
+        """Return log s (1 - p_y) / |a_y| where s is |a_y| e^power."""
+        others = (margins[..., None, :] * (least * powers.exp())[..., None]).logsumexp(-1)
+        return powers + nn.functional.logsigmoid(others)
+
+    places = torch.linspace(0, _POWERS, _PLACES, dtype=error.dtype, device=error.device)
+    values = beyond(places.expand(*least.shape[:2], -1))
+    turns = (values[..., 1:] > 0) != (values[..., :-1] > 0)
+    # The first turns come first; where there is none the nearest place stands for it, two roots in one by rounding.
+    order = turns * torch.arange(_PLACES - 1, 0, -1, device=error.device)
+    rank, chosen = order.topk(_ROOTS, -1)
+    nearest = nn.functional.one_hot(values.argmax(-1), _PLACES).bool() & ~turns.any(-1, keepdim=True)
+    low, high = places[chosen], places[chosen + 1]
+    rising = values.gather(-1, chosen) <= 0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        up = (beyond(middle) <= 0) == rising
+        low, high = torch.where(up, middle, low), torch.where(up, high, middle)
+    powers = torch.where(rank > 0, (low + high) / 2, torch.nan)
+    fallback = torch.where(nearest.any(-1), places[nearest.int().argmax(-1)], torch.nan)[..., None]
+    scale = least * torch.cat([powers, fallback], -1).exp()
+    return _Found(
+        (scale[..., None] * inputs[:, :, None]).flatten(1, 2),
+        (error[:, :, None] / scale[..., None]).flatten(1, 2),
+        labels.expand(-1, -1, _ROOTS + 1).flatten(1).to(error.dtype),
+    )
+
+
+def _down(above: _Layer, below: _Layer, found: _Found) -> _Found:
+    """Return what entered the layer below one whose input and error are known."""
+    assert below.activation is not None
+    open_ = None
+    if isinstance(below.activation, nn.ReLU):
+        # A unit that lets nothing through has no gradient.
+        size = below.gradient.abs().amax(-1)
+        open_ = (size > size.amax(-1, keepdim=True) * 1e-12)[:, None]
+    outputs, slope = _undone(below.activation, found.inputs, open_)
+    error = (found.error @ above.weight) * slope
+    known = (slope > 0)[..., None].to(error.dtype)
+    square = error.square().sum(-1, keepdim=True)
+    weight = below.weight[:, None] * known
+    normal = weight.mT @ weight + torch.eye(weight.shape[-1], dtype=weight.dtype, device=weight.device)
+    wanted = (outputs[..., None, :] @ weight)[..., 0, :] + error @ below.gradient / square
+    there = wanted.isfinite().all(-1, keepdim=True)
+    inputs = torch.linalg.solve(normal.nan_to_num(), wanted.where(there, torch.zeros_like(wanted)))
+    return _Found(inputs.where(there, torch.full_like(inputs, torch.nan)), error, found.labels)
+
+
+def _undone(
+    activation: nn.Module,
+    outputs: Float[Tensor, "victim candidate unit"],
+    open_: Bool[Tensor, "victim one unit"] | None,
+) -> tuple[Float[Tensor, "victim candidate unit"], Float[Tensor, "victim candidate unit"]]:
+    """Return what an activation was made of and its derivative there, 0 where that is not known."""
+    if open_ is not None:
+        slope = open_.to(outputs.dtype).expand_as(outputs)
+        return outputs * slope, slope
+    if isinstance(activation, nn.LeakyReLU):
+        slope = torch.ones_like(outputs).masked_fill(outputs < 0, activation.negative_slope)
+        return outputs / slope, slope
+    if isinstance(activation, nn.Tanh):
+        inside = outputs.clamp(_EDGE - 1, 1 - _EDGE)
+        return inside.atanh(), 1 - inside.square()
+    inside = outputs.clamp(_EDGE, 1 - _EDGE)
+    return inside.logit(), inside * (1 - inside)
+
+
+def _reproducing(found: _Found, labels: Float[Tensor, "victim candidate"], view: GradientView) -> _Found:
+    """Leave the candidates whose own gradient is as near to the received one as the nearest's, twice over."""
+    first = next(iter(view.gradient.values()))
+    rows = found.inputs.to(first.dtype)[:, :, None]
+    own = gradient(view.model, rows, labels.to(first.dtype)[..., None], view.parameters)
+    apart = sum((own[name] - g[:, None]).flatten(2).double().square().sum(-1) for name, g in view.gradient.items())
+    size = sum(g.flatten(1).double().square().sum(-1) for g in view.gradient.values())
+    assert isinstance(apart, Tensor)
+    assert isinstance(size, Tensor)
+    off = (apart / size[:, None]).sqrt().nan_to_num(nan=torch.inf)
+    worse = off > 2 * off.amin(1, keepdim=True) + 100 * torch.finfo(first.dtype).eps
+    return found._replace(inputs=found.inputs.masked_fill(worse[..., None], torch.nan))

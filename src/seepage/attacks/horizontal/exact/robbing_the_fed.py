@@ -1,0 +1,52 @@
+"""Records read off a network that the server crafted: Robbing the Fed (Fowl et al., ICLR 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from seepage.attacks.horizontal.exact.first_layer import choose_records, first_layer, quotients
+from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
+from seepage.errors import BadInputError
+from seepage.registry import attacks
+from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import Knowledge, RecordsGuess, View
+
+
+@attacks.register("robbing_the_fed")
+@dataclass(frozen=True)
+class RobbingTheFed:
+    """The attack of an active, malicious server on model ``imprint``: neighbouring bins' gradients, subtracted.
+
+    A record alone between two neighbouring thresholds is their gradients' difference, weights over bias, exactly;
+    of B records in k bins about the share (1 - 1/k)^(B - 1) are. Bins that hold several records give their mean; the
+    candidates nearest to valid rows are taken.
+    """
+
+    # On others it has nothing to say, so a positive control keeps the audit's.
+    network: ClassVar[str] = "imprint"
+
+    def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+        """Return the guessed records; ``seeds`` are not used, there is nothing random in it.
+
+        Raises:
+            BadInputError: the view does not fit its model, or that was not crafted for the attack.
+        """
+        check(view, knowledge, seeds)
+        read, known = as_gradient(view, knowledge)
+        layer = first_layer(read)
+        rows = layer.layer.weight.detach()
+        if len(rows) < 2 or not (rows == rows[:1]).all():
+            raise BadInputError(
+                f"robbing_the_fed needs a network that the server crafted for it, but the neurons of model "
+                f"{view.model.name!r} measure different things; audit model 'imprint', a malicious server's, with it."
+            )
+        # From the lowest threshold up: each neuron holds what its bin and all above hold.
+        order = layer.layer.bias.detach().argsort(descending=True)
+        weight, bias = (
+            held[:, order] - held[:, order].roll(-1, dims=1).index_fill(1, order.new_tensor([len(order) - 1]), 0)
+            for held in (layer.weight, layer.bias)
+        )
+        encoder = Encoder(known.schema, known.statistics, dtype=weight.dtype, device=weight.device)
+        return RecordsGuess(choose_records(encoder, known, quotients(weight, bias)).cpu())

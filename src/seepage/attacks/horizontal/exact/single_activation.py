@@ -1,0 +1,49 @@
+"""Records read off neurons that a single record of the batch activates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seepage.attacks.horizontal.exact.first_layer import choose_records, first_layer, quotients
+from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
+from seepage.registry import attacks
+from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import Knowledge, RecordsGuess, View
+
+
+@attacks.register("single_activation")
+@dataclass(frozen=True)
+class SingleActivation:
+    """Passive reading of neurons that react to one record alone, the closed form for a batch of one.
+
+    Where one record of the batch activates neuron j, the gradient of its weights over that of its bias is the
+    record (Phong et al. 2018 for a batch of one; Boenisch et al. 2023 observe it in larger batches of
+    untrained networks). Every neuron is a candidate; those nearest to valid rows are taken. With one record it is exact
+    for any network that begins with an affine layer with a bias; ``rgap`` solves for it layer by layer where there is
+    none. No labels, no optimisation; of updates of several local steps it reads what ``midway`` makes of them.
+
+    Example:
+        >>> import torch
+        >>> from seepage.datasets.planted import distinct
+        >>> from seepage.models.mlp import nn1
+        >>> from seepage.protocols.fedsgd import FedSGD
+        >>> data = distinct(rows=20)
+        >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+        >>> ran = FedSGD(1).run(nn1(data.schema, seed=0), data.train, encoder, seeds=[1])
+        >>> guess = SingleActivation()(ran.view, Knowledge(data.schema, data.statistics, 1), [0])
+        >>> bool(torch.isclose(guess.cells, ran.secret.cells, atol=1e-3).all())
+        True
+    """
+
+    def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+        """Return the guessed records; ``seeds`` are not used, there is nothing random in it.
+
+        Raises:
+            BadInputError: the view does not fit its model, or that begins with no affine layer with a bias.
+        """
+        check(view, knowledge, seeds)
+        read, known = as_gradient(view, knowledge)
+        layer = first_layer(read)
+        encoder = Encoder(known.schema, known.statistics, dtype=layer.weight.dtype, device=layer.weight.device)
+        return RecordsGuess(choose_records(encoder, known, quotients(layer.weight, layer.bias)).cpu())

@@ -1,0 +1,311 @@
+"""SPEAR (Dimitrov et al., NeurIPS 2024): whole batches read exactly out of the sparse errors of a first ReLU layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from scipy.stats import binom
+from torch import Tensor, nn
+
+from seepage.attacks.horizontal.exact.duals import Directions, merged, refined, sampled
+from seepage.attacks.horizontal.exact.first_layer import FirstLayer, choose_records, first_layer, quotients
+from seepage.attacks.horizontal.exact.spans import Span, row_scale
+from seepage.attacks.horizontal.matching.optimise import Progress
+from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
+from seepage.errors import BadInputError, check_count
+from seepage.registry import attacks
+from seepage.tabular.align import tolerances
+from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import Knowledge, RecordsGuess, View
+
+# Submatrices taken together.
+_AT_ONCE = {"cpu": 4096, "cuda": 65536}
+# The chance that a record's direction is turned down for its sparsity, if units are active as coins fall.
+_TURNED_DOWN = 1e-5
+# Sparsest directions that are chosen from.
+_POOL = 512
+# Of a unit vector, what has to lie outside the span of others for it to be independent of them.
+_INDEPENDENT = 1e-4
+# Exchanges evaluated together, in numbers.
+_NUMBERS_AT_ONCE = 2**19
+# How far raw entries of a certain row's categories may be from 0 and 1.
+_VALID = 1e-3
+
+
+@attacks.register("spear")
+@dataclass(frozen=True)
+class Spear:
+    """Find the errors of single records in the first layer's gradient by their zeros, and with them the records.
+
+    The gradient of the first layer, weights and bias side by side, is a product of the records' errors and their rows
+    extended by a 1. Its decomposition gives both up to an invertible matrix. A unit that is inactive on a record has no
+    error on it; so the null vector of r - 1 rows of the left factor, r its rank, is a column of that matrix if all of
+    these units are inactive on one record. Submatrices are sampled; what vanishes on more units than chance allows is
+    kept; of what was kept, r independent directions are chosen greedily so that the zeros of the errors match the
+    units that the resulting rows leave inactive, by exchanging one direction after another while the match improves. A
+    complete match proves the batch. The last coordinate of a row, a 1, gives its scale.
+
+    It needs about 2^(B-1) times the harmonic number of B submatrices for B records, a first affine layer with a ReLU
+    behind it, and no more records than that layer has units and the batch's rows rank. Labels are not needed. What
+    follows the first layer does not matter. A batch that is not solved within its submatrices stays unknown or
+    uncertain, and the guess says which.
+
+    Source: Dimitrov, Baader, Müller and Vechev, *SPEAR: Exact Gradient Inversion of Batches in Federated Learning*,
+    NeurIPS 2024, arXiv:2403.03945.
+
+    Deviations: the bias joins the weights' gradient before it is decomposed, so that the records' rows may be linearly
+    dependent as long as they are affinely independent, and scales need no system of their own; rows are divided by
+    their norms; a direction is refined on all units it vanishes on and kept only if these determine it; the filter asks
+    for at least rank + 1 zeros besides the binomial quantile of the source; of the directions the 512
+    sparsest are chosen from; the search stops at a complete match, which is tried for whenever the number of
+    submatrices has doubled; gradients with noise are not treated in a way of their own.
+
+    Attributes:
+        submatrices: most submatrices a victim.
+
+    Raises:
+        BadInputError: the count is below 1.
+
+    Example:
+        >>> from seepage.datasets.planted import distinct
+        >>> from seepage.models.mlp import nn3
+        >>> from seepage.protocols.fedsgd import FedSGD
+        >>> data = distinct(rows=20)
+        >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+        >>> ran = FedSGD(4).run(nn3(data.schema, seed=0), data.train, encoder, seeds=[1])
+        >>> guess = Spear()(ran.view, Knowledge(data.schema, data.statistics, 4), [0])
+        >>> guess.regime
+        ('all 4 records found',)
+    """
+
+    submatrices: int = 2**18
+
+    def __post_init__(self) -> None:
+        check_count("submatrices", self.submatrices)
+
+    def __call__(
+        self, view: View, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
+    ) -> RecordsGuess:
+        """Return the records of every victim.
+
+        Args:
+            view: the received gradients or updates.
+            knowledge: what else the attacker is granted.
+            seeds: one a victim, of the submatrices.
+            progress: called now and then with the share of the work done since the last call.
+
+        Raises:
+            BadInputError: the view does not fit its model, or that does not begin with an affine layer that has a bias
+                and a ReLU behind it.
+        """
+        check(view, knowledge, seeds)
+        read, known = as_gradient(view, knowledge)
+        layer = first_layer(read)
+        _check_rectified(read.model.module, read.model.name)
+        encoder = Encoder(known.schema, known.statistics, device=layer.weight.device)
+        name = next(iter(read.gradient))
+        held = read.model.parameters if read.parameters is None else read.parameters
+        made = [(held[key].detach().double()) for key in (name, name.removesuffix("weight") + "bias")]
+        cells, certified, regime = [], [], []
+        for victim, seed in enumerate(seeds):
+            weight, bias = made if read.parameters is None else (part[victim] for part in made)
+            found = self._solve(layer, victim, torch.cat([weight, bias[:, None]], 1), known.batch_size, seed)
+            one, sure = _cells(encoder, known, found)
+            cells.append(one)
+            certified.append(sure)
+            regime.append(_regime(found, known.batch_size))
+            if progress is not None:
+                progress(1 / len(seeds))
+        return RecordsGuess(torch.stack(cells).cpu(), certified=torch.stack(certified).cpu(), regime=tuple(regime))
+
+    def _solve(
+        self, layer: FirstLayer, victim: int, network: Float[Tensor, "unit extended"], records: int, seed: int
+    ) -> _Found:
+        received = torch.cat([layer.weight[victim], layer.bias[victim, :, None]], 1).double()
+        scale = row_scale(received)
+        scaled = received / scale[:, None]
+        rounding = torch.finfo(layer.weight.dtype).eps
+        span = Span.of(received, scale, float(torch.linalg.matrix_norm(scaled, 2)), rounding)
+        # Beyond the records there is noise alone.
+        rows = span.rows[:records]
+        rank, units = len(rows), len(scaled)
+        empty = _Found(rank, 0, 0.0, rows[:0])
+        reacting = scale.isfinite()
+        if not 0 < rank <= int(reacting.sum()):
+            return empty
+        shares = scaled @ rows.T
+        least = max(int(binom.ppf(_TURNED_DOWN, units, 0.5)), rank + 1)
+        generator = torch.Generator().manual_seed(seed)
+        pool = Directions(shares.new_empty(0, rank), torch.empty(0, units, dtype=torch.bool, device=shares.device))
+        best, taken, tried_at = empty, 0, 1
+        while taken < self.submatrices:
+            count = min(_AT_ONCE["cuda" if shares.is_cuda else "cpu"], self.submatrices - taken)
+            new = refined(shares, sampled(shares[reacting], count, generator), least)
+            pool = merged(
+                Directions(torch.cat([pool.vectors, new.vectors]), torch.cat([pool.silent, new.silent])), _POOL
+            )
+            taken += count
+            if taken < tried_at and taken < self.submatrices:
+                continue
+            tried_at = 2 * taken
+            start = independent(pool.vectors)
+            if len(start) < rank:
+                best = best._replace(directions=len(start))
+                continue
+            found = chosen_greedily(pool, start, rows, network)
+            if found.match > best.match:
+                best = found
+            if best.match == 1:
+                break
+        return best._replace(submatrices=taken)
+
+
+class _Found(NamedTuple):
+    """Where a search ended: rank, independent directions, match, rows (standardised, extended by 1), submatrices."""
+
+    rank: int
+    directions: int
+    match: float
+    rows: Float[Tensor, "record extended"]
+    submatrices: int = 0
+
+
+def independent(vectors: Float[Tensor, "direction rank"]) -> list[int]:
+    """Return the places of directions that are independent of all before them.
+
+    Example:
+        >>> independent(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.6, 0.8]]))
+        [0, 2]
+    """
+    chosen: list[int] = []
+    left = vectors.clone()
+    for place in range(len(vectors)):
+        size = left[place].norm()
+        if size > _INDEPENDENT:
+            chosen.append(place)
+            own = left[place] / size
+            left = left - (left @ own)[:, None] * own
+        if len(chosen) == vectors.shape[1]:
+            break
+    return chosen
+
+
+def chosen_greedily(
+    pool: Directions,
+    start: Sequence[int],
+    rows: Float[Tensor, "rank extended"],
+    network: Float[Tensor, "unit extended"],
+) -> _Found:
+    """Exchange one direction after another for the one that improves the sparsity match most, until none does.
+
+    Args:
+        pool: of directions.
+        start: places of independent ones, as many as the rank.
+        rows: basis of the row space.
+        network: weights and biases of the layer.
+    """
+    chosen = torch.tensor(start, device=rows.device)
+    rank, units = len(rows), len(network)
+    # What a direction's row makes of each unit, and its last coordinate, which is to be 1.
+    told = torch.cat([rows @ network.T, rows[:, -1:]], 1)
+    at_once = max(1, _NUMBERS_AT_ONCE // (rank * units))
+    inverse = torch.linalg.inv(pool.vectors[chosen].T)
+    match = float(_match(inverse @ told, pool.silent[chosen]))
+    place = unchanged = 0
+    while match < 1 and unchanged < rank:
+        basis, silent = inverse @ told, pool.silent[chosen]
+        weights = pool.vectors @ inverse.T
+        values = torch.cat(
+            [
+                _exchanged(basis, silent, weight, quiet, place)
+                for weight, quiet in zip(weights.split(at_once), pool.silent.split(at_once), strict=True)
+            ]
+        )
+        value, best = values.max(0)
+        unchanged += 1
+        if float(value) > match:
+            chosen[place], unchanged = best, 0
+            inverse = torch.linalg.inv(pool.vectors[chosen].T)
+            match = float(_match(inverse @ told, pool.silent[chosen]))
+        place = (place + 1) % rank
+    found = inverse @ rows
+    return _Found(rank, rank, match, found / found[:, -1:])
+
+
+def _exchanged(
+    basis: Float[Tensor, "record told"],
+    silent: Bool[Tensor, "record unit"],
+    weight: Float[Tensor, "direction record"],
+    quiet: Bool[Tensor, "direction unit"],
+    place: int,
+) -> Float[Tensor, " direction"]:
+    """Return the match with each direction in one place; 0 where it depends on the others.
+
+    With direction c in place of j, row j of the inverse is divided by w_j, the j-th of c's weights in the chosen ones,
+    and w_i times that leaves row i.
+    """
+    own = basis[place] / weight[:, place, None]
+    moved = basis - weight[..., None] * own[:, None]
+    moved[:, place] = own
+    zero = silent.repeat(len(weight), 1, 1)
+    zero[:, place] = quiet
+    match = _match(moved, zero)
+    return match.where(weight[:, place].abs() > _INDEPENDENT, torch.zeros_like(match))
+
+
+def _match(
+    basis: Float[Tensor, "*batch record told"], silent: Bool[Tensor, "*batch record unit"]
+) -> Float[Tensor, "*batch"]:
+    """Return the share of units and records whose error is 0 just where the record leaves the unit inactive."""
+    inactive = basis[..., :-1] * basis[..., -1:] <= 0
+    return (inactive == silent).sum((-2, -1)) / inactive.shape[-1] / inactive.shape[-2]
+
+
+def _cells(
+    encoder: Encoder, knowledge: Knowledge, found: _Found
+) -> tuple[Float[Tensor, "record column"], Bool[Tensor, "record column"]]:
+    """Return a victim's cells, and which are certain."""
+    rows = quotients(found.rows[None, :, :-1], found.rows[None, :, -1]) if len(found.rows) else found.rows[None, :, :-1]
+    unsure = torch.zeros(
+        knowledge.batch_size, len(encoder.schema.columns), dtype=torch.bool, device=encoder.mean.device
+    )
+    if found.match < 1 or found.rank < knowledge.batch_size:
+        return choose_records(encoder, knowledge, rows)[0], unsure
+    cells = encoder.decode(rows[0])
+    off = (encoder.destandardise(rows[0]) - encoder.destandardise(encoder.encode(cells))).abs()
+    off = off[:, ~encoder.is_continuous]
+    if not off.shape[1]:
+        return cells, unsure
+    # How far categories are from whole shows how much of the other records is left in a row.
+    mixed = off.amax(1)
+    schema = encoder.schema
+    certain = (mixed < _VALID)[:, None] & ~unsure
+    allowed = tolerances(schema).to(cells)
+    for i in schema.continuous:
+        place = schema.blocks[i].start
+        size = float((encoder.high[place] - encoder.low[place]) * encoder.std[place])
+        certain[:, i] &= mixed * size <= allowed[i]
+    return cells, certain
+
+
+def _regime(found: _Found, records: int) -> str:
+    rank = f"; the gradient has rank {found.rank}" if found.rank < records else ""
+    after = f"after {found.submatrices} submatrices"
+    if found.directions < found.rank or not found.rank:
+        return f"not finished {after}: {found.directions} of {found.rank} directions found{rank}"
+    if found.match < 1:
+        return f"not certain {after}: {100 * found.match:.1f}% of the errors are zero where they should be{rank}"
+    return f"{found.rank} of {records} rows found{rank}" if rank else f"all {records} records found"
+
+
+def _check_rectified(module: nn.Module, name: str) -> None:
+    leaves = [part for part in module.modules() if next(part.children(), None) is None]
+    if len(leaves) < 3 or type(leaves[1]) is not nn.ReLU:
+        raise BadInputError(
+            f"spear reads errors by the zeros that an nn.ReLU behind the first affine layer leaves in them, but model "
+            f"{name!r} has none there; audit such a model, or leave the attack out."
+        )

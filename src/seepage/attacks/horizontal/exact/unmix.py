@@ -1,0 +1,392 @@
+"""Unmix: records read out of a gradient exactly and one by one, and proved; what is left goes to TabLeak."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seepage.attacks.horizontal.exact.chains import affine_layers
+from seepage.attacks.horizontal.exact.harvest import Gradient, Harvest, Harvester
+from seepage.attacks.horizontal.exact.inexact import InexactHarvester
+from seepage.attacks.horizontal.exact.normalised import NormalisedHarvester, opening
+from seepage.attacks.horizontal.exact.replay import can_replay, replayed
+from seepage.attacks.horizontal.exact.updates import moved_by
+from seepage.attacks.horizontal.matching.engine import match
+from seepage.attacks.horizontal.matching.optimise import Progress, scaled
+from seepage.attacks.horizontal.matching.profiles import Profile, reconstruction
+from seepage.attacks.horizontal.matching.reconstruct import Reconstruction, as_gradient, check
+from seepage.attacks.horizontal.matching.starts import Starts
+from seepage.errors import check_count, positive
+from seepage.models.batch_norm import normalisations
+from seepage.registry import attacks
+from seepage.tabular.align import match as assign
+from seepage.tabular.align import tolerances
+from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, View
+
+# A number is proved where its standard error is this much smaller than what counts as right.
+_SURE = 4.0
+# Standard deviation of what rounding a parameter adds in a step, in precisions of its size: those of a number are
+# spread evenly over its last place, which is worth between half of it and all.
+_ROUNDING_OF_A_STEP = 0.25
+
+
+@attacks.register("unmix")
+def unmix(
+    profile: Profile = "default", starts: int = 256, rounds: int = 16, seconds: float | None = None, **options: Any
+) -> Unmix:
+    """Exact and certified records out of plain ReLU networks; TabLeak (to which options go) for what is left."""
+    return Unmix(reconstruction(profile, **options), starts, rounds, seconds)
+
+
+@dataclass(frozen=True)
+class Unmix:
+    """Seek single records in what the gradients of the layers span, prove them, and take them away.
+
+    The gradient of an affine layer is the sum over the batch of error times input. Where the batch is smaller than the
+    layer is wide, every record's input of that layer lies in the span of the gradient's rows and its error
+    in the span of the columns. So each record can be sought by itself: of the cells of one record, those are wanted
+    whose encoded row lies in the row space of the first layer's gradient and whose first hidden layer lies in
+    that of the second layer's (``CellsSearch``). The second condition holds also where the batch has more
+    records than its encoded rows have dimensions, and no linear combination of records meets it. A candidate is proved
+    by ``Gradient.prove``, which also counts its copies and labels; its part of the gradient is computed and taken away,
+    and the search goes on in what is left, which spans less. Labels are not needed.
+
+    What is left in the end, and whatever is outside these assumptions, goes to TabLeak with as many records as are
+    missing; what it returns is an estimate. A record is certified that was proved; a number of it, where its
+    standard error is far below what counts as right.
+
+    Updates of several local steps, and gradients with noise of a known size, are searched in the same way with spans
+    that are nearly right (``InexactHarvester``); a whole batch is proved by going the client's way again, where no
+    order of local batches is open (``replayed``), and TabLeak's guess stands for what is missing.
+
+    Works up to about 0.9 times as many records as the narrowest hidden layer but the last has units. With one hidden
+    layer records are sought by the zeros of their errors, see ``search_one_layer``: up to about a third of its width,
+    in batches whose rows are affinely independent, without noise or local steps. Behind batch normalisation, residual
+    blocks and a convolution in front where the batch's statistics are granted, see ``NormalisedHarvester``. No linear
+    models, no smooth activations.
+
+    Source: own. SPEAR (Dimitrov et al., NeurIPS 2024) reads batches out of the first layer's gradient by its sparse
+    columns; here the next layer's rows are used, and the discreteness of tables.
+
+    Attributes:
+        fallback: for what is left.
+        starts: searches in each round.
+        rounds: most rounds a victim.
+        seconds: of a victim's search, after which no further round begins and the fallback takes what is missing. The
+            same seed gives the same figures only where the time was enough, or with None, which sets no limit.
+
+    Raises:
+        BadInputError: a count is below 1, or the seconds are not above 0.
+
+    Example:
+        >>> from seepage.datasets.planted import distinct
+        >>> from seepage.models.mlp import nn3
+        >>> from seepage.protocols.fedsgd import FedSGD
+        >>> data = distinct(rows=40)
+        >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+        >>> ran = FedSGD(16).run(nn3(data.schema, seed=0), data.train, encoder, seeds=[1])
+        >>> guess = unmix()(ran.view, Knowledge(data.schema, data.statistics, 16), [0])
+        >>> guess.regime, bool(guess.certified.all())
+        (('all 16 records proved',), True)
+    """
+
+    fallback: Reconstruction
+    starts: int = 256
+    rounds: int = 16
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        check_count("starts", self.starts)
+        check_count("rounds", self.rounds)
+        if self.seconds is not None:
+            positive("seconds", self.seconds)
+
+    @property
+    def restarts(self) -> int:
+        """Of the fallback."""
+        return self.fallback.restarts
+
+    def __call__(
+        self, view: View, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
+    ) -> RecordsGuess:
+        """Return the records of every victim, the proved ones first.
+
+        Args:
+            view: the received gradients or updates.
+            knowledge: what else the attacker is granted.
+            seeds: one a victim, of all that is random.
+            progress: called now and then with the share of the work done since the last call.
+
+        Raises:
+            BadInputError: as ``Reconstruction``.
+        """
+        check(view, knowledge, seeds)
+        why = _outside(view, knowledge)
+        if why:
+            guess = self.fallback(view, knowledge, seeds, progress)
+            return replace(
+                guess, certified=torch.zeros_like(guess.cells, dtype=torch.bool), regime=(why,) * view.victims
+            )
+        read, known = as_gradient(view, knowledge)
+        first = next(iter(read.gradient.values()))
+        encoder = Encoder(known.schema, known.statistics, dtype=first.dtype, device=first.device)
+        noise = _noise(view, known)
+        normalised = affine_layers(view.model.module) is None
+        precise = Encoder(known.schema, known.statistics, device=first.device)
+        starts = Starts(precise, known.statistics, self.starts)
+        limits = encoder, starts, self.rounds, self.seconds
+        found: list[Harvest] = []
+        for victim, seed in enumerate(seeds):
+            if normalised:
+                granted = known.batch_statistics or {}
+                harvest = NormalisedHarvester(*limits).run(read, victim, known.batch_size, granted, seed)
+            else:
+                gradient = Gradient.of(read, victim, known.batch_size)
+                if noise is None:
+                    harvest = Harvester(*limits).run(gradient, seed)
+                else:
+                    harvest = InexactHarvester(*limits).run(gradient, noise, seed)
+                    harvest = _proved(view, victim, gradient, encoder, starts, harvest, noise)
+            found.append(harvest)
+            if progress is not None and len(found[-1].cells) == known.batch_size:
+                progress(1 / view.victims)
+        if noise is None and not normalised:
+            return self._completed(read, known, seeds, found, encoder, progress)
+        return self._estimated(view, knowledge, seeds, found, encoder, progress)
+
+    def _estimated(
+        self,
+        view: View,
+        knowledge: Knowledge,
+        seeds: Sequence[int],
+        found: Sequence[Harvest],
+        encoder: Encoder,
+        progress: Progress | None,
+    ) -> RecordsGuess:
+        """Return what was harvested, in place of the nearest of as many records that the fallback guesses."""
+        guesses = []
+        for victim, (harvest, seed) in enumerate(zip(found, seeds, strict=True)):
+            one = slice(victim, victim + 1)
+            taken, cells = len(harvest.cells), harvest.cells
+            labels, (doubt, sure) = harvest.labels, _doubt(encoder, harvest)
+            course = torch.full((1, 3), torch.nan, dtype=torch.float64)
+            if taken < knowledge.batch_size:
+                report = scaled(progress, 1 / view.victims)
+                rest = self.fallback(view.of(one), knowledge.of(one), [seed], report)
+                open_ = _unmatched(encoder, cells, rest.cells[0].to(cells))
+                assert rest.labels is not None
+                cells = torch.cat([cells, rest.cells[0].to(cells)[open_]])
+                labels = torch.cat([labels, rest.labels[0].to(labels)[open_]])
+                if rest.uncertainty is not None:
+                    doubt = torch.cat([doubt, rest.uncertainty[0].to(doubt)[open_]])
+                course = course if rest.course is None else rest.course
+                sure = torch.zeros_like(cells, dtype=torch.bool)
+            guesses.append((cells, labels, doubt, course[0], sure))
+        cells, labels, doubts, courses, certain = zip(*guesses, strict=True)
+        every, whole = torch.stack(cells), all(len(doubt) == knowledge.batch_size for doubt in doubts)
+        read, _ = as_gradient(view, knowledge)
+        engine = match(read, self.fallback.matching)
+        loss = engine.loss(encoder.encode(every)[:, None], torch.stack(labels).to(encoder.mean.dtype))[:, 0]
+        return RecordsGuess(
+            cells=every.cpu(),
+            uncertainty=torch.stack(doubts).cpu() if whole else None,
+            labels=torch.stack(labels).cpu(),
+            loss=loss.double().cpu(),
+            course=torch.stack(courses),
+            certified=torch.stack(certain).cpu(),
+            regime=tuple(_estimated_regime(harvest, knowledge.batch_size) for harvest in found),
+        )
+
+    def _completed(
+        self,
+        view: GradientView,
+        knowledge: Knowledge,
+        seeds: Sequence[int],
+        found: Sequence[Harvest],
+        encoder: Encoder,
+        progress: Progress | None,
+    ) -> RecordsGuess:
+        """Return what was harvested, and estimates of what was not."""
+        records = knowledge.batch_size
+        shape = (view.victims, records, len(knowledge.schema.columns))
+        device = encoder.mean.device
+        cells = torch.empty(shape, dtype=torch.float64, device=device)
+        doubt = torch.empty_like(cells)
+        labels = torch.empty(shape[:2], dtype=torch.float64, device=device)
+        certified = torch.zeros(shape, dtype=torch.bool, device=device)
+        course = torch.full((view.victims, 3), torch.nan, dtype=torch.float64)
+        missing: dict[int, list[int]] = {}
+        for victim, harvest in enumerate(found):
+            taken = len(harvest.cells)
+            cells[victim, :taken], labels[victim, :taken] = harvest.cells, harvest.labels
+            doubt[victim, :taken], certified[victim, :taken] = _doubt(encoder, harvest)
+            if taken < records:
+                missing.setdefault(records - taken, []).append(victim)
+        for count, victims in missing.items():
+            rest = _rest(view, [found[v] for v in victims], records / count, victims)
+            known = replace(knowledge, batch_size=count, labels=_other_labels(knowledge, found, victims))
+            report = scaled(progress, len(victims) / view.victims)
+            guess = self.fallback(rest, known, [seeds[v] for v in victims], report)
+            cells[victims, -count:] = guess.cells.to(device)
+            if guess.labels is not None:
+                labels[victims, -count:] = guess.labels.to(device)
+            if guess.uncertainty is not None:
+                doubt[victims, -count:] = guess.uncertainty.to(device)
+            if guess.course is not None:
+                course[victims] = guess.course
+        engine = match(view, self.fallback.matching)
+        loss = engine.loss(encoder.encode(cells)[:, None], labels.to(encoder.mean.dtype))[:, 0]
+        return RecordsGuess(
+            cells=cells.cpu(),
+            uncertainty=doubt.cpu() if self.fallback.restarts > 1 or not missing else None,
+            labels=labels.cpu(),
+            loss=loss.double().cpu(),
+            course=course,
+            certified=certified.cpu(),
+            regime=tuple(_regime(harvest, records) for harvest in found),
+        )
+
+
+def _outside(view: View, knowledge: Knowledge) -> str | None:
+    """Return why nothing can be proved for this kind of view, if so."""
+    layers = affine_layers(view.model.module)
+    if layers is None:
+        return _outside_normalised(view, knowledge)
+    if len(layers) < 2:
+        return "not tried: no hidden layer"
+    if view.model.head == "regression":
+        return "not tried: labels are numbers"
+    if knowledge.defense.signs or knowledge.defense.kept < 1:
+        return f"not tried: gradients went through {knowledge.defense.name}"
+    if (knowledge.defense.name != "none" or not isinstance(view, GradientView)) and len(layers) < 3:
+        return "not tried: one hidden layer, and gradients that are not exact"
+    return None
+
+
+def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
+    if opening(view.model.module) is None:
+        return "not tried: no plain ReLU network"
+    if view.model.head == "regression":
+        return "not tried: labels are numbers"
+    if not isinstance(view, GradientView) or knowledge.defense.name != "none":
+        return "not tried: batch normalisation, and gradients that are not exact"
+    if not normalisations(view.model.module).keys() <= (knowledge.batch_statistics or {}).keys():
+        return "not tried: batch normalisation by statistics that are not granted, which running statistics give away"
+    return None
+
+
+def _noise(view: View, known: Knowledge) -> list[float] | None:
+    """Return the standard deviation of what blurs each layer's mean gradient; None where they came as they are."""
+    if isinstance(view, GradientView):
+        layers = len(affine_layers(view.model.module) or ())
+        return None if known.defense.name == "none" else [known.defense.noise] * layers
+    steps = view.training.steps(known.batch_size // view.clients)
+    moved = moved_by(view, known.batch_size // view.clients)
+    weights = list(view.model.parameters.values())[::2]
+    return [
+        math.hypot(
+            known.defense.noise,
+            _ROUNDING_OF_A_STEP
+            * torch.finfo(weight.dtype).eps
+            * float(weight.detach().double().square().mean().sqrt())
+            * math.sqrt(steps)
+            / moved,
+        )
+        for weight in weights
+    ]
+
+
+def _proved(
+    view: View,
+    victim: int,
+    gradient: Gradient,
+    client: Encoder,
+    starts: Starts,
+    harvest: Harvest,
+    noise: Sequence[float],
+) -> Harvest:
+    """Return a harvest with the records that a replay proves."""
+    if len(harvest.cells) < gradient.records or not can_replay(view, gradient.records):
+        return harvest
+    found = replayed(view, victim, gradient, client, starts, harvest.cells, harvest.labels, noise)
+    if not bool(found.sure.any()):
+        return harvest
+    spread = torch.full_like(harvest.spread, torch.nan)
+    spread[:, starts.continuous] = found.error[:, None] * client.std[starts.place].to(found.error)
+    return replace(harvest, cells=found.cells, sure=found.sure, spread=spread, complete=bool(found.sure.all()))
+
+
+def _unmatched(encoder: Encoder, taken: Tensor, guessed: Tensor) -> Tensor:
+    """Return the places of guessed records for which none that was taken stands."""
+    if not len(taken):
+        return torch.arange(len(guessed), device=guessed.device)
+    cost = torch.cdist(encoder.encode(guessed).double(), encoder.encode(taken).double())
+    stands = torch.zeros(len(guessed), dtype=torch.bool, device=guessed.device)
+    stands[assign(cost)] = True
+    return (~stands).nonzero()[:, 0]
+
+
+def _rest(view: GradientView, found: Sequence[Harvest], factor: float, victims: Sequence[int]) -> GradientView:
+    """Return the mean gradient of the records that were not taken."""
+    names = list(view.gradient)
+    left: dict[str, Tensor] = {}
+    for i, (weight, bias) in enumerate(zip(names[::2], names[1::2], strict=True)):
+        stacked = torch.stack([harvest.left[i] for harvest in found]).to(view.gradient[weight].dtype) * factor
+        left[weight], left[bias] = stacked[..., :-1].contiguous(), stacked[..., -1].contiguous()
+    where = None if view.parameters is None else {name: p[list(victims)] for name, p in view.parameters.items()}
+    return GradientView(view.model, left, where)
+
+
+def _other_labels(knowledge: Knowledge, found: Sequence[Harvest], victims: Sequence[int]) -> Tensor | None:
+    """Return the granted labels without those of the records that were taken; None where they contradict each other."""
+    if knowledge.labels is None:
+        return None
+    rest = []
+    for victim in victims:
+        own = knowledge.labels[victim].tolist()
+        for label in found[victim].labels.tolist():
+            if label not in own:
+                return None
+            own.remove(label)
+        rest.append(own)
+    return torch.tensor(rest, dtype=knowledge.labels.dtype, device=knowledge.labels.device)
+
+
+def _doubt(encoder: Encoder, harvest: Harvest) -> tuple[Float[Tensor, "record column"], Bool[Tensor, "record column"]]:
+    """Return the uncertainty of proved records, and which cells are certain."""
+    schema = encoder.schema
+    doubt = torch.zeros_like(harvest.spread)
+    certain = torch.ones_like(harvest.spread, dtype=torch.bool)
+    allowed = tolerances(schema).to(doubt)
+    for i in schema.continuous:
+        scale = float(encoder.std[schema.blocks[i].start])
+        error = harvest.spread[:, i].clamp(max=scale)
+        doubt[:, i] = 0.5 + 0.5 * (2 * math.pi * (error / scale).square()).log()
+        certain[:, i] = _SURE * harvest.spread[:, i] <= allowed[i]
+    return doubt, certain & harvest.sure[:, None]
+
+
+def _estimated_regime(harvest: Harvest, records: int) -> str:
+    read, sure = len(harvest.cells), int(harvest.sure.sum())
+    if harvest.complete:
+        return f"all {records} records proved by a replay"
+    ranks = " and ".join(map(str, harvest.dimensions))
+    return (
+        f"{read or 'none'} of {records} records read one by one in gradients of rank {ranks}, {sure or 'none'} proved"
+    )
+
+
+def _regime(harvest: Harvest, records: int) -> str:
+    sure, ranks = int(harvest.sure.sum()), " and ".join(map(str, harvest.dimensions))
+    if harvest.complete:
+        return f"all {records} records proved"
+    if len(harvest.cells):
+        return f"{sure or 'none'} of {records} records proved, the others estimated"
+    return f"estimated: nothing found in layers' gradients of rank {ranks}"

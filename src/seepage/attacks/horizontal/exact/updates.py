@@ -1,0 +1,180 @@
+"""Updates of several local steps (FedAvg): as one gradient in the middle of the way, or by going the way again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.attacks.horizontal.exact.chains import affine_layers
+from seepage.attacks.horizontal.matching.matching import Distance, Matching, products, target_of
+from seepage.attacks.horizontal.matching.unrolled import Unrolled
+from seepage.learning import local_update
+from seepage.tabular.align import match, pairwise_error, reorder
+from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import GradientView, KnownDefense, UpdateView
+
+
+def midway(view: UpdateView, records: int, known: KnownDefense) -> tuple[GradientView, KnownDefense]:
+    """Return updates as the mean gradients that they are, taken where the clients were on average.
+
+    After T plain steps at rate r the update is r times the sum of T batches' gradients, taken at T places
+    on the client's way. The way is nearly straight and both its ends are known, so all of them are taken to be
+    at its mean place, the share (T - 1) / 2T of the way; what is neglected is of second order in r. Then
+    the update over r T is the mean gradient over all records, whatever the order in which the client went
+    through them, and costs an attack no more than FedSGD does.
+
+    Source: SME (Zhu, Yao, Blaschko, ICML 2023), which descends along the share too, see ``surrogate``; it is known in
+    advance here.
+
+    Args:
+        view: the received updates.
+        records: behind one client's update.
+        known: what is known of the defense, which worked on updates.
+
+    Returns:
+        Gradients, and the defense as if it had worked on them. Where a defense left nothing but signs, nothing
+        is known of how far the client went, and its start is taken.
+
+    Example:
+        >>> from torch import nn
+        >>> from seepage.learning import LocalTraining
+        >>> from seepage.models.model import Model
+        >>> model = Model(nn.Linear(1, 1, bias=False), head="regression", name="mine")
+        >>> _ = nn.init.zeros_(model.module.weight)
+        >>> view = UpdateView(model, {"weight": torch.tensor([[[-1.0]]])}, LocalTraining(2, 8, learning_rate=0.5))
+        >>> gradient, _ = midway(view, records=8, known=KnownDefense())
+        >>> gradient.gradient["weight"].tolist(), gradient.parameters["weight"].tolist()
+        ([[[-1.0]]], [[[0.25]]])
+    """
+    steps, moved = view.training.steps(records), moved_by(view, records)
+    gradient = {name: u / moved for name, u in view.update.items()}
+    norm = None if known.norm is None else known.norm / moved
+    known = replace(known, noise=known.noise / moved, norm=norm)
+    share = (steps - 1) / (2 * steps)
+    if share == 0 or known.signs:
+        return GradientView(view.model, gradient), known
+    begin = view.model.parameters
+    return GradientView(view.model, gradient, {n: begin[n] - share * u for n, u in view.update.items()}), known
+
+
+def moved_by(view: UpdateView, records: int) -> float:
+    """Return by what a mean gradient over all records is multiplied in an update: rate times steps.
+
+    Args:
+        view: the received updates.
+        records: behind one client's update.
+    """
+    return view.training.learning_rate * view.training.steps(records)
+
+
+class Simulated:
+    """The distance of an update that dummy records would have made, local step by local step.
+
+    Each epoch has records of its own, which are to agree in their mean (Dimitrov et al., TMLR 2022, as TabLeak's
+    code uses it): weight / E^2 * the sum over pairs of epochs of |mean rows - mean rows|^2 / d. Time and memory
+    grow with the number of steps.
+
+    Args:
+        view: the received updates, one client each.
+        matching: distance between updates.
+        weight: of the prior.
+
+    Rows have a record for each epoch and record of the client, epoch after epoch, or are one epoch's, for all.
+    """
+
+    def __init__(self, view: UpdateView, matching: Matching, weight: float) -> None:
+        layers = affine_layers(view.model.module)
+        self._way = Backpropagated(view, matching) if layers is None else Unrolled(view, matching, layers)
+        self._epochs, self._weight = view.training.epochs, weight
+
+    def __call__(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim labelled"]
+    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+        """Return the loss of each restart and its derivative in the rows."""
+        epochs = rows.unflatten(2, (-1, labels.shape[1]))
+        loss, derivative = self._way(self._every(epochs), labels)
+        if epochs.shape[2] < self._epochs:
+            derivative = derivative.sum(2, keepdim=True)
+        apart, by_mean = _apart(epochs.mean(3))
+        derivative = derivative.add(by_mean[:, :, :, None], alpha=self._weight / epochs.shape[3])
+        return loss + self._weight * apart, derivative.flatten(2, 3)
+
+    def loss(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim labelled"]
+    ) -> Float[Tensor, "victim restart"]:
+        """Return the distance of each restart, without the prior."""
+        return self._way.loss(self._every(rows.unflatten(2, (-1, labels.shape[1]))), labels)
+
+    def _every(self, epochs: Tensor) -> Tensor:
+        return epochs.expand(-1, -1, self._epochs, -1, -1)
+
+
+def _apart(
+    means: Float[Tensor, "victim restart epoch encoded"],
+) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart epoch encoded"]]:
+    """Return how far epochs' mean rows are from each other, and the derivative in them."""
+    epochs, width = means.shape[2:]
+    away = means - means.mean(2, keepdim=True)
+    # The mean over pairs of squared distances is twice the variance.
+    return 2 * away.square().sum((2, 3)) / (epochs * width), 4 * away / (epochs * width)
+
+
+class Backpropagated:
+    """The distance of an update that dummy records would have made, by backpropagation: any module.
+
+    Args:
+        view: the received updates, one client each.
+        matching: distance between updates.
+    """
+
+    def __init__(self, view: UpdateView, matching: Matching) -> None:
+        self._view, self._matching = view, matching
+        self._target = target_of(view.update)
+
+    def __call__(
+        self,
+        epochs: Float[Tensor, "victim restart epoch record encoded"],
+        labels: Float[Tensor, "victim record"],
+    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart epoch record encoded"]]:
+        """Return the distance of each restart and its derivative in the records of each epoch."""
+        with torch.enable_grad():
+            epochs = epochs.detach().requires_grad_()
+            dots, squares, distance = self._distance(epochs, labels)
+            total = (dots * distance.by_dot + squares * distance.by_square).sum()
+            (derivative,) = torch.autograd.grad(total, epochs)
+        return distance.loss, derivative
+
+    def loss(
+        self, epochs: Float[Tensor, "victim restart epoch record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> Float[Tensor, "victim restart"]:
+        """Return the distance of each restart."""
+        with torch.no_grad():
+            return self._distance(epochs, labels)[2].loss
+
+    def _distance(self, epochs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Distance]:
+        repeated = labels[:, None, None].expand(epochs.shape[:-1]).flatten(0, 1)
+        dummy = local_update(self._view.model, epochs.flatten(0, 1), repeated, self._view.training)
+        split = {name: u.unflatten(0, epochs.shape[:2]) for name, u in dummy.items()}
+        dots, squares = products(split, self._view.update)
+        return dots, squares, self._matching(dots.detach(), squares.detach(), *self._target)
+
+
+def merge_epochs(
+    encoder: Encoder, rows: Float[Tensor, "victim restart record encoded"], epochs: int
+) -> Float[Tensor, "victim restart one encoded"]:
+    """Return the mean of what each epoch's dummy records say, matched to the first epoch's.
+
+    Args:
+        encoder: decodes rows for the matching.
+        rows: a record for each epoch and record of the client, epoch after epoch.
+        epochs: number of them.
+    """
+    if epochs == 1:
+        return rows
+    apart = rows.unflatten(2, (epochs, -1)).flatten(0, 1)
+    cells = encoder.decode(apart)
+    aligned = reorder(apart, match(pairwise_error(encoder.schema, cells, cells[:, :1])))
+    return aligned.mean(1).view(*rows.shape[:2], -1, rows.shape[-1])

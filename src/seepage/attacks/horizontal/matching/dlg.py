@@ -1,0 +1,21 @@
+"""Deep Gradient Leakage (Zhu, Liu, Han, NeurIPS 2019) as TabLeak's official code adapts it (D12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seepage.attacks.horizontal.matching.matching import MeanSquared
+from seepage.attacks.horizontal.matching.profiles import Profile, reconstruction
+from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
+from seepage.registry import attacks
+
+
+@attacks.register("dlg")
+def dlg(profile: Profile = "default", **options: Any) -> Reconstruction:
+    """Deep Gradient Leakage: mean squared difference per tensor, unconstrained rows, one start.
+
+    Deviations from Zhu et al., all of them TabLeak's: sign-Adam instead of L-BFGS, labels given or
+    restored instead of optimised along, each tensor's mean instead of its sum.
+    """
+    preset = {"matching": MeanSquared(), "softmax": False, "sigmoid": False, "restarts": 1, "entropy": "counts"}
+    return reconstruction(profile, **{**preset, **options})

@@ -1,0 +1,158 @@
+"""The derivative of a gradient-matching loss in the dummy rows, for all victims and restarts at once.
+
+``match`` picks the engine: networks whose layers are known (fully connected ReLU networks, those with batch
+normalisation that come with seepage) get a closed form made of matrix products only, any other module double
+backpropagation. Both return the same numbers up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seepage.attacks.horizontal.exact.chains import chain_of, parts_of
+from seepage.attacks.horizontal.exact.layers import ChainPass, Size
+from seepage.attacks.horizontal.matching.matching import Distance, Matching, products, target_of
+from seepage.learning import gradient
+from seepage.models.model import Head
+from seepage.wire.horizontal import GradientView
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """The matching loss of dummy rows and its derivative in them."""
+
+    def __call__(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim labelled"]
+    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+        """Return the loss of each restart and its derivative in the rows."""
+        ...
+
+    def loss(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim labelled"]
+    ) -> Float[Tensor, "victim restart"]:
+        """Return the loss of each restart."""
+        ...
+
+
+def match(view: GradientView, matching: Matching) -> Engine:
+    """Return the fastest engine that fits the view's model."""
+    parts = parts_of(view.model.module)
+    return Autograd(view, matching) if parts is None else ClosedForm(view, matching, parts)
+
+
+class Joint:
+    """The mean of several engines' losses: dummy rows that are to match all of them at once.
+
+    Args:
+        engines: of the same records, in several rounds.
+    """
+
+    def __init__(self, engines: Sequence[Engine]) -> None:
+        self._engines = engines
+
+    def __call__(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+        """Return the loss of each restart and its derivative in the rows."""
+        loss, derivative = self._engines[0](rows, labels)
+        for engine in self._engines[1:]:
+            one, by_rows = engine(rows, labels)
+            loss, derivative = loss + one, derivative + by_rows
+        return loss / len(self._engines), derivative / len(self._engines)
+
+    def loss(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> Float[Tensor, "victim restart"]:
+        """Return the loss of each restart."""
+        return torch.stack([engine.loss(rows, labels) for engine in self._engines]).mean(0)
+
+
+class Autograd:
+    """Double backpropagation through any module."""
+
+    def __init__(self, view: GradientView, matching: Matching) -> None:
+        self._view, self._matching, self._target = view, matching, target_of(view.gradient)
+
+    def _distance(self, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Distance]:
+        repeated = labels[:, None].expand(rows.shape[:3])
+        dummy = gradient(self._view.model, rows, repeated, self._view.parameters)
+        dots, squares = products(dummy, self._view.gradient)
+        distance = self._matching(dots.detach(), squares.detach(), *self._target)
+        return dots, squares, distance
+
+    def __call__(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+        """Return the loss of each restart and its derivative in the rows."""
+        with torch.enable_grad():
+            rows = rows.detach().requires_grad_()
+            dots, squares, distance = self._distance(rows, labels)
+            total = (dots * distance.by_dot + squares * distance.by_square).sum()
+            (derivative,) = torch.autograd.grad(total, rows)
+        return distance.loss, derivative
+
+    def loss(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> Float[Tensor, "victim restart"]:
+        """Return the loss of each restart."""
+        with torch.no_grad():
+            return self._distance(rows, labels)[2].loss
+
+
+class ClosedForm:
+    """Networks of the layers that ``chains.parts_of`` knows, by hand: no graph, only matrix products.
+
+    See ``layers`` for how. In a plain ReLU network, with ``a`` the input of a layer, ``e`` the error at its output and
+    V = c R + 2 s G (R the received gradient, G the dummy one, c and s the distance's derivatives in dot product and
+    squared norm), it takes one sweep up (a V', through the errors) and one down (e V, through the activations).
+    """
+
+    def __init__(self, view: GradientView, matching: Matching, parts: Sequence[nn.Module]) -> None:
+        self._matching, self._target = matching, target_of(view.gradient)
+        self._head: Head = view.model.head
+        module = view.model.module
+        held = [p.detach() for p in module.parameters()] if view.parameters is None else [*view.parameters.values()]
+        self._chain = chain_of(parts, module, held, list(view.gradient.values()))
+
+    def __call__(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+        """Return the loss of each restart and its derivative in the rows."""
+        with torch.no_grad():
+            distance, passes, curvature = self._forward(rows, labels)
+            by_error = passes.push(distance, None)
+            return distance.loss, passes.pull(distance, curvature(by_error)).view(rows.shape)
+
+    def loss(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> Float[Tensor, "victim restart"]:
+        """Return the loss of each restart."""
+        with torch.no_grad():
+            return self._forward(rows, labels)[0].loss
+
+    def _forward(self, rows: Tensor, labels: Tensor) -> tuple[Distance, ChainPass, Callable[[Tensor], Tensor]]:
+        size = Size(*rows.shape[:3])
+        passes, outputs = self._chain.run(size, rows.reshape(-1, rows.shape[-1]))
+        error, curvature = output_error(self._head, outputs, labels[:, None].expand(size).reshape(-1), size.records)
+        passes.back(error, needed=False)
+        dots, squares = (torch.stack(products, dim=-1) for products in zip(*passes.products(), strict=True))
+        return self._matching(dots, squares, *self._target), passes, curvature
+
+
+def output_error(
+    head: Head, outputs: Tensor, labels: Tensor, records: int
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Return the mean loss's derivative in the outputs, and the product of its second derivative with a vector."""
+    if head == "softmax":
+        p = outputs.softmax(-1)
+        error = (p - nn.functional.one_hot(labels.long(), outputs.shape[-1])) / records
+        return error, lambda v: p * (v - (p * v).sum(-1, keepdim=True)) / records
+    if head == "sigmoid":
+        p = outputs.sigmoid()
+        return (p - labels[..., None].to(p.dtype)) / records, lambda v: p * (1 - p) * v / records
+    return 2 * (outputs - labels[..., None].to(outputs.dtype)) / records, lambda v: 2 * v / records

@@ -1,0 +1,16 @@
+"""Inverting Gradients (Geiping, Bauermeister, Dröge, Moeller, NeurIPS 2020) for tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seepage.attacks.horizontal.matching.profiles import Profile, reconstruction
+from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
+from seepage.registry import attacks
+
+
+@attacks.register("inverting_gradients")
+def inverting_gradients(profile: Profile = "default", **options: Any) -> Reconstruction:
+    """Inverting Gradients: cosine matching of unconstrained rows, one start, no total variation."""
+    preset = {"softmax": False, "sigmoid": False, "restarts": 1, "entropy": "counts"}
+    return reconstruction(profile, **{**preset, **options})

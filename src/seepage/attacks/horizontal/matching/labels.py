@@ -1,0 +1,252 @@
+"""How many records of each class a batch holds, read from its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seepage.attacks.horizontal.exact.defended import counts_by_effects, counts_by_sign, lost_to_clipping, weigh_counts
+from seepage.attacks.horizontal.matching.published_labels import by_embedding, by_impact, by_minimum, by_sign
+from seepage.errors import BadInputError, check_choice
+from seepage.models.calling import call
+from seepage.models.model import Model
+from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import GradientView, Knowledge
+
+Method = Literal["bias", "bias_gaussian", "geng", "idlg", "yin", "llg", "ilrg"]
+
+_BIAS_DUMMIES = 8192
+_GENG_DUMMIES = 1000
+# Each has a gradient of its own computed, for each class.
+_CLIPPED_DUMMIES = 512
+
+
+def restore_labels(
+    view: GradientView, knowledge: Knowledge, encoder: Encoder, method: Method = "bias", seed: int = 0
+) -> Float[Tensor, "victim record"]:
+    """Return labels with the restored class counts, in order of class.
+
+    The derivative of the mean cross-entropy in the output bias of class c is exactly the mean
+    predicted probability of c less the share of records labelled c. Only that mean over the unknown
+    batch has to be estimated:
+
+    - ``bias``: over dummy rows drawn from the public marginals;
+    - ``bias_gaussian``: over standard normal dummy rows;
+    - ``geng``: from the output *weights'* gradient and normal dummies (Geng et al. 2021 as TabLeak's
+      code runs it, D13): needs the mean activation besides, and is far less exact.
+
+    Four more follow their papers and hold inside their assumptions alone, see ``published_labels``: ``idlg`` for one
+    record, ``yin`` for classes with one record at most, ``llg`` and ``ilrg`` for any batch.
+
+    Of what a known defense did to the gradient, the first two account for noise (``weigh_counts``), for
+    lost magnitudes (``counts_by_sign``) and for a bound on each record's own gradient (``lost_to_clipping``), which the
+    others leave aside; a clipped gradient's length is to be restored before
+    (``undo_clipping``). An entry that was not sent is within the least one that was of 0, and taken as 0.
+
+    Args:
+        view: the received gradients; the model's head must be softmax or sigmoid.
+        knowledge: gives the batch size and the marginals.
+        encoder: encodes dummy rows as the client encodes its own.
+        method: one of the above.
+        seed: of the dummies. It is the same for every victim and every audit: the dummies only evaluate an
+            expectation, and more of them would move it by less than rounding the counts undoes.
+
+    Raises:
+        BadInputError: the head is a regression, the model does not end in an affine layer, that layer
+            lacks what the method reads, a defense took away what it reads, or the batch is outside the assumptions
+            of a published method.
+    """
+    check_choice("label restoration", method, Method)
+    model = view.model
+    if model.head == "regression":
+        raise BadInputError(
+            f"the labels of model {model.name!r} are numbers (regression head): they cannot be restored from a "
+            "gradient. Grant them (labels='true') or audit a classifier."
+        )
+    if method in ("idlg", "yin", "llg", "ilrg"):
+        return _published(view, knowledge, method, _gaussian(encoder, _GENG_DUMMIES, seed))
+    if method == "geng":
+        dummies = _gaussian(encoder, _GENG_DUMMIES, seed)
+    elif method == "bias_gaussian":
+        dummies = _gaussian(encoder, _BIAS_DUMMIES, seed)
+    else:
+        generator = torch.Generator().manual_seed(seed)
+        uniform = torch.rand(_BIAS_DUMMIES, len(knowledge.schema.columns), generator=generator, dtype=torch.float64)
+        dummies = encoder.encode(knowledge.statistics.rows(uniform).to(encoder.mean.device))
+    # Where each victim's gradient was taken elsewhere, each has outputs of its own.
+    places = [model.parameters] if view.parameters is None else _each(view.parameters)
+    ends = [_output_layer(model, dummies, place) for place in places]
+    layer, name = ends[0].layer, ends[0].name
+    mean = torch.stack([_probabilities(model, end.outputs).mean(0) for end in ends]).expand(view.victims, -1)
+    known = knowledge.defense
+    if method == "geng" and known.signs:
+        raise BadInputError(
+            f"label restoration 'geng' reads the magnitudes of the output layer's gradient, of which the defense "
+            f"{known.name!r} leaves the signs; grant the true labels, use the profile 'default', which restores them "
+            "from the bias, or leave this defense out."
+        )
+    if method == "geng":
+        activation = torch.stack([end.inputs.sum(-1).mean() for end in ends])
+        least = min(float(end.inputs.min()) for end in ends)
+        if least < 0 or not (activation > 0).all():
+            raise BadInputError(
+                f"label restoration 'geng' divides by the mean input of the output layer, taken to be positive; for "
+                f"model {model.name!r} inputs go down to {least:g} and have mean sum "
+                f"{float(activation.min()):g} (it needs a hidden ReLU layer); grant the true labels or use the "
+                "profile 'default', which restores them from the bias."
+            )
+        moved = view.gradient[_joined(name, "weight")].double().sum(-1) / activation[:, None]
+    else:
+        if layer.bias is None:
+            raise BadInputError(
+                f"the output layer {name!r} of model {model.name!r} has no bias, which label restoration reads; "
+                "grant the labels (labels='true') or use the method 'geng'."
+            )
+        moved = view.gradient[_joined(name, "bias")].double()
+    counts = knowledge.batch_size * (mean - moved)
+    growth: Tensor | float = 1.0
+    if method != "geng" and known.record_norm is not None:
+        some, bias = dummies[:_CLIPPED_DUMMIES], _joined(name, "bias")
+        lost = torch.stack([lost_to_clipping(model, bias, some, known.record_norm, place) for place in places])
+        outputs = mean.shape[-1]
+        of_class = torch.eye(max(2, outputs), dtype=mean.dtype, device=mean.device)[:, -outputs:]
+        counts, growth = counts_by_effects(moved, mean[: len(lost), None] - of_class - lost, knowledge.batch_size)
+        if model.head == "sigmoid":
+            counts, growth = counts[:, 1:], growth[:, 1:]
+    if method != "geng" and (known.signs or known.noise > 0):
+        share = knowledge.statistics.target.probabilities.to(mean.device)[-mean.shape[-1] :]
+        if known.signs:
+            by_victim = zip(moved.sign().split(1), mean, strict=True)
+            counts = torch.cat([counts_by_sign(signs, m, knowledge.batch_size, share) for signs, m in by_victim])
+        counts = weigh_counts(counts, knowledge, share, growth)
+    if model.head == "sigmoid":
+        counts = torch.cat([knowledge.batch_size - counts, counts], dim=-1)
+    return _spell_out(counts, knowledge.batch_size)
+
+
+def _published(view: GradientView, knowledge: Knowledge, method: Method, dummies: Tensor) -> Tensor:
+    """Return labels as a published method restores them, or refuse what is outside its assumptions."""
+    model, records = view.model, knowledge.batch_size
+    places = [model.parameters] if view.parameters is None else _each(view.parameters)
+    ends = [_output_layer(model, dummies, place) for place in places]
+    layer, name = ends[0].layer, ends[0].name
+    named = f"label restoration {method!r}"
+    others = "grant the labels (labels='true') or use the method 'bias'."
+    if method == "idlg" and records > 1:
+        raise BadInputError(f"{named} reads the label of one record, but {records} are behind each gradient; {others}")
+    if model.head == "sigmoid" and method in ("yin", "llg"):
+        raise BadInputError(
+            f"{named} compares the outputs of the classes, but model {model.name!r} has one for both (sigmoid head); "
+            + others
+        )
+    if knowledge.defense.signs and method != "idlg":
+        raise BadInputError(
+            f"{named} reads magnitudes of the output layer's gradient, of which the defense "
+            f"{knowledge.defense.name!r} leaves the signs; {others}"
+        )
+    by_weights = method in ("yin", "llg") or (method == "idlg" and layer.bias is None)
+    least = min(float(end.inputs.min()) for end in ends)
+    if by_weights and least < 0:
+        raise BadInputError(
+            f"{named} needs inputs of the output layer that are not negative (a hidden ReLU layer); for model "
+            f"{model.name!r} they go down to {least:g}; {others}"
+        )
+    if layer.bias is None and method == "ilrg":
+        raise BadInputError(f"{named} reads the output layer's bias, and {name!r} of {model.name!r} has none; {others}")
+    weights = view.gradient[_joined(name, "weight")].double()
+    outputs = weights.shape[1]
+    if method == "yin" and records > outputs:
+        raise BadInputError(
+            f"{named} takes each class to have one record at most, but {records} records are behind each gradient and "
+            f"there are {outputs} classes; {others}"
+        )
+    bias = weights.sum(-1) if layer.bias is None else view.gradient[_joined(name, "bias")].double()
+    if model.head == "sigmoid":
+        # One output is the second of two whose first stays 0.
+        weights, bias = torch.cat([-weights, weights], 1), torch.cat([-bias, bias], 1)
+    if method == "idlg":
+        counts = by_sign(bias)
+    elif method == "yin":
+        counts = by_minimum(weights, records)
+    elif method == "llg":
+        counts = by_impact(weights.sum(-1), records)
+    else:
+        held = [
+            torch.stack([place[_joined(name, part)].detach().double() for place in places])
+            for part in ("weight", "bias")
+        ]
+        if model.head == "sigmoid":
+            held = [torch.cat([torch.zeros_like(one), one], 1) for one in held]
+        counts = by_embedding(weights, bias, (held[0], held[1]), records)
+    return _spell_out(counts, records)
+
+
+def _spell_out(counts: Float[Tensor, "victim class"], records: int) -> Float[Tensor, "victim record"]:
+    """Give one label after the other to the class with the largest remaining count."""
+    remaining = counts.clone()
+    given = torch.zeros_like(counts)
+    for _ in range(records):
+        largest = nn.functional.one_hot(remaining.argmax(-1), counts.shape[-1]).to(counts.dtype)
+        remaining -= largest
+        given += largest
+    ends = given.cumsum(-1)[:, None, :]
+    positions = torch.arange(records, device=counts.device, dtype=counts.dtype)[None, :, None]
+    return (positions >= ends).sum(-1).to(counts.dtype)
+
+
+class _End(NamedTuple):
+    """The affine layer whose outputs are the model's."""
+
+    layer: nn.Linear
+    name: str
+    inputs: Tensor
+    outputs: Tensor
+
+
+def _each(parameters: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    victims = len(next(iter(parameters.values())))
+    return [{name: p[v] for name, p in parameters.items()} for v in range(victims)]
+
+
+def _probabilities(model: Model, outputs: Tensor) -> Tensor:
+    return outputs.softmax(-1) if model.head == "softmax" else outputs.sigmoid()
+
+
+def _output_layer(model: Model, rows: Tensor, parameters: dict[str, Tensor]) -> _End:
+    """Return the affine layer whose outputs are the model's, with its inputs and outputs at some parameters."""
+    calls: list[_End] = []
+
+    def listen(layer: nn.Linear, name: str) -> Callable[[nn.Module, tuple[Tensor], Tensor], None]:
+        return lambda _, inputs, outputs: calls.append(_End(layer, name, inputs[0].clone(), outputs))
+
+    # What a subclass does with its parameters is anyone's guess.
+    layers = [(part, name) for name, part in model.module.named_modules() if type(part) is nn.Linear]
+    handles = [layer.register_forward_hook(listen(layer, name)) for layer, name in layers]
+    try:
+        with torch.no_grad():
+            outputs = call(model.module, parameters, rows)
+    finally:
+        for handle in handles:
+            handle.remove()
+    found = [end for end in calls if end.outputs.shape == outputs.shape and torch.equal(end.outputs, outputs)]
+    # The gradient of a layer that runs more than once mixes its roles.
+    if not found or sum(end.layer is found[-1].layer for end in calls) > 1:
+        raise BadInputError(
+            f"model {model.name!r} does not end in an nn.Linear layer of its own, from whose gradient labels are "
+            "restored; grant the labels (labels='true')."
+        )
+    end = found[-1]
+    return _End(end.layer, end.name, end.inputs.double(), end.outputs.double())
+
+
+def _joined(layer: str, parameter: str) -> str:
+    return f"{layer}.{parameter}" if layer else parameter
+
+
+def _gaussian(encoder: Encoder, rows: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, encoder.width, generator=generator, dtype=encoder.mean.dtype).to(encoder.mean.device)

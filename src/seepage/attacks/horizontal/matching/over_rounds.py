@@ -1,0 +1,60 @@
+"""Any attack on the messages of several rounds of the same clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from seepage.attacks.horizontal.matching.optimise import Progress, scaled
+from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
+from seepage.attacks.horizontal.matching.rounds import pooled
+from seepage.registry import takes
+from seepage.wire.horizontal import Knowledge, RecordsGuess, RoundsView
+
+
+@dataclass(frozen=True)
+class OverRounds:
+    """What an attack reads of clients in several rounds: all of their records, from all of their messages.
+
+    Where every round is of the same records, an attack that matches gradients has one batch of dummy records match
+    those of all rounds at once, see ``Reconstruction``. Where batches are drawn anew, and for any other attack, each
+    round is attacked by itself and the guesses are pooled, see ``parts.rounds.pooled``.
+
+    Args:
+        attack: on one round.
+    """
+
+    attack: Callable[..., RecordsGuess]
+
+    def __call__(
+        self, view: RoundsView, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
+    ) -> RecordsGuess:
+        """Return the guess of all records.
+
+        Args:
+            view: of the rounds.
+            knowledge: whose batch size is that of all records, and whose labels are theirs, or, where batches are
+                drawn anew, those of the rounds one after the other.
+            seeds: one a victim.
+            progress: called now and then with the share of the work done since the last call.
+
+        Raises:
+            BadInputError: as the attack does.
+        """
+        reports = takes(self.attack, "progress")
+        if isinstance(self.attack, Reconstruction) and self.attack.joins(view, knowledge):
+            return self.attack(view, knowledge, seeds, progress)
+        guesses = []
+        for i, one in enumerate(view.rounds):
+            told = {"progress": scaled(progress, 1 / len(view.rounds))} if reports else {}
+            # Each round has starts of its own, the first the same whatever follows.
+            own = [(seed + i) % 2**63 for seed in seeds]
+            guesses.append(self.attack(one, _of_round(knowledge, view.batch_size, i), own, **told))
+        return pooled(guesses, knowledge)
+
+
+def _of_round(knowledge: Knowledge, batch_size: int, place: int) -> Knowledge:
+    labels = knowledge.labels
+    if labels is not None and batch_size < knowledge.batch_size:
+        labels = labels[:, place * batch_size : (place + 1) * batch_size]
+    return replace(knowledge, batch_size=batch_size, labels=labels)

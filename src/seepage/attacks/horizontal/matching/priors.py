@@ -1,0 +1,151 @@
+"""What rows are held to besides the gradient: terms that are added to the loss of a descent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.attacks.horizontal.matching.engine import Engine
+from seepage.errors import BadInputError
+from seepage.learning import batch_statistics
+from seepage.models.batch_norm import Moments, normalisations
+from seepage.models.model import Model
+from seepage.wire.horizontal import Knowledge, View
+
+# From dummy rows (victim, restart, record, encoded) to each restart's penalty and its derivative in the rows.
+Term = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """A belief about rows that needs no gradient."""
+
+    def on(self, view: View, knowledge: Knowledge) -> Term:
+        """Return the penalty of rows of these victims.
+
+        Raises:
+            BadInputError: the prior needs what the attacker is not granted.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Squares:
+    """``weight`` times the sum of the squares of all entries of a batch's standardised rows.
+
+    Example:
+        >>> squares = Squares(0.5)
+        >>> [t.tolist() for t in squares.of(torch.tensor([[[[1.0, 2.0]]]]))]
+        [[[2.5]], [[[[1.0, 2.0]]]]]
+    """
+
+    weight: float
+
+    def __post_init__(self) -> None:
+        check_weight("squares", self.weight)
+
+    def on(self, view: View, knowledge: Knowledge) -> Term:
+        """Return the penalty, the same for all victims."""
+        return self.of
+
+    def of(
+        self, rows: Float[Tensor, "victim restart record encoded"]
+    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+        """Return the penalty of each restart and its derivative."""
+        return self.weight * rows.square().sum((2, 3)), 2 * self.weight * rows
+
+
+@dataclass(frozen=True)
+class BatchStatistics:
+    """``weight`` times the squared distance of the batch's statistics from the true ones, over all normalised layers.
+
+    These are mean and unbiased variance of what enters each batch normalisation, over records and positions; their
+    squared differences are summed over channels and layers (Yin et al. 2021 take the norms instead of their
+    squares). A model without batch normalisation has none, so that nothing is added.
+    """
+
+    weight: float
+
+    def __post_init__(self) -> None:
+        check_weight("batch statistics", self.weight)
+
+    def on(self, view: View, knowledge: Knowledge) -> Term:
+        """Return the penalty of rows of these victims.
+
+        Raises:
+            BadInputError: the model normalises batches, but the attacker is not granted their statistics.
+        """
+        if not normalisations(view.model.module):
+            return lambda rows: (rows.new_zeros(rows.shape[:2]), torch.zeros_like(rows))
+        if knowledge.batch_statistics is None:
+            raise BadInputError(
+                f"a prior on batch statistics needs those of the true batches, which the attacker is not granted for "
+                f"model {view.model.name!r}; grant them (batch_statistics='granted') or leave the prior "
+                "out (l2=0 of grad_inversion)."
+            )
+        return _Statistics(self.weight, view.model, knowledge.batch_statistics)
+
+
+class _Statistics:
+    def __init__(self, weight: float, model: Model, true: Mapping[str, Moments]) -> None:
+        first = next(iter(model.parameters.values()))
+        self._weight, self._model = weight, model
+        self._true = {
+            name: [t.to(device=first.device, dtype=first.dtype)[:, None] for t in moments]
+            for name, moments in true.items()
+        }
+
+    def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            rows = rows.detach().requires_grad_()
+            distances = [
+                (own - true).square().sum(-1)
+                for name, moments in batch_statistics(self._model, rows).items()
+                for own, true in zip(moments, self._true[name], strict=True)
+            ]
+            penalty = self._weight * torch.stack(distances).sum(0)
+            (derivative,) = torch.autograd.grad(penalty.sum(), rows)
+        return penalty.detach(), derivative
+
+
+class Guided:
+    """An engine whose descent is held to priors; the losses that it returns on their own are those of the gradient.
+
+    Args:
+        engine: matches the gradient.
+        terms: penalties to add.
+    """
+
+    def __init__(self, engine: Engine, terms: Sequence[Term]) -> None:
+        self._engine, self._terms = engine, terms
+
+    def __call__(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+        """Return the loss of each restart with its penalties, and its derivative in the rows."""
+        loss, derivative = self._engine(rows, labels)
+        for term in self._terms:
+            penalty, by_rows = term(rows)
+            loss, derivative = loss + penalty, derivative + by_rows
+        return loss, derivative
+
+    def loss(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> Float[Tensor, "victim restart"]:
+        """Return the loss of each restart without penalties."""
+        return self._engine.loss(rows, labels)
+
+
+def check_weight(what: str, weight: float) -> None:
+    """Refuse a weight that is no number or negative.
+
+    Raises:
+        BadInputError: says what came.
+    """
+    if not 0 <= weight < float("inf"):
+        raise BadInputError(f"the weight of the prior on {what} must be 0 or a positive number, got {weight}.")

@@ -1,0 +1,47 @@
+"""The two ways every published gradient attack can be run."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Literal
+
+from seepage.attacks.horizontal.matching.optimise import Descent
+from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
+from seepage.errors import check_choice, unknown_name
+
+Profile = Literal["default", "faithful"]
+
+# Each differs from the other only where the official code does something that weakens the attack.
+_PROFILES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "faithful": {
+        **{"logits": "standardised", "start": "symmetric", "pooling": "lower_median", "decoding": "nearest"},
+        **{"labels": "geng", "local": "simulated"},
+    },
+}
+
+
+def reconstruction(profile: Profile = "default", **options: Any) -> Reconstruction:
+    """Return the attack of a profile with some of its parts replaced.
+
+    Args:
+        profile: ``default`` is the strongest we know, for audits; ``faithful`` does what the
+            official implementation of TabLeak does, for comparison with the literature.
+        options: arguments of ``Reconstruction`` or of ``Descent``.
+
+    Raises:
+        BadInputError: the profile or an option is unknown.
+
+    Example:
+        >>> reconstruction("faithful", iterations=10).descent.iterations
+        10
+    """
+    check_choice("profile", profile, Profile)
+    whole = list(inspect.signature(Reconstruction).parameters)
+    of_descent = list(inspect.signature(Descent).parameters)
+    merged = {**_PROFILES[profile], **options}
+    for option in merged:
+        if option not in whole and option not in of_descent:
+            raise unknown_name("attack option", option, whole + of_descent)
+    descent = Descent(**{name: merged.pop(name) for name in of_descent if name in merged})
+    return Reconstruction(descent=descent, **merged)

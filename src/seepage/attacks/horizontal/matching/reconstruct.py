@@ -1,0 +1,343 @@
+"""Reconstruction of a batch by matching its gradient: the attack every published one is a preset of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.attacks.horizontal.exact.defended import undo_clipping
+from seepage.attacks.horizontal.exact.updates import Simulated, merge_epochs, midway, moved_by
+from seepage.attacks.horizontal.matching.engine import Engine, Joint, match
+from seepage.attacks.horizontal.matching.ensemble import (
+    Decoding,
+    Entropy,
+    Pooling,
+    align,
+    decode_by_marginals,
+    pool,
+    uncertainty,
+)
+from seepage.attacks.horizontal.matching.labels import Method, restore_labels
+from seepage.attacks.horizontal.matching.matching import Cosine, Matching
+from seepage.attacks.horizontal.matching.optimise import Descent, Progress, scaled
+from seepage.attacks.horizontal.matching.priors import Guided, Prior
+from seepage.attacks.horizontal.matching.surrogate import Surrogate
+from seepage.errors import BadInputError, check_choice, check_count
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.relaxation import Logits, Relaxation
+from seepage.tabular.schema import Discrete
+from seepage.wire.horizontal import AnyView, GradientView, Knowledge, RecordsGuess, RoundsView, UpdateView, View
+
+Local = Literal["midway", "sme", "simulated"]
+Start = Literal["marginals", "symmetric", "unit"]
+Select = Literal["projected", "soft"]
+
+# Dummy rows optimised together. On a CPU, enough for efficient matrix products and few enough to
+# stay in cache; on an accelerator, enough to fill it.
+ROWS_AT_ONCE = {"cpu": 1024, "cuda": 262144}
+# Clients whose local training is simulated together.
+CLIENTS_AT_ONCE = 16
+# Categories with a lesser share start as if they had it.
+_LEAST_SHARE = 1e-4
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Match the received gradient from several random starts, pool the results, decode.
+
+    Attributes:
+        matching: distance between dummy and received gradient.
+        descent: the optimiser.
+        softmax, sigmoid, logits: the relaxation, see ``Relaxation``.
+        start: entries of the free variables at the start are uniform on [-1, 1] (``symmetric``, the
+            official code) or on [0, 1] (``unit``, the paper; D1); with ``marginals`` on [-1, 1], added where they
+            are raw logits to the log of the category's public share, so that the search begins among likely rows.
+        restarts: number of starts a victim.
+        select: the reference among the restarts has the least loss after (``projected``, the
+            official code) or before (``soft``, the paper's algorithm 1; D3) projection to valid rows.
+        pooling: how restarts become one batch, see ``pool``.
+        decoding: how a pooled batch becomes cells: the ``nearest`` valid row (as published), or with
+            the ``marginals``' say in what the restarts leave open, see ``decode_by_marginals``.
+        entropy: how uncertainty is measured, see ``uncertainty``.
+        labels: how labels are restored where they are not granted, see ``restore_labels``.
+        priors: what rows are held to besides the gradient while they are optimised; losses that are compared and
+            reported leave them out.
+        local: how the local steps behind an update (FedAvg) are met: as one gradient taken ``midway``, see
+            ``midway``; with its place on the way learnt beside the records (``sme``), see ``Surrogate``; or
+            ``simulated`` one by one as Dimitrov et al. do, see ``Simulated``.
+        epoch_prior: weight of the prior that the simulated epochs' records agree.
+        rows_at_once: dummy rows optimised together, default by device; victims and restarts are
+            split into chunks of at most that many (at least one restart).
+    """
+
+    matching: Matching = field(default_factory=Cosine)
+    descent: Descent = field(default_factory=Descent)
+    softmax: bool = True
+    sigmoid: bool = True
+    logits: Logits = "raw"
+    start: Start = "marginals"
+    restarts: int = 30
+    select: Select = "projected"
+    pooling: Pooling = "median"
+    decoding: Decoding = "marginals"
+    entropy: Entropy = "softmax"
+    labels: Method = "bias"
+    priors: tuple[Prior, ...] = ()
+    local: Local = "midway"
+    epoch_prior: float | int = 0.01
+    rows_at_once: int | None = None
+
+    def __post_init__(self) -> None:
+        check_count("restarts", self.restarts)
+        if self.rows_at_once is not None:
+            check_count("rows_at_once", self.rows_at_once)
+        check_choice("logits", self.logits, Logits)
+        check_choice("start", self.start, Start)
+        check_choice("select", self.select, Select)
+        check_choice("pooling", self.pooling, Pooling)
+        check_choice("decoding", self.decoding, Decoding)
+        check_choice("entropy", self.entropy, Entropy)
+        check_choice("label restoration", self.labels, Method)
+        check_choice("way to meet local steps:", self.local, Local)
+        if not 0 <= self.epoch_prior < math.inf:
+            raise BadInputError(f"the weight of a prior is at least 0, got epoch_prior={self.epoch_prior}.")
+
+    def __call__(
+        self, view: AnyView, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
+    ) -> RecordsGuess:
+        """Return the guessed records of every victim.
+
+        Args:
+            view: the received gradients or updates; those of several rounds of the same records are matched by the
+                same dummy records, at the mean of the rounds' distances.
+            knowledge: what else the attacker is granted.
+            seeds: one a victim, of its random starts.
+            progress: called now and then with the share of the work done since the last call.
+
+        Raises:
+            BadInputError: the gradients do not fit the model, are not finite or all zero, the model's labels can
+                be neither taken nor restored, a prior needs what is not granted, several clients' local steps are to
+                be simulated, or several rounds cannot be matched together.
+        """
+        rounds = view.rounds if isinstance(view, RoundsView) else (view,)
+        for one in rounds:
+            check(one, knowledge, seeds)
+        first = next(iter(rounds[0].message.values()))
+        encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=first.dtype, device=first.device)
+        told = [as_gradient(one, knowledge) for one in rounds]
+        read = [undo_clipping(gradient, known, encoder) for gradient, known in told]
+        if knowledge.labels is not None:
+            labels = knowledge.labels.to(first.device)
+        else:
+            restored = [
+                restore_labels(gradient, known, encoder, self.labels)
+                for gradient, (_, known) in zip(read, told, strict=True)
+            ]
+            # They come in order of class, so that the middle one of several rounds is a count that most agree on.
+            labels = torch.stack(restored).median(0).values
+        target: AnyView = read[0]
+        if isinstance(view, RoundsView):
+            self._check_rounds(view, knowledge)
+            target = replace(view, rounds=tuple(read))
+        elif isinstance(view, UpdateView) and self.local == "simulated":
+            _check_simulated(view)
+            target = view
+            if not knowledge.ordered:
+                labels = torch.stack([_shuffled(one, seed) for one, seed in zip(labels, seeds, strict=True)])
+        moved = None
+        # Signs do not say how far the client went.
+        if isinstance(view, UpdateView) and self.local == "sme" and not knowledge.defense.signs:
+            moved = moved_by(view, knowledge.batch_size // view.clients)
+        victims, records = view.victims, knowledge.batch_size
+        budget = self.rows_at_once or ROWS_AT_ONCE.get(first.device.type, ROWS_AT_ONCE["cpu"])
+        if isinstance(target, UpdateView):
+            # Each dummy client has weights of its own: products grow with their number, not with their records.
+            budget = max(budget, CLIENTS_AT_ONCE * records * target.training.epochs)
+        together = max(1, budget // (self.restarts * records * _copies(target)))
+        guesses = []
+        for begin in range(0, victims, together):
+            chunk = slice(begin, min(begin + together, victims))
+            part = target.of(chunk)
+            report = scaled(progress, part.victims / victims)
+            guesses.append(
+                self._reconstruct(
+                    part, encoder, knowledge.of(chunk), labels[chunk], seeds[chunk], budget, moved, report
+                )
+            )
+        cells, doubt, losses, courses = zip(*guesses, strict=True)
+        return RecordsGuess(
+            cells=torch.cat(cells).cpu(),
+            uncertainty=torch.cat(doubt).cpu() if self.restarts > 1 else None,
+            labels=labels.double().cpu(),
+            loss=torch.cat(losses).double().cpu(),
+            course=torch.cat(courses).double().cpu(),
+        )
+
+    def joins(self, view: RoundsView, knowledge: Knowledge) -> bool:
+        """Return whether these rounds are matched together: where they are of the same records, at known places."""
+        known = self.local == "midway" or isinstance(view.rounds[0], GradientView)
+        return view.batch_size == knowledge.batch_size and known
+
+    def _check_rounds(self, view: RoundsView, knowledge: Knowledge) -> None:
+        if not self.joins(view, knowledge):
+            raise BadInputError(
+                f"several rounds can be matched together where each is of all {knowledge.batch_size} records and local "
+                f"steps are met midway; these are of {view.batch_size} records each, local={self.local!r}. Attack "
+                "them one by one (OverRounds)."
+            )
+
+    def _reconstruct(
+        self,
+        view: AnyView,
+        encoder: Encoder,
+        knowledge: Knowledge,
+        labels: Float[Tensor, "victim record"],
+        seeds: Sequence[int],
+        budget: int,
+        moved: float | None,
+        progress: Progress | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        copies = _copies(view)
+        records = copies * labels.shape[1]
+        relaxation = Relaxation(encoder, self.softmax, self.sigmoid, self.logits)
+        if isinstance(view, UpdateView):
+            engine: Engine = Simulated(view, self.matching, self.epoch_prior)
+        elif isinstance(view, RoundsView):
+            engine = Joint([match(one, self.matching) for one in view.rounds if isinstance(one, GradientView)])
+        else:
+            engine = match(view, self.matching)
+        first = view.rounds[0] if isinstance(view, RoundsView) else view
+        terms = [prior.on(first, knowledge) for prior in self.priors]
+        start = torch.stack([self._start(seed, records, encoder) for seed in seeds])
+        parts = start.split(max(1, budget // (len(seeds) * records)), dim=1)
+        surrogates: list[Surrogate] = []
+        if isinstance(view, GradientView) and moved is not None:
+            surrogates = [Surrogate(view, self.matching, moved) for _ in parts]
+        ends = [
+            self.descent.run(
+                Guided(one, terms) if terms else one,
+                relaxation,
+                part,
+                labels,
+                scaled(progress, part.shape[1] / self.restarts),
+            )
+            for part, one in zip(parts, surrogates or [engine] * len(parts), strict=True)
+        ]
+        if surrogates:
+            # Restarts are compared at one place.
+            share = torch.cat([one.share for one in surrogates], dim=1).mean(1)
+            engine = match(surrogates[0].at(share), self.matching)
+        rows = merge_epochs(encoder, relaxation.relax(torch.cat([end.variables for end in ends], dim=1)), copies)
+        # Of several restarts the middle one: the best says little of whether the others got anywhere.
+        course = torch.cat([end.course for end in ends], dim=1).median(dim=1).values
+        if self.restarts == 1:
+            cells = encoder.decode(rows[:, 0])
+            return cells, torch.empty(0), engine.loss(encoder.encode(cells)[:, None], labels)[:, 0], course
+        scored = encoder.project(rows) if self.select == "projected" else rows
+        aligned = align(encoder, rows, engine.loss(scored, labels))
+        pooled = pool(encoder, aligned, self.pooling)
+        if self.decoding == "marginals":
+            cells = decode_by_marginals(encoder, knowledge.statistics, aligned, pooled)
+        else:
+            cells = encoder.decode(pooled)
+        loss = engine.loss(encoder.encode(cells)[:, None], labels)[:, 0]
+        return cells, uncertainty(encoder, aligned, self.entropy), loss, course
+
+    def _start(self, seed: int, records: int, encoder: Encoder) -> Float[Tensor, "restart record encoded"]:
+        generator = torch.Generator().manual_seed(seed)
+        uniform = torch.rand(self.restarts, records, encoder.width, generator=generator, dtype=encoder.mean.dtype)
+        start = (uniform if self.start == "unit" else 2 * uniform - 1).to(encoder.mean.device)
+        if self.start != "marginals" or not self.softmax or self.logits != "raw":
+            return start
+        # The mean of a category's indicator is its share.
+        logits = encoder.mean.clamp_min(_LEAST_SHARE).log()
+        return start + torch.where(encoder.is_continuous, torch.zeros_like(logits), logits)
+
+
+def as_gradient(view: View, knowledge: Knowledge) -> tuple[GradientView, Knowledge]:
+    """Return a view as gradients, and the knowledge with the defense as if it had worked on them."""
+    if isinstance(view, GradientView):
+        return view, knowledge
+    read, known = midway(view, knowledge.batch_size // view.clients, knowledge.defense)
+    return read, replace(knowledge, defense=known)
+
+
+def _copies(view: AnyView) -> int:
+    """Return how many dummy records there are for each true one."""
+    return view.training.epochs if isinstance(view, UpdateView) else 1
+
+
+def _shuffled(labels: Float[Tensor, " record"], seed: int) -> Float[Tensor, " record"]:
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    return labels[order.to(labels.device)]
+
+
+def _check_simulated(view: UpdateView) -> None:
+    if view.clients > 1:
+        raise BadInputError(
+            f"local steps can be simulated for one client's update, but {view.clients} clients' are aggregated; take "
+            "them midway (local='midway')."
+        )
+
+
+def check(view: View, knowledge: Knowledge, seeds: Sequence[int]) -> None:
+    """Refuse gradients or updates that no reconstruction can start from.
+
+    Raises:
+        BadInputError: names, shapes, numbers or the count of seeds are off; the message says which.
+    """
+    view.model.check(knowledge.schema)
+    what = "gradient" if isinstance(view, GradientView) else "update"
+    parameters = view.model.parameters
+    if list(parameters) != list(view.message):
+        raise BadInputError(
+            f"the {what} holds {', '.join(view.message) or 'nothing'} where model {view.model.name!r} has the "
+            f"parameters {', '.join(parameters)}; hand in one tensor a parameter, in the model's order."
+        )
+    for name, parameter in parameters.items():
+        g = view.message[name]
+        if g.shape[1:] != parameter.shape:
+            raise BadInputError(
+                f"the {what} of {name!r} has shape {tuple(g.shape[1:])} a victim where model {view.model.name!r} "
+                f"has {tuple(parameter.shape)}; it was made with another model."
+            )
+        if not g.isfinite().all():
+            raise BadInputError(
+                f"the {what} of {name!r} holds {float(g[~g.isfinite()][0])}; training has diverged or the capture "
+                "is broken, and nothing can be learned from it."
+            )
+    largest = torch.stack([g.flatten(1).abs().amax(1) for g in view.message.values()]).amax(0)
+    if (largest == 0).any():
+        raise BadInputError(
+            f"the {what} of victim {int((largest == 0).nonzero()[0])} is zero everywhere, so it says nothing about "
+            "any record; check that the update was captured before it was applied."
+        )
+    squares = torch.stack([g.flatten(1).square().sum(1) for g in view.message.values()]).sum(0)
+    if not ((squares > 0) & squares.isfinite()).all():
+        victim = int((~((squares > 0) & squares.isfinite())).nonzero()[0])
+        raise BadInputError(
+            f"the largest entry of victim {victim}'s {what} is {float(largest[victim]):g}, whose square "
+            f"{largest.dtype} cannot hold; convert model and {what} to float64."
+        )
+    if len(seeds) != view.victims:
+        raise BadInputError(f"expected one seed for each of {view.victims} victims, got {len(seeds)}.")
+    if knowledge.labels is not None and tuple(knowledge.labels.shape) != (view.victims, knowledge.batch_size):
+        raise BadInputError(
+            f"labels have shape {tuple(knowledge.labels.shape)}; expected (victims, batch size) = "
+            f"{(view.victims, knowledge.batch_size)}."
+        )
+    if knowledge.labels is not None:
+        target = knowledge.schema.target
+        codes = range(target.width) if isinstance(target, Discrete) else None
+        for label in knowledge.labels.unique().tolist():
+            if label not in codes if codes is not None else not math.isfinite(label):
+                wanted = f"codes from 0 to {codes[-1]}" if codes is not None else "finite numbers"
+                raise BadInputError(
+                    f"the labels hold {label} where the target {target.name!r} takes {wanted}; give every record's own."
+                )

@@ -1,0 +1,116 @@
+"""Where searches for single records begin, and the cells on which they end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from seepage.attacks.horizontal.exact.cells_search import Found
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.statistics import Statistics
+
+# Ends of searches this near each other are taken for the same record, standardised.
+_ONE_RECORD = 0.03
+
+
+class Starts:
+    """Draws of public marginals to begin searches with, and the way back from numbers to cells.
+
+    Args:
+        encoder: in float64.
+        statistics: public marginals.
+        count: of the searches that begin together.
+    """
+
+    def __init__(self, encoder: Encoder, statistics: Statistics, count: int) -> None:
+        schema, device = encoder.schema, encoder.mean.device
+        self.encoder, self.count = encoder, count
+        self.discrete, self.continuous = list(schema.discrete), list(schema.continuous)
+        self.place = torch.tensor([schema.blocks[i].start for i in self.continuous], dtype=torch.long, device=device)
+        self._statistics = statistics
+        self._whole = torch.tensor(
+            [bool(getattr(schema.columns[i], "integer", False)) for i in self.continuous],
+            dtype=torch.bool,
+            device=device,
+        )
+
+    def draw(
+        self, allowed: Bool[Tensor, " encoded"], generator: torch.Generator
+    ) -> tuple[Int[Tensor, "start discrete"], Float[Tensor, "start continuous"]]:
+        """Return codes and standardised numbers; categories that are not allowed give way to some that are."""
+        schema = self.encoder.schema
+        uniform = torch.rand(self.count, len(schema.columns), generator=generator, dtype=torch.float64)
+        again = torch.rand(self.count, len(schema.columns), generator=generator, dtype=torch.float64)
+        cells = self._statistics.rows(uniform).to(allowed.device)
+        for i in self.discrete:
+            held = allowed[schema.blocks[i]]
+            others = held.nonzero()[:, 0]
+            if len(others):
+                drawn = others[(again[:, i].to(allowed.device) * len(others)).long()]
+                cells[:, i] = torch.where(held[cells[:, i].long()], cells[:, i], drawn.double())
+        return self.of(cells)
+
+    def of(
+        self, cells: Float[Tensor, "row column"]
+    ) -> tuple[Int[Tensor, "row discrete"], Float[Tensor, "row continuous"]]:
+        """Return the codes of discrete cells, and the continuous ones, standardised."""
+        return cells[:, self.discrete].long(), self.numbers(cells)
+
+    def numbers(self, cells: Float[Tensor, "row column"]) -> Float[Tensor, "row continuous"]:
+        """Return the continuous cells, standardised."""
+        return self.encoder.encode(cells)[:, self.place]
+
+    def values(self, numbers: Float[Tensor, "row continuous"]) -> Float[Tensor, "row continuous"]:
+        """Return standardised numbers in their columns' units, whole where they are."""
+        values = numbers * self.encoder.std[self.place] + self.encoder.mean[self.place]
+        return torch.where(self._whole, values.round(), values)
+
+    def cells(self, found: Found) -> Float[Tensor, "start column"]:
+        """Return what searches ended at as cells."""
+        cells = self.encoder.mean.new_empty(len(found.codes), len(self.encoder.schema.columns))
+        cells[:, self.discrete] = found.codes.double()
+        cells[:, self.continuous] = self.values(found.numbers)
+        return cells
+
+    def ends(self, found: Found, misfit: float) -> Float[Tensor, "arrived column"]:
+        """Return cells of searches that ended with less than this misfit, the best first."""
+        best = found.misfit.argsort(stable=True)
+        best = best[found.misfit[best] < misfit]
+        return self.cells(Found(found.codes[best], found.numbers[best], found.misfit[best]))
+
+    def apart(
+        self, cells: Float[Tensor, "row column"], others: Float[Tensor, "other column"], least: float
+    ) -> Bool[Tensor, "row other"]:
+        """Return which cells differ in a category, or in a number by more than ``least`` standard deviations."""
+        apart = (cells[:, None] != others[None])[..., self.discrete].any(-1)
+        if self.continuous:
+            apart |= ((self.numbers(cells)[:, None] - self.numbers(others)[None]).abs() > least).any(-1)
+        return apart
+
+    def distinct(self, cells: Float[Tensor, "row column"]) -> Float[Tensor, "distinct column"]:
+        """Return cells without those that differ from earlier ones by no more than searches of one record do."""
+        apart = self.apart(cells, cells, _ONE_RECORD)
+        earlier = torch.ones_like(apart).tril(-1)
+        return cells[(apart | ~earlier).all(1)]
+
+
+def rounds_within(rounds: int, seconds: float | None) -> Iterator[int]:
+    """Count rounds until there are enough or the time is up; the first one is always run.
+
+    Args:
+        rounds: how many at most.
+        seconds: after which none is begun; None for no limit.
+
+    Example:
+        >>> list(rounds_within(3, None)), list(rounds_within(3, 1e-9))
+        ([0, 1, 2], [0])
+    """
+    end = None if seconds is None else time.monotonic() + seconds
+    for at in range(rounds):
+        if at and end is not None and time.monotonic() >= end:
+            return
+        yield at

@@ -1,0 +1,87 @@
+"""SME (Zhu, Yao and Blaschko, ICML 2023): where on the client's way a gradient was taken, learnt with the records."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.attacks.horizontal.matching.matching import Distance, Matching, products, target_of
+from seepage.learning import gradient
+from seepage.wire.horizontal import GradientView
+
+# As in the paper.
+START, RATE = 0.5, 1e-3
+
+
+class Surrogate:
+    """The distance of dummy gradients taken a share of the way from the server's model to the client's.
+
+    Each restart of each victim has a share of its own, which begins at a half. Every call of the engine takes one step
+    of Adam along the distance's derivative in the share, beside the one that its caller takes along that in the
+    rows, and clips the share to [0, 1].
+
+    Deviations: the paper descends along rows with an optimiser of its own, here it is the caller's.
+
+    Args:
+        view: mean gradients, as ``midway`` makes them of updates; where it takes them to be does not count.
+        matching: distance between gradients.
+        moved: what the mean gradient was multiplied by on the way, see ``moved_by``.
+    """
+
+    def __init__(self, view: GradientView, matching: Matching, moved: float) -> None:
+        self._view, self._matching, self._moved = view, matching, moved
+        self._target = target_of(view.gradient)
+        self._begun: tuple[torch.nn.Parameter, torch.optim.Optimizer] | None = None
+
+    @property
+    def share(self) -> Float[Tensor, "victim restart"]:
+        """What has been learnt; there is nothing before the first call."""
+        assert self._begun is not None
+        return self._begun[0].detach()
+
+    def at(self, share: Float[Tensor, " victim"]) -> GradientView:
+        """Return the gradients as taken at one share of each victim's way."""
+        place = {name: p[:, 0] for name, p in self._place(share[:, None]).items()}
+        return GradientView(self._view.model, self._view.gradient, place)
+
+    def __call__(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+        """Return the loss of each restart and its derivative in the rows, and move the shares."""
+        if self._begun is None:
+            share = torch.nn.Parameter(torch.full_like(rows[..., 0, 0], START))
+            self._begun = share, torch.optim.Adam([share], lr=RATE)
+        share, adam = self._begun
+        with torch.enable_grad():
+            rows = rows.detach().requires_grad_()
+            dots, squares, distance = self._distance(rows, labels, share)
+            total = (dots * distance.by_dot + squares * distance.by_square).sum()
+            derivative, share.grad = torch.autograd.grad(total, (rows, share))
+        adam.step()
+        with torch.no_grad():
+            share.clamp_(0, 1)
+        return distance.loss, derivative
+
+    def loss(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> Float[Tensor, "victim restart"]:
+        """Return the loss of each restart at its share."""
+        with torch.no_grad():
+            return self._distance(rows, labels, self.share)[2].loss
+
+    def _place(self, share: Tensor) -> dict[str, Tensor]:
+        """Return the parameters at shares (victim, restart) of the way, shape (victim, restart, *parameter)."""
+        begin = self._view.model.parameters
+        return {
+            name: begin[name] - self._moved * share.view(*share.shape, *[1] * begin[name].dim()) * g[:, None]
+            for name, g in self._view.gradient.items()
+        }
+
+    def _distance(self, rows: Tensor, labels: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Distance]:
+        repeated = labels[:, None].expand(rows.shape[:3]).flatten(0, 1)
+        place = {name: p.flatten(0, 1) for name, p in self._place(share).items()}
+        dummy = gradient(self._view.model, rows.flatten(0, 1), repeated, place)
+        split = {name: g.unflatten(0, rows.shape[:2]) for name, g in dummy.items()}
+        dots, squares = products(split, self._view.gradient)
+        return dots, squares, self._matching(dots.detach(), squares.detach(), *self._target)

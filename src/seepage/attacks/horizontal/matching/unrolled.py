@@ -1,0 +1,178 @@
+"""The derivative of an update's distance through a client's local steps, by hand: fully connected ReLU networks.
+
+Every dummy client trains on its own, so each has weights of its own after the first step: all of them
+go through the steps together, as batched matrix products.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seepage.attacks.horizontal.matching.engine import output_error
+from seepage.attacks.horizontal.matching.matching import Distance, Matching, target_of
+from seepage.wire.horizontal import UpdateView
+
+
+class _Step(NamedTuple):
+    """What one local step leaves for the way back; all with the dummy clients as leading axis.
+
+    Attributes:
+        inputs: of each layer, with a last column of ones.
+        errors: the derivative of the step's loss in each layer's outputs.
+        outputs: of the network.
+        labels: of the step's records.
+    """
+
+    inputs: list[Tensor]
+    errors: list[Tensor]
+    outputs: Tensor
+    labels: Tensor
+
+
+class Unrolled:
+    """The distance of an update that dummy records would have made, and its derivative in them.
+
+    A step maps weights W and records X to W - r G(W, X), G the gradient of the mean loss. So the derivative A in
+    the weights after a step becomes A - r H A before it, with H the Hessian of the step's loss, and -r times
+    the mixed derivative of the loss, times A, in the records. Both come from one pass up the network (what moving
+    the weights along A does to the activations) and one down (to the errors). The weights before a step are those
+    after it plus r G: nothing but activations and errors is kept.
+
+    Weights and biases are held as one matrix a layer, whose last column multiplies a one.
+
+    Args:
+        view: the received updates, one client each.
+        matching: distance between updates.
+        layers: of the view's model, see ``affine_layers``.
+    """
+
+    def __init__(self, view: UpdateView, matching: Matching, layers: list[nn.Linear]) -> None:
+        self._view, self._matching = view, matching
+        self._begin = [torch.cat([layer.weight, layer.bias[:, None]], dim=1).detach() for layer in layers]
+        received = list(view.update.values())
+        self._received = [
+            torch.cat([w, b[..., None]], dim=2) for w, b in zip(received[::2], received[1::2], strict=True)
+        ]
+        self._target = target_of(view.update)
+
+    def __call__(
+        self,
+        epochs: Float[Tensor, "victim restart epoch record encoded"],
+        labels: Float[Tensor, "victim record"],
+    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart epoch record encoded"]]:
+        """Return the distance of each restart and its derivative in the records of each epoch.
+
+        Args:
+            epochs: dummy records in the order in which the client goes through them.
+            labels: of the records, in that order.
+        """
+        with torch.no_grad():
+            weights, steps = self._train(epochs, labels)
+            distance = self._distance(weights, epochs.shape[:2])
+            derivative = torch.empty_like(epochs)
+            flat = derivative.flatten(0, 1)
+            batches = [(epoch, batch) for epoch in range(epochs.shape[2]) for batch in self._batches(epochs.shape[3])]
+            adjoint = self._adjoint(weights, distance)
+            for (epoch, batch), step in zip(reversed(batches), reversed(steps), strict=True):
+                flat[:, epoch, batch] = self._back(weights, adjoint, step)
+            return distance.loss, derivative
+
+    def loss(
+        self, epochs: Float[Tensor, "victim restart epoch record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> Float[Tensor, "victim restart"]:
+        """Return the distance of each restart."""
+        with torch.no_grad():
+            return self._distance(self._train(epochs, labels)[0], epochs.shape[:2]).loss
+
+    def _batches(self, records: int) -> list[slice]:
+        return self._view.training.batches(records)
+
+    def _train(self, epochs: Tensor, labels: Tensor) -> tuple[list[Tensor], list[_Step]]:
+        """Return each dummy client's weights after its training, and its steps."""
+        victims, restarts, count, records, _ = epochs.shape
+        rows = epochs.reshape(victims * restarts, count, records, -1)
+        told = labels.repeat_interleave(restarts, dim=0)
+        weights = [w.expand(len(rows), *w.shape).contiguous() for w in self._begin]
+        steps = []
+        for epoch in range(count):
+            for batch in self._batches(records):
+                step = self._forward(weights, rows[:, epoch, batch], told[:, batch])
+                steps.append(step)
+                for w, a, e in zip(weights, step.inputs, step.errors, strict=True):
+                    w.baddbmm_(e.transpose(1, 2), a, alpha=-self._view.training.learning_rate)
+        return weights, steps
+
+    def _forward(self, weights: list[Tensor], rows: Tensor, labels: Tensor) -> _Step:
+        inputs, outputs = [], rows
+        for i, weight in enumerate(weights):
+            inputs.append(_with_ones(outputs.clamp_min(0) if i else outputs))
+            outputs = inputs[-1] @ weight.transpose(1, 2)
+        error, _ = output_error(self._view.model.head, outputs, labels, rows.shape[1])
+        errors = [error]
+        for i in range(len(weights) - 1, 0, -1):
+            error = _through(error @ weights[i][:, :, :-1], inputs[i])
+            errors.insert(0, error)
+        return _Step(inputs, errors, outputs, labels)
+
+    def _distance(self, weights: list[Tensor], shape: torch.Size) -> Distance:
+        updates = [begin - end.view(*shape, *end.shape[1:]) for begin, end in zip(self._begin, weights, strict=True)]
+        # Weights and bias of a layer count as two tensors.
+        split = [
+            (own[..., part], true[:, None, :, part])
+            for own, true in zip(updates, self._received, strict=True)
+            for part in (slice(None, -1), slice(-1, None))
+        ]
+        dots = torch.stack([(own * true).sum((2, 3)) for own, true in split], dim=-1)
+        squares = torch.stack([own.square().sum((2, 3)) for own, _ in split], dim=-1)
+        return self._matching(dots, squares, *self._target)
+
+    def _adjoint(self, weights: list[Tensor], distance: Distance) -> list[Tensor]:
+        """Return the distance's derivative in the weights after training."""
+        found = []
+        for i, (begin, end, true) in enumerate(zip(self._begin, weights, self._received, strict=True)):
+            by_dot, by_square = (
+                torch.cat(
+                    [by[..., 2 * i, None].expand(*by.shape[:2], begin.shape[1] - 1), by[..., 2 * i + 1, None]], -1
+                )
+                for by in (distance.by_dot, distance.by_square)
+            )
+            update = begin - end.view(*by_dot.shape[:2], *begin.shape)
+            by_update = by_dot[:, :, None] * true[:, None] + 2 * by_square[:, :, None] * update
+            found.append(-by_update.view_as(end))
+        return found
+
+    def _back(self, weights: list[Tensor], adjoint: list[Tensor], step: _Step) -> Tensor:
+        """Go back one step: weights and adjoint become those before it; return the derivative in its records."""
+        rate = self._view.training.learning_rate
+        for w, a, e in zip(weights, step.inputs, step.errors, strict=True):
+            w.baddbmm_(e.transpose(1, 2), a, alpha=rate)
+        # What moving the weights along the adjoint does to inputs, on the way up, and to errors, on the way down.
+        along = step.inputs[0] @ adjoint[0].transpose(1, 2)
+        moved = []
+        for i in range(1, len(weights)):
+            moved.append(_through(along, step.inputs[i]))
+            back = weights[i][:, :, :-1].transpose(1, 2)
+            along = torch.baddbmm(step.inputs[i] @ adjoint[i].transpose(1, 2), moved[-1], back)
+        _, curvature = output_error(self._view.model.head, step.outputs, step.labels, along.shape[1])
+        error = curvature(along)
+        for i in range(len(weights) - 1, 0, -1):
+            down = torch.baddbmm(error @ weights[i][:, :, :-1], step.errors[i], adjoint[i][:, :, :-1])
+            adjoint[i].baddbmm_(error.transpose(1, 2), step.inputs[i], alpha=-rate)
+            adjoint[i][:, :, :-1].baddbmm_(step.errors[i].transpose(1, 2), moved[i - 1], alpha=-rate)
+            error = _through(down, step.inputs[i])
+        down = torch.baddbmm(error @ weights[0][:, :, :-1], step.errors[0], adjoint[0][:, :, :-1])
+        adjoint[0].baddbmm_(error.transpose(1, 2), step.inputs[0], alpha=-rate)
+        return down.mul_(-rate)
+
+
+def _with_ones(rows: Tensor) -> Tensor:
+    return nn.functional.pad(rows, (0, 1), value=1.0)
+
+
+def _through(t: Tensor, inputs: Tensor) -> Tensor:
+    """Set ``t`` to zero where the input, the output of a ReLU, is; return it."""
+    return torch.ops.aten.threshold_backward.grad_input(t, inputs[..., :-1], 0, grad_input=t)

@@ -1,0 +1,63 @@
+"""The KL attack: which shadow models answer more as the joint model does (Suri, Lu, Chen and Evans, 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.attacks.pooled.parts.features import LEAST
+from seepage.attacks.pooled.parts.shadows import Shadows
+from seepage.registry import property_attacks
+from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
+
+
+@property_attacks.register("kl")
+@dataclass(frozen=True)
+class KL:
+    """Let all pairs of shadow models of two shares vote for the one whose answers are nearer to the target's.
+
+    Source: Suri, Lu, Chen and Evans, *Dissecting Distribution Inference* (2023): a pair votes for the second share if
+    the first's mean Kullback-Leibler divergence to the target's answers is the greater. Of more than two shares, each
+    one's chance is its mean share of votes against all others. Deviations: chances below 1e-6 are raised to it, and the
+    queries are the attacker's one set instead of one for each share.
+
+    Example:
+        >>> KL()
+        KL()
+    """
+
+    def __call__(self, view: PredictionView, known: PooledKnowledge, shadows: Shadows, seed: int) -> PropertyGuess:
+        """Return each share's part of the votes for each target; ``seed`` is not used.
+
+        Raises:
+            BadInputError: shadow models have other shares, or queries are not answered.
+        """
+        worlds = shadows.world(known.shares)
+        distance = divergence(shadows.answers, view.ask(known.queries))
+        votes = torch.zeros(distance.shape[1], len(known.shares), dtype=torch.float64)
+        for one in range(len(known.shares)):
+            for other in range(one):
+                nearer = distance[worlds == one][:, None] < distance[worlds == other][None]
+                won = nearer.double().mean((0, 1))
+                votes[:, one] += won
+                votes[:, other] += 1 - won
+        return PropertyGuess(known.shares, votes / votes.sum(1, keepdim=True))
+
+
+def divergence(
+    models: Float[Tensor, "shadow query label"], targets: Float[Tensor, "target query label"]
+) -> Float[Tensor, "shadow target"]:
+    """Return the mean over queries of the divergence of each target's answers from each shadow model's.
+
+    Example:
+        >>> half, sure = torch.tensor([[[0.5, 0.5]]]), torch.tensor([[[1.0, 0.0]]])
+        >>> divergence(sure, half).item() == torch.tensor(2.0).double().log().item()
+        True
+    """
+    p, q = (side.double().clamp(min=LEAST).flatten(1) for side in (models, targets))
+    held = (models.double().flatten(1) > 0).double()
+    own = (held * p * p.log()).sum(1)
+    return (own[:, None] - (held * p) @ q.log().T) / models.shape[1]

@@ -1,0 +1,108 @@
+"""Shares from another party's gradients in federated training (Melis et al., 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from sklearn.ensemble import RandomForestClassifier
+from torch import Tensor
+
+from seepage.attacks.pooled.parts.classifiers import fitted_chances
+from seepage.attacks.pooled.parts.features import Reduced
+from seepage.errors import BadInputError, check_choice, check_count
+from seepage.registry import property_attacks
+from seepage.shadow.stacked import Dense, Stacked
+from seepage.wire.pooled import GradientsView, PooledKnowledge, PropertyGuess
+
+Classifier = Literal["forest", "mixed"]
+
+
+@property_attacks.register("melis")
+@dataclass(frozen=True)
+class Melis:
+    """Tell shares apart by a classifier of gradients, trained on those of auxiliary rows at the same models.
+
+    Source: Melis, Song, De Cristofaro and Shmatikov, *Exploiting Unintended Feature Leakage in Collaborative Learning*
+    (2019), section 4: in each round the attacker takes gradients of batches of its own with and without the property at
+    the joint model, and a random forest of 100 trees with leaves of five classifies the other party's. Deviations: the
+    property is the share in all of a party's rows; one forest reads the gradients of all rounds side by side instead of
+    a score a round; small networks need no pooling of gradients. ``mixed`` is ours: gradients with their signs,
+    standardised, and two strongly regularised linear rules (see ``fitted_chances``).
+
+    Attributes:
+        classifier: ``forest`` or ``mixed``.
+        references: batches of auxiliary rows for each share.
+        rounds: of training that are seen.
+        rate: of the parties' gradient descent.
+
+    Raises:
+        BadInputError: ``classifier`` is none of these, a count is below 1 (references: 5), or the rate is not above 0.
+
+    Example:
+        >>> Melis(rounds=5).references
+        25
+    """
+
+    classifier: Classifier = "forest"
+    references: int = 25
+    rounds: int = 3
+    rate: float | int = 0.5
+
+    def __post_init__(self) -> None:
+        check_choice("classifier", self.classifier, Classifier)
+        check_count("rounds", self.rounds)
+        if self.references < 5:
+            raise BadInputError(f"references are five batches a share at least, got references={self.references!r}.")
+        if not self.rate > 0:
+            raise BadInputError(f"rate is above 0, got rate={self.rate!r}.")
+
+    def __call__(self, view: GradientsView, known: PooledKnowledge, seed: int) -> PropertyGuess:
+        """Return the chances of each share for each target.
+
+        Args:
+            view: gradients, and the models where they were taken.
+            known: gives auxiliary rows, the victim's number of rows and the shares told apart.
+            seed: of batches and forests.
+
+        Raises:
+            BadInputError: models are not fully connected, or auxiliary rows cannot supply the shares.
+        """
+        if not isinstance(known.learner, Dense):
+            raise BadInputError("the attack melis reads gradients of fully connected networks; choose meta or kl.")
+        generator = torch.Generator().manual_seed(seed)
+        worlds = torch.arange(len(known.shares)).repeat(self.references)
+        shares = torch.tensor(known.shares, dtype=torch.float64)[worlds]
+        chosen = known.auxiliary.drawn(shares[:, None], known.rows, generator)[:, 0]
+        found = []
+        for target in range(view.gradients.shape[1]):
+            seen = [
+                known.learner.gradients(_repeated(models, target, len(chosen)), *_rows(known), chosen)
+                for models in view.snapshots
+            ]
+            features, asked = torch.cat(seen, dim=1), view.gradients[:, target].reshape(1, -1)
+            found.append(self._chances(features.double(), worlds, asked.double(), seed))
+        return PropertyGuess(known.shares, torch.cat(found))
+
+    def _chances(
+        self, features: Float[Tensor, "batch feature"], worlds: Tensor, asked: Float[Tensor, "1 feature"], seed: int
+    ) -> Float[Tensor, "1 world"]:
+        if self.classifier == "mixed":
+            reduced = Reduced.of(features)
+            return fitted_chances("mixed", reduced(features), worlds, reduced(asked), seed)
+        forest = RandomForestClassifier(100, min_samples_leaf=5, min_samples_split=5, random_state=seed % 2**32)
+        lengths = features.norm(dim=1, keepdim=True), asked.norm(dim=1, keepdim=True)
+        forest.fit((features.abs() / lengths[0].clamp(min=1e-12)).numpy(), worlds.numpy())
+        chances = forest.predict_proba((asked.abs() / lengths[1].clamp(min=1e-12)).numpy())
+        return torch.as_tensor(chances, dtype=torch.float64)
+
+
+def _rows(known: PooledKnowledge) -> tuple[Tensor, Tensor]:
+    return known.auxiliary.inputs, known.auxiliary.labels
+
+
+def _repeated(models: Stacked, target: int, times: int) -> Stacked:
+    one = models.of(slice(target, target + 1))
+    return one.holding(part.expand(times, *part.shape[1:]) for part in one.parameters)

@@ -1,0 +1,97 @@
+"""The published attack: a classifier of models, trained on the answers of shadow models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
+from seepage.attacks.pooled.parts.features import Reduced, logarithms, raw
+from seepage.attacks.pooled.parts.shadows import Shadows
+from seepage.errors import check_choice, check_count
+from seepage.registry import property_attacks
+from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
+
+Features = Literal["raw", "log"]
+
+
+@property_attacks.register("meta")
+@dataclass(frozen=True)
+class Meta:
+    """Tell shares of an attribute apart by a classifier of models' answers.
+
+    Source: Zhang, Tople and Ohrimenko (2021), algorithm 1 and section 4.3: answers to all queries side by side
+    (``features="raw"``), classified by logistic regression for linear, recurrent and graph models (``lr``) and by a
+    network of 20 and 8 hidden units for networks (``mlp``). Two shares, or as many as the shadow models have. Ours is
+    the default: logarithms, standardised over shadow models, and two strongly regularised classifiers, mixed.
+
+    Attributes:
+        features: ``raw`` chances or their ``log``, standardised.
+        classifier: see ``fitted_chances``.
+        shuffled: whether shadow models' shares are shuffled before, each kept with as many models of every true one:
+            what remains is guessing, so that anything beyond it is a fault of the audit.
+        queries: that are asked, the first so many; None for all.
+
+    Raises:
+        BadInputError: ``features`` or ``classifier`` is none of these, or ``queries`` is below 1.
+    """
+
+    features: Features = "log"
+    classifier: Classifier = "mixed"
+    shuffled: bool = False
+    queries: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("features", self.features, Features)
+        check_choice("classifier", self.classifier, Classifier)
+        if self.queries is not None:
+            check_count("queries", self.queries)
+
+    def __call__(self, view: PredictionView, known: PooledKnowledge, shadows: Shadows, seed: int) -> PropertyGuess:
+        """Return the chances of each share for each target.
+
+        Args:
+            view: is asked the attacker's queries.
+            known: gives queries and shares.
+            shadows: with as many of each share.
+            seed: of the classifier.
+
+        Raises:
+            BadInputError: shadow models have other shares, or queries are not answered.
+        """
+        worlds = shadows.world(known.shares)
+        if self.shuffled:
+            worlds = shuffled(worlds, seed)
+        answers, seen = view.ask(known.queries[: self.queries]), shadows.answers[:, : self.queries]
+        if self.features == "raw":
+            features, asked = raw(seen), raw(answers)
+        else:
+            features, asked = logarithms(seen), logarithms(answers)
+            reduced = Reduced.of(features)
+            features, asked = reduced(features), reduced(asked)
+        return PropertyGuess(known.shares, fitted_chances(self.classifier, features, worlds, asked, seed))
+
+
+def shuffled(worlds: Int[Tensor, " shadow"], seed: int) -> Int[Tensor, " shadow"]:
+    """Return shares for shadow models that have nothing to do with their own.
+
+    Models of each true share get all shares in turn, in an order drawn at random, so that no direction in which true
+    shares differ is related to them by chance.
+
+    Example:
+        >>> shuffled(torch.tensor([0, 0, 1, 1]), seed=0).view(2, 2).sort().values.tolist()
+        [[0, 1], [0, 1]]
+    """
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.empty_like(worlds)
+    count = int(worlds.max()) + 1
+    for world in range(count):
+        held = (worlds == world).nonzero()[:, 0]
+        # Where shares do not divide the models of one evenly, the remainders of all of them do.
+        given = (torch.arange(len(held)) + world * len(held)) % count
+        drawn[held] = given[torch.randperm(len(held), generator=generator)]
+    return drawn

@@ -1,0 +1,175 @@
+"""Shadow models: what the joint model would answer if the victim's share were such and such."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seepage.errors import BadInputError, check_count
+from seepage.shadow.learner import Trained
+from seepage.shadow.pooling import MarkedRows, joint_models
+from seepage.wire.pooled import PooledKnowledge
+
+
+@dataclass(frozen=True)
+class Shadows:
+    """Shadow models and what they answer to the attacker's queries.
+
+    Attributes:
+        models: all of them.
+        shares: of the attribute in the rows that stand for the victim's: of its first rows, and of its new ones where
+            it brought in any.
+        answers: to the queries, as the attacker would see them.
+    """
+
+    models: Trained
+    shares: Float[Tensor, "shadow part"]
+    answers: Float[Tensor, "shadow query label"]
+
+    def __len__(self) -> int:
+        return len(self.shares)
+
+    def world(self, shares: Sequence[float]) -> Int[Tensor, " shadow"]:
+        """Return the position of each shadow model's share among the ones told apart.
+
+        Raises:
+            BadInputError: a shadow model has none of them.
+        """
+        distance = (self.shares[:, :1] - torch.tensor(list(shares), dtype=self.shares.dtype)).abs()
+        if float(distance.min(1).values.max()) > 1e-6:
+            raise BadInputError(
+                f"shadow models of the shares {list(shares)} are needed to tell these apart, but one has another."
+            )
+        return distance.argmin(1)
+
+
+def train_shadows(known: PooledKnowledge, shares: Float[Tensor, "shadow part"], seed: int) -> Shadows:
+    """Train one shadow model for each line of shares, all at once.
+
+    Rows are drawn from the auxiliary ones anew for every shadow model, without replacement within one; the
+    attacker's own rows are added to each.
+
+    Args:
+        known: gives recipe, auxiliary and own rows, queries and further parties.
+        shares: of the attribute in the victim's rows, one column for each time that it brought in some.
+        seed: of rows, first weights and batches.
+
+    Raises:
+        BadInputError: the auxiliary rows cannot supply the shares.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    chosen = _drawn(known, known.auxiliary, shares, generator)
+    models = joint_models(known.learner, known.auxiliary, known.own, chosen, generator)
+    return Shadows(models, shares, known.answered(models.answers(known.queries)))
+
+
+def binary_shadows(known: PooledKnowledge, count: int, seed: int) -> Shadows:
+    """Train ``count`` shadow models, as many of each share that is told apart (100 of two in the paper).
+
+    Raises:
+        BadInputError: fewer than two a share, or see ``train_shadows``.
+    """
+    check_count("count", count)
+    worlds = len(known.shares)
+    if count < 2 * worlds or count % worlds:
+        raise BadInputError(
+            f"shadow models are as many for each of {worlds} shares, two at least; got {count}, give a multiple of "
+            f"{worlds} from {2 * worlds} up."
+        )
+    shares = torch.tensor(known.shares, dtype=torch.float64).repeat(count // worlds)
+    return train_shadows(known, shares[:, None], seed)
+
+
+@dataclass(frozen=True)
+class SpreadShadows(Shadows):
+    """Shadow models with shares over a range, in pairs of the same rows, each from one of two halves of all rows.
+
+    A half's models say how well a rule that the other half's gave reads models of rows that it has never seen, and what
+    differs between two models of the same rows is the training's alone.
+
+    Attributes:
+        halves: of the auxiliary rows, 0 or 1, that each model's rows are from.
+        carrying, others: rows of a half with the attribute and without.
+        rows: of a model.
+    """
+
+    halves: Int[Tensor, " shadow"]
+    carrying: float
+    others: float
+    rows: int
+
+    def kept(self, shares: Float[Tensor, " share"]) -> Float[Tensor, " share"]:
+        """Return the share of a half's rows that models with these shares draw, rows of both kinds weighed by number.
+
+        Of what varies with the rows of a model from the whole population, so much is the same for all of one half, and
+        the rest differs between its models.
+        """
+        return self.rows * (shares.square() / self.carrying + (1 - shares).square() / self.others)
+
+
+def spread_shadows(
+    known: PooledKnowledge, count: int, seed: int, low: float = 0.05, high: float = 0.95
+) -> SpreadShadows:
+    """Train ``count`` shadow models with shares spread evenly over a range.
+
+    Args:
+        known: see ``train_shadows``.
+        count: of shadow models, a multiple of 4.
+        seed: of everything drawn.
+        low, high: ends of the range.
+
+    Raises:
+        BadInputError: half the auxiliary rows cannot supply the shares, or ``count`` is no multiple of 4.
+    """
+    check_count("count", count)
+    if count % 4:
+        raise BadInputError(
+            f"shadow models with spread shares come in pairs from each half of the rows; got {count}, give a multiple "
+            "of 4."
+        )
+    generator = torch.Generator().manual_seed(seed)
+    auxiliary = known.auxiliary
+    even = torch.linspace(low, high, count // 2, dtype=torch.float64)
+    halves = halved(auxiliary, generator)
+    chosen, told = [], []
+    for which, half in enumerate(halves):
+        shares = even[which::2]
+        drawn = _drawn(known, auxiliary.rows(half), shares[:, None], generator)
+        chosen.append(half[drawn].repeat_interleave(2, dim=0))
+        told.append(shares.repeat_interleave(2))
+    models = joint_models(known.learner, auxiliary, known.own, torch.cat(chosen), generator)
+    carrying = float(auxiliary.carries.sum())
+    return SpreadShadows(
+        models,
+        torch.cat(told)[:, None],
+        known.answered(models.answers(known.queries)),
+        torch.arange(2).repeat_interleave(count // 2),
+        carrying / 2,
+        (len(auxiliary) - carrying) / 2,
+        known.rows,
+    )
+
+
+def _drawn(
+    known: PooledKnowledge, rows: MarkedRows, shares: Float[Tensor, "shadow part"], generator: torch.Generator
+) -> Tensor:
+    """Return the positions of each shadow model's rows, part by part: the victim's, then further parties'."""
+    others = torch.tensor(known.others, dtype=shares.dtype).expand(len(shares), len(known.others))
+    return rows.drawn(torch.cat([shares, others], dim=1), known.rows, generator)
+
+
+def halved(rows: MarkedRows, generator: torch.Generator) -> tuple[Int[Tensor, " half"], Int[Tensor, " half"]]:
+    """Return the positions of two halves of some rows, with as many rows of each kind.
+
+    Example:
+        >>> rows = MarkedRows(torch.zeros(6, 1), torch.zeros(6).long(), torch.tensor([1, 1, 0, 0, 0, 0]).bool())
+        >>> [rows.carries[half].sum().item() for half in halved(rows, torch.Generator().manual_seed(0))]
+        [1, 1]
+    """
+    kinds = [(rows.carries.cpu() == kind).nonzero()[:, 0] for kind in (True, False)]
+    mixed = [kind[torch.randperm(len(kind), generator=generator)] for kind in kinds]
+    return torch.cat([kind[0::2] for kind in mixed]), torch.cat([kind[1::2] for kind in mixed])

@@ -1,0 +1,181 @@
+"""The share itself, with an interval: shadow models over the whole range, one direction, and its inverse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy import stats
+from torch import Tensor
+
+from seepage.attacks.pooled.parts.features import Reduced, logarithms
+from seepage.attacks.pooled.parts.shadows import SpreadShadows
+from seepage.errors import BadInputError
+from seepage.registry import property_attacks
+from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
+
+# Ridge strengths in units of the features' mean square.
+_RIDGES = np.logspace(-4, 4, 33)
+_GRID = 1001
+_LEAST = 20
+
+
+@property_attacks.register("ratio")
+@dataclass(frozen=True)
+class Ratio:
+    """Estimate the share of the victim's rows that carry the attribute, with a confidence interval.
+
+    Ridge regression on the shadow models' standardised logarithms gives one number a model. Shadow models come from two
+    halves of the auxiliary rows, and each half's are read by the rule that the other half's gave: read by models of the
+    same rows, they would come out better than any model of others' rows. What the number is for a given share is learnt
+    from them: a quadratic mean and a spread that may change with the share. What is missing in that spread is how far a
+    half itself may lie from the population; it follows from how much of the spread is due to rows, which two models of
+    the same rows tell apart from the training's. The inverse gives the likeliest share, an interval of all shares that
+    do not put the number into the outer tails, and each told-apart share's chance. A target is read by the mean of both
+    rules, and its error taken to be one rule's: intervals are rather too wide. Ours.
+
+    Attributes:
+        level: of the interval.
+
+    Raises:
+        BadInputError: ``level`` is not in (0, 1).
+    """
+
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        if not 0 < self.level < 1:
+            raise BadInputError(f"level lies in (0, 1), got level={self.level!r}.")
+
+    def __call__(
+        self, view: PredictionView, known: PooledKnowledge, shadows: SpreadShadows, seed: int
+    ) -> PropertyGuess:
+        """Return chances of each share, the estimated share and its interval; ``seed`` is not used.
+
+        Args:
+            view: is asked the attacker's queries.
+            known: gives queries and the shares that are told apart.
+            shadows: spread over the range in which the share may be.
+            seed: of nothing here.
+
+        Raises:
+            BadInputError: shadow models are too few (below 20), or queries are not answered.
+        """
+        if len(shadows) < _LEAST:
+            raise BadInputError(
+                f"an interval rests on at least {_LEAST} shadow models, got {len(shadows)}; train more."
+            )
+        answers = view.ask(known.queries)
+        features = logarithms(shadows.answers)
+        reduced = Reduced.of(features)
+        return invert(shadows, reduced(features), reduced(logarithms(answers)), known.shares, self.level)
+
+
+def invert(
+    shadows: SpreadShadows,
+    features: Float[Tensor, "shadow feature"],
+    asked: Float[Tensor, "target feature"],
+    told_apart: tuple[float, ...],
+    level: float,
+) -> PropertyGuess:
+    """Return what features of models say of their shares, learnt from models whose shares are known."""
+    r, halves = shadows.shares[:, 0].cpu().numpy(), shadows.halves.cpu().numpy()
+    left_out, scored = _crossed(features.cpu().numpy(), r, halves, asked.cpu().numpy())
+    low, high = float(r.min()), float(r.max())
+    grid = np.linspace(low, high, _GRID)
+
+    def terms(x: np.ndarray, degree: int) -> np.ndarray:
+        return np.vander(2 * (x - low) / (high - low) - 1, degree + 1, increasing=True)
+
+    # Halves may lie on either side of the population.
+    known = np.column_stack([terms(r, 2), 2 * halves - 1])
+    fitted, *_ = np.linalg.lstsq(known, left_out, rcond=None)
+    residual = left_out - known @ fitted
+    freedom = len(r) - known.shape[1]
+    of_training, of_rows = _components(shadows, residual, freedom)
+    kept = [shadows.kept(torch.from_numpy(x)).numpy() for x in (r, grid)]
+    spread = _spread(terms(r, 1), residual / np.sqrt(of_training + of_rows * (1 - kept[0])), freedom)
+    at_grid, more = terms(grid, 2) @ fitted[:-1], np.exp(terms(grid, 1) @ spread)
+    # The fitted mean is uncertain too.
+    inverse = np.linalg.pinv(terms(r, 2).T @ terms(r, 2))
+    leverage = np.einsum("gi,ij,gj->g", terms(grid, 2), inverse, terms(grid, 2))
+    # A model's rows vary as the population does, and the mean of both halves half as much as one half.
+    width = more * np.sqrt(of_training * (1 + leverage) + of_rows * (1 + kept[1] / 2 + leverage * (1 - kept[1])))
+    z = (scored[:, None] - at_grid) / width
+    fits = stats.t.logpdf(z, freedom) - np.log(width)
+    best = fits.argmax(1)
+    inside = np.abs(z) <= stats.t.ppf((1 + level) / 2, freedom)
+    # Where no share fits, the likeliest one alone would claim to be sure: its whole neighbourhood does not.
+    inside[np.arange(len(z)), best] = True
+    first, last = inside.argmax(1), _GRID - 1 - inside[:, ::-1].argmax(1)
+    near = np.abs(grid[:, None] - np.asarray(told_apart)).argmin(0)
+    chances = np.exp(fits[:, near] - fits[:, near].max(1, keepdims=True))
+    return PropertyGuess(
+        told_apart,
+        torch.from_numpy(chances / chances.sum(1, keepdims=True)),
+        torch.from_numpy(grid[best]),
+        torch.from_numpy(grid[first]),
+        torch.from_numpy(grid[last]),
+    )
+
+
+def _crossed(
+    features: np.ndarray, shares: np.ndarray, halves: np.ndarray, asked: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return predictions for each half's shadow models by the other half's, and for targets the mean of both."""
+    rules = []
+    for half in (0, 1):
+        known = features[halves == half]
+        centre = known.mean(0)
+        u, values, rows = np.linalg.svd(known - centre, full_matrices=False)
+        held = values > 1e-9 * values.max(initial=1e-300)
+        mean = shares[halves == half].mean()
+        target = u[:, held].T @ (shares[halves == half] - mean)
+        rules.append((centre, mean, values[held], rows[held], target))
+    best: tuple[float, np.ndarray, np.ndarray] | None = None
+    for ridge in _RIDGES:
+        read = []
+        for centre, mean, values, rows, target in rules:
+            # Models that all answer alike leave no direction.
+            scale = (values**2).sum() / max(1, len(values))
+            slope = rows.T @ (values / (values**2 + ridge * scale) * target)
+            read.append(tuple((which - centre) @ slope + mean for which in (features, asked)))
+        crossed = np.where(halves == 1, read[0][0], read[1][0])
+        error = float(((crossed - shares) ** 2).mean())
+        if best is None or error < best[0]:
+            best = (error, crossed, (read[0][1] + read[1][1]) / 2)
+    assert best is not None
+    return best[1], best[2]
+
+
+def _components(shadows: SpreadShadows, residual: np.ndarray, freedom: int) -> tuple[float, float]:
+    """Return the variance of what a rule reads due to training, and due to rows drawn from the population.
+
+    Args:
+        shadows: in pairs of the same rows.
+        residual: what is left of each one's number.
+        freedom: degrees of freedom left.
+    """
+    of_training = float(((residual[0::2] - residual[1::2]) ** 2).mean() / 2)
+    there = 1 - float(shadows.kept(shadows.shares[:, 0]).mean())
+    left = float((residual**2).sum() / freedom) - of_training
+    return max(of_training, 1e-24), max(0.0, left) / max(there, 1e-9)
+
+
+def _spread(terms: np.ndarray, residual: np.ndarray, freedom: int) -> np.ndarray:
+    """Return coefficients of the logarithm of a normal residual's standard deviation, by Fisher scoring."""
+    n = len(residual)
+    scale = max(float(np.sqrt((residual**2).sum() / freedom)), 1e-12)
+    found = np.zeros(terms.shape[1])
+    found[0] = np.log(scale)
+    for _ in range(50):
+        ratio = np.clip((residual / np.exp(terms @ found)) ** 2, 0, 100)
+        step = np.linalg.solve(2 * terms.T @ terms, terms.T @ (ratio - 1))
+        found += np.clip(step, -1, 1)
+        if np.abs(step).max() < 1e-9:
+            break
+    # The mean took some degrees of freedom.
+    found[0] += 0.5 * np.log(n / freedom)
+    return found

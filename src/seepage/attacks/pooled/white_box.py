@@ -1,0 +1,50 @@
+"""The published white-box attack: a classifier of models, trained on the weights of shadow models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
+from seepage.attacks.pooled.parts.features import Reduced
+from seepage.attacks.pooled.parts.shadows import Shadows
+from seepage.errors import check_choice
+from seepage.registry import property_attacks
+from seepage.wire.pooled import ModelView, PooledKnowledge, PropertyGuess
+
+
+@property_attacks.register("white_box")
+@dataclass(frozen=True)
+class WhiteBox:
+    """Tell shares of an attribute apart by a classifier of models' weights.
+
+    Source: Zhang, Tople and Ohrimenko (2021), appendix: all weights in one row, classified by a network of 200 and 50
+    hidden units. Hidden units can be exchanged without changing a network, which such a classifier does not know; see
+    ``DeepSets`` for one that does.
+
+    Attributes:
+        classifier: ``mlp`` as published, or another, see ``fitted_chances``.
+        standardised: whether weights are standardised over the shadow models first, which the paper does not say.
+
+    Raises:
+        BadInputError: there is no such classifier.
+    """
+
+    classifier: Classifier = "mlp"
+    standardised: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("classifier", self.classifier, Classifier)
+
+    def __call__(self, view: ModelView, known: PooledKnowledge, shadows: Shadows, seed: int) -> PropertyGuess:
+        """Return the chances of each share for each target.
+
+        Raises:
+            BadInputError: shadow models have other shares.
+        """
+        worlds = shadows.world(known.shares)
+        features, asked = shadows.models.flat().double(), view.models.flat().double()
+        if self.standardised:
+            reduced = Reduced.of(features)
+            features, asked = reduced(features), reduced(asked)
+        chances = fitted_chances(self.classifier, features, worlds, asked, seed, hidden=(200, 50))
+        return PropertyGuess(known.shares, chances)

@@ -1,0 +1,111 @@
+"""What the server of split learning guesses without anything that came back over the cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from seepage.errors import BadInputError, check_choice, check_count
+from seepage.registry import cut_baselines
+from seepage.tabular.schema import Discrete, Schema
+from seepage.wire.split import CutGuess, CutKnowledge, CutView
+
+Neighbourhood = Literal["features", "output"]
+# Distances held at once.
+_AT_ONCE = 2**24
+
+
+@cut_baselines.register("marginals")
+@dataclass(frozen=True)
+class Marginals:
+    """Each column's most frequent category or median, and the most frequent label, for every record."""
+
+    def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
+        """Return the guess; ``seeds`` are not used."""
+        row = torch.tensor([knowledge.statistics.marginals[i].median for i in view.model.private], dtype=torch.float64)
+        labels = torch.full((view.records,), knowledge.statistics.target.median, dtype=torch.float64)
+        return CutGuess(row.repeat(view.records, 1), labels)
+
+
+@cut_baselines.register("knn")
+@dataclass(frozen=True)
+class Nearest:
+    """The vote of the most similar auxiliary rows, by the server's own columns or by what it makes of them.
+
+    EXACT's comparison. That it means five neighbours, Euclidean distances and codes that are not scaled follows from
+    its figures: sorted categories are numbered, and numbers stay as they are. Of equally many votes the smallest
+    number in that order wins; a continuous column gets the neighbours' median.
+
+    Attributes:
+        on: ``features``: the server's own columns, ``output``: the activations that it sends.
+        neighbours: that vote.
+
+    Raises:
+        BadInputError: an argument is out of range.
+    """
+
+    on: Neighbourhood = "features"
+    neighbours: int = 5
+
+    def __post_init__(self) -> None:
+        check_choice("what neighbours are near in:", self.on, Neighbourhood)
+        check_count("neighbours", self.neighbours)
+
+    def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
+        """Return the guess; ``seeds`` are not used.
+
+        Raises:
+            BadInputError: there are fewer auxiliary rows than neighbours.
+        """
+        rows, model, schema = knowledge.auxiliary, view.model, knowledge.schema
+        if rows is None or len(rows) < self.neighbours:
+            raise BadInputError(
+                f"{self.neighbours} neighbours are to vote, but the attacker holds "
+                f"{0 if rows is None else len(rows)} auxiliary rows; grant it at least as many (auxiliary)."
+            )
+        if self.on == "output":
+            known, asked = model.cut(rows.cells).cpu().double(), view.cut.detach().cpu().double()
+        else:
+            known = numbered(schema, model.public, rows.cells[:, list(model.public)])
+            asked = numbered(schema, model.public, view.features)
+        near = []
+        for some in asked.split(max(1, _AT_ONCE // len(known))):
+            # Not by products of rows: large numbers beside small codes would lose these.
+            distances = torch.cdist(some, known, compute_mode="donot_use_mm_for_euclid_dist")
+            near.append(distances.topk(self.neighbours, largest=False).indices)
+        index = torch.cat(near)
+        cells = []
+        for i in model.private:
+            votes = rows.cells[:, i][index]
+            column = schema.columns[i]
+            cells.append(_vote(column, votes) if isinstance(column, Discrete) else votes.median(1).values)
+        target = schema.target
+        assert isinstance(target, Discrete)
+        return CutGuess(torch.stack(cells, dim=1), _vote(target, rows.labels[index]))
+
+
+def numbered(schema: Schema, columns: Sequence[int], cells: Float[Tensor, "row column"]) -> Float[Tensor, "row column"]:
+    """Return cells as label encoders number them: discrete ones by the place of their category in sorted order."""
+    made = []
+    for k, i in enumerate(columns):
+        column = schema.columns[i]
+        made.append(_places(column)[cells[:, k].long()] if isinstance(column, Discrete) else cells[:, k])
+    return torch.stack(made, dim=1)
+
+
+def _places(column: Discrete) -> Float[Tensor, " code"]:
+    places = torch.empty(column.width, dtype=torch.float64)
+    places[torch.tensor(column.sorted_codes)] = torch.arange(column.width, dtype=torch.float64)
+    return places
+
+
+def _vote(column: Discrete, votes: Float[Tensor, "record vote"]) -> Float[Tensor, " record"]:
+    places = _places(column)
+    counts = functional.one_hot(places[votes.long()].long(), column.width).sum(1)
+    return torch.tensor(column.sorted_codes)[counts.argmax(1)].double()

@@ -1,0 +1,386 @@
+"""A real client's update on disk: written in its training loop, checked before anything is made of it.
+
+The file is in the safetensors format: one tensor a parameter, under the parameter's name, the gradient of the batch's
+mean loss. What is known of it besides, a ``Description``, is JSON, either the entry ``seepage`` of the file's
+metadata or a file beside it of the same name that ends in ``.json``. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from seepage.errors import BadInputError, unknown_name
+from seepage.files import write_whole
+from seepage.models.model import Head, Model
+from seepage.models.weights import FLOATS, read_tensors
+from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.statistics import Statistics
+from seepage.wire.horizontal import GradientView
+
+FORMAT = 1
+_ENTRY = "seepage"
+_LARGEST_JSON = 2**26
+# What wrappers put before the name of every parameter.
+_PREFIXES = ("module.", "_orig_mod.", "_orig_mod.module.", "module._orig_mod.")
+_ADVICE = "write it with seepage.capture(model.named_parameters(), FILE)"
+
+
+class Encoding(BaseModel):
+    """What the client standardises encoded rows with, agreed upon before training.
+
+    Attributes:
+        mean, std: of each encoded column: one a category of a discrete column, one a continuous column, in the
+            schema's order.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+class Description(BaseModel):
+    """What is known of a captured update besides its numbers; what is None is not known.
+
+    Attributes:
+        format: version of this form.
+        protocol: what the client took part in; ``fedsgd``: one gradient, the mean over one batch.
+        batch_size: number of records in that batch.
+        model: what the network is called; for people.
+        head: how its outputs are read.
+        encoding: what rows are standardised with.
+        labels: of the batch's records in any order, codes (positions in the target's categories) or numbers. Only for
+            attackers that are granted them.
+
+    Example:
+        >>> Description(batch_size=4).model_dump(exclude_none=True)
+        {'format': 1, 'protocol': 'fedsgd', 'batch_size': 4}
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    format: int = Field(default=FORMAT, ge=1)
+    protocol: Literal["fedsgd"] = "fedsgd"
+    batch_size: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    model: str | None = None
+    head: Head | None = None
+    encoding: Encoding | None = None
+    labels: tuple[Annotated[float, Field(allow_inf_nan=False)], ...] | None = None
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A captured update that fits a model.
+
+    Attributes:
+        view: what the server received, one victim.
+        about: what is known of it besides.
+        notes: what a reader should know, such as that its numbers were rounded.
+    """
+
+    view: GradientView
+    about: Description
+    notes: tuple[str, ...]
+
+    def without_labels(self) -> Capture:
+        """Return the same update for an attacker that is granted no labels."""
+        return replace(self, about=self.about.model_copy(update={"labels": None}))
+
+
+def capture(
+    named_parameters: Iterable[tuple[str, Tensor]],
+    path: str | Path,
+    *,
+    batch_size: int | None = None,
+    labels: Tensor | Sequence[float] | None = None,
+    model: str | None = None,
+    head: Head | None = None,
+    statistics: Statistics | None = None,
+) -> None:
+    """Write the gradients of a training loop's last ``backward()`` to a file; one line for a client's code.
+
+    Call it before the optimiser steps and before gradients are set to zero. The loss must be the mean over the batch.
+
+    Args:
+        named_parameters: ``model.named_parameters()``.
+        path: the file, conventionally ``update.safetensors``; only its owner may read it.
+        batch_size: number of records in the batch.
+        labels: of the records, codes or numbers, where the attacker is to be granted them.
+        model: what to call the network.
+        head: how its outputs are read.
+        statistics: with which seepage's encoder standardised the batch's rows, where it did.
+
+    Raises:
+        BadInputError: a parameter has no gradient, or one that is not finite, or the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> import seepage
+        >>> from torch import nn
+        >>> model = nn.Linear(3, 2)
+        >>> loss = nn.functional.cross_entropy(model(torch.randn(4, 3)), torch.tensor([0, 1, 1, 0]))
+        >>> loss.backward()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     seepage.capture(model.named_parameters(), f"{folder}/update.safetensors", batch_size=4)
+        ...     sorted(load_capture(f"{folder}/update.safetensors", Model(model, "softmax", "mine")).view.gradient)
+        ['bias', 'weight']
+    """
+    gradient: dict[str, Tensor] = {}
+    for name, parameter in named_parameters:
+        if parameter.grad is None:
+            raise BadInputError(
+                f"the parameter {name!r} has no gradient: capture an update after loss.backward() and before the "
+                "gradients are set to zero; a parameter that is not trained has to be part of the loss all the same."
+            )
+        gradient[name] = parameter.grad
+    values: dict[str, Any] = {"batch_size": batch_size, "model": model, "head": head}
+    if labels is not None:
+        values["labels"] = torch.as_tensor(labels).detach().flatten().tolist()
+    if statistics is not None:
+        values["encoding"] = encoding_of(statistics)
+    save_capture(path, gradient, _described(values, "the description of the update"))
+
+
+def encoding_of(statistics: Statistics) -> Encoding:
+    """Return what rows are standardised with."""
+    return Encoding(mean=tuple(statistics.mean.tolist()), std=tuple(statistics.std.tolist()))
+
+
+def save_capture(path: str | Path, gradient: Mapping[str, Tensor], about: Description | None = None) -> None:
+    """Write one victim's gradient to a file that only its owner may read, whole or not at all.
+
+    Args:
+        path: the file.
+        gradient: by parameter name, each in its parameter's shape; sparse ones are made dense.
+        about: what is known of it besides.
+
+    Raises:
+        BadInputError: there is no tensor, one is not of floating-point numbers or not finite, the labels are not
+            one a record, or the file cannot be written.
+    """
+    about = about or Description()
+    _check_labels(about)
+    if not gradient:
+        raise BadInputError("an update holds at least one parameter's gradient, got none.")
+    tensors = {}
+    for name, tensor in gradient.items():
+        dense = (tensor.to_dense() if tensor.layout != torch.strided else tensor).detach().cpu().contiguous()
+        _check_gradient(f"the gradient of {name!r}", dense)
+        # Tensors may share memory; safetensors does not.
+        tensors[name] = dense.clone()
+    text = json.dumps(about.model_dump(mode="json", exclude_none=True), allow_nan=False)
+    write_whole(Path(path), save(tensors, {_ENTRY: text}), private=True)
+
+
+def read_description(path: str | Path) -> Description:
+    """Return what is known of a captured update besides its numbers; the defaults where the file says nothing.
+
+    Raises:
+        BadInputError: the file cannot be read or is damaged; what it says is not a description, is of a later format,
+            or differs from what the JSON file beside it says.
+    """
+    path = Path(path)
+    what = f"the captured update {str(path)!r}"
+    if not path.is_file():
+        raise BadInputError(f"{what} does not exist; {_ADVICE}.")
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            inside = (file.metadata() or {}).get(_ENTRY)
+    except (SafetensorError, OSError) as error:
+        raise BadInputError(
+            f"{what} is no whole safetensors file ({' '.join(str(error).split())}): it may have been cut short, or be "
+            f"of another format, none of which is read here for safety's sake; {_ADVICE}."
+        ) from error
+    beside = path.with_suffix(".json")
+    found = [] if inside is None else [_parsed(inside, f"the metadata of {what}")]
+    if beside.is_file() and beside != path:
+        text = _text(beside)
+        found.append(_parsed(text, f"{str(beside)!r}, which describes {what},"))
+    if len(found) == 2 and found[0] != found[1]:
+        raise BadInputError(
+            f"the metadata of {what} and {str(beside)!r} contradict each other; delete the file that is wrong, or "
+            "write the update again."
+        )
+    return found[0] if found else Description()
+
+
+def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -> Capture:
+    """Read a captured update and check that it can be one of ``model``.
+
+    Numbers are converted to the type of the model's parameters. A prefix that wrappers such as
+    ``DistributedDataParallel`` and ``torch.compile`` put before all names is taken away.
+
+    Args:
+        path: the file.
+        model: the global model that the server sent out.
+        schema: of the table, against which head, labels and encoding are checked; not checked if None.
+
+    Raises:
+        BadInputError: the file is damaged or of a later format; a tensor is missing, unknown (the message names the
+            nearest), of another shape, not of floating-point numbers, not finite; or everything is zero.
+
+    Example:
+        >>> import tempfile
+        >>> from torch import nn
+        >>> model = Model(nn.Linear(3, 2), "softmax", "mine")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_capture(f"{folder}/u.safetensors", {"weight": torch.ones(2, 3), "bias": torch.ones(2).half()})
+        ...     found = load_capture(f"{folder}/u.safetensors", model)
+        >>> found.view.gradient["weight"].shape, found.notes
+        (torch.Size([1, 2, 3]), ("1 of 2 tensors were rounded to float16 before they were captured: 'bias'",))
+    """
+    about = read_description(path)
+    what = f"the captured update {str(path)!r}"
+    parameters = model.parameters
+    shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
+    prefix = _prefix(Path(path), shapes)
+    tensors = {
+        name.removeprefix(prefix): tensor
+        for name, tensor in read_tensors(
+            path, {prefix + name: shape for name, shape in shapes.items()}, what, _ADVICE
+        ).items()
+    }
+    missing = [name for name in shapes if name not in tensors]
+    if missing:
+        raise BadInputError(
+            f"{what} lacks the gradient of {', '.join(map(repr, missing[:3]))}"
+            f"{f' and {len(missing) - 3} more' if len(missing) > 3 else ''}, of {len(shapes)} parameters of model "
+            f"{model.name!r}; capture every parameter that the server receives, and name the model it trains."
+        )
+    dtype = next(iter(parameters.values())).dtype
+    notes = [] if not prefix else [f"the names of all tensors began with {prefix!r}, which was taken away"]
+    rounded: dict[torch.dtype, list[str]] = {}
+    for name, tensor in tensors.items():
+        _check_gradient(f"{what}: the gradient of {name!r}", tensor)
+        if FLOATS[tensor.dtype] < FLOATS[dtype]:
+            rounded.setdefault(tensor.dtype, []).append(name)
+        if not bool(tensor.to(dtype).isfinite().all()):
+            raise BadInputError(
+                f"{what}: the gradient of {name!r} holds {float(tensor.abs().max()):g}, which the model's "
+                f"{str(dtype).removeprefix('torch.')} cannot hold; make the model float64."
+            )
+    for kind, names in rounded.items():
+        some = ", ".join(map(repr, names[:3])) + (" ..." if len(names) > 3 else "")
+        notes.append(
+            f"{len(names)} of {len(shapes)} tensors were rounded to {str(kind).removeprefix('torch.')} before they "
+            f"were captured: {some}"
+        )
+    if not any(bool(tensor.any()) for tensor in tensors.values()):
+        raise BadInputError(
+            f"{what} is zero everywhere, so it says nothing about any record; capture it after loss.backward() and "
+            "before the gradients are set to zero."
+        )
+    if schema is not None:
+        _check_against(about, model, schema, what)
+    device = next(iter(parameters.values())).device
+    gradient = {name: tensors[name].to(device=device, dtype=dtype)[None] for name in shapes}
+    return Capture(GradientView(model, gradient), about, tuple(notes))
+
+
+def _check_gradient(what: str, tensor: Tensor) -> None:
+    if tensor.dtype not in FLOATS:
+        raise BadInputError(
+            f"{what} is of type {str(tensor.dtype).removeprefix('torch.')} where floating-point numbers are expected "
+            f"({', '.join(str(known).removeprefix('torch.') for known in FLOATS)}); undo what turned it into others, "
+            "such as quantisation, first."
+        )
+    broken = ~tensor.isfinite()
+    if bool(broken.any()):
+        raise BadInputError(
+            f"{what} holds {float(tensor[broken][0])} ({int(broken.sum())} of its {tensor.numel()} numbers are not "
+            "finite); training has diverged or the capture is broken, and nothing can be learned from it."
+        )
+
+
+def _prefix(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """Return what stands before all names of a file that are otherwise the model's; empty for nothing."""
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            names = set(file.keys())
+    except (SafetensorError, OSError):
+        return ""
+    return next((p for p in _PREFIXES if names == {p + name for name in shapes}), "")
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _LARGEST_JSON:
+            raise BadInputError(
+                f"{str(path)!r} takes {path.stat().st_size:,} bytes, more than a description of an update can need; "
+                "move it away."
+            )
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(
+            f"{str(path)!r} cannot be read ({error}); it should hold a description in JSON, or not be there."
+        ) from error
+
+
+def _parsed(text: str, what: str) -> Description:
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"{what} is not JSON ({error}); {_ADVICE}.") from error
+    if not isinstance(values, dict):
+        raise BadInputError(f"{what} is of type {type(values).__name__} where a JSON object is expected; {_ADVICE}.")
+    return _described(values, what)
+
+
+def _described(values: dict[str, Any], what: str) -> Description:
+    version = values.get("format", FORMAT)
+    if isinstance(version, int) and not isinstance(version, bool) and version > FORMAT:
+        raise BadInputError(
+            f"{what} is of format {version}; this version of seepage reads format {FORMAT}: install a newer one."
+        )
+    for key in values:
+        if key not in Description.model_fields:
+            raise unknown_name(f"key in {what.rstrip(',')}:", str(key)[:80], Description.model_fields)
+    try:
+        made = Description.model_validate(values)
+    except ValidationError as error:
+        problems = [f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors(include_input=False)]
+        raise BadInputError(f"{what.rstrip(',')} cannot be used: {'; '.join(problems[:4])}.") from error
+    _check_labels(made)
+    return made
+
+
+def _check_labels(about: Description) -> None:
+    if about.labels is not None and about.batch_size is not None and len(about.labels) != about.batch_size:
+        raise BadInputError(
+            f"the update has {len(about.labels)} labels for a batch of {about.batch_size} records; give one a record."
+        )
+
+
+def _check_against(about: Description, model: Model, schema: Schema, what: str) -> None:
+    if about.head is not None and about.head != model.head:
+        raise BadInputError(
+            f"{what} is of a network with a {about.head} head, the model has a {model.head} head; give --head "
+            f"{about.head}."
+        )
+    if about.encoding is not None:
+        given = (len(about.encoding.mean), len(about.encoding.std))
+        if given != (schema.width, schema.width):
+            raise BadInputError(
+                f"{what} was made of rows of {given[0]} encoded columns (and {given[1]} standard deviations), the "
+                f"schema takes {schema.width}; give the schema that the client used."
+            )
+    if about.labels is not None and isinstance(schema.target, Discrete):
+        codes = range(schema.target.width)
+        wrong = [label for label in about.labels if label not in codes]
+        if wrong:
+            raise BadInputError(
+                f"{what} has the label {wrong[0]:g} ({len(wrong)} such), but the target {schema.target.name!r} takes "
+                f"codes from 0 to {codes[-1]}; labels are positions in its categories."
+            )
+    assert about.labels is None or all(math.isfinite(label) for label in about.labels)

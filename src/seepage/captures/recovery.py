@@ -1,0 +1,306 @@
+"""An attack on a captured update: what the records behind it were, without knowing the truth."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.assessment import certainties, lift, measure, spreads
+from seepage.attacks.horizontal.exact.record_count import count_records
+from seepage.captures.captured import Capture, Description
+from seepage.errors import BadInputError, check_count
+from seepage.files import make_folder, write_whole
+from seepage.seeds import stream
+from seepage.settings.parts import registry
+from seepage.tabular.assumed import standardised_statistics, uniform_statistics
+from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.statistics import Statistics
+from seepage.tabular.table import Table, frame_of
+from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
+from seepage.wire.secret import RecordsSecret
+
+FILES = ("reconstruction.csv", "confidence.csv", "results.json")
+
+# Of the dummy rows of all restarts; four bytes each in float32, and a descent holds a handful of copies.
+_MOST_NUMBERS = 2**26
+
+Origin = Literal["reference rows", "encoding", "bounds"]
+_SAID: dict[Origin, str] = {
+    "reference rows": "marginals and moments of the reference rows",
+    "encoding": "what rows are standardised with, as the update says; normal and independent columns assumed",
+    "bounds": "assumed: every category and every number within the schema's bounds equally likely",
+}
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What was read out of one update.
+
+    Attributes:
+        schema: of the table.
+        guess: records in no particular order, and the attacker's own doubts.
+        certainty: of each cell in [0, 1], see ``assessment.certainties``; NaN where the attack has no ensemble.
+        spread: of each continuous cell in its column's unit; NaN elsewhere.
+        settings: what was run: attack, seed, and so on.
+        knowledge: what the attacker was granted or assumed.
+        notes: what a reader should know of the update.
+        scores: of each metric and column, beside guessing; None where the truth is not known.
+    """
+
+    schema: Schema
+    guess: RecordsGuess
+    certainty: Float[Tensor, "record column"]
+    spread: Float[Tensor, "record column"]
+    settings: dict[str, Any]
+    knowledge: dict[str, Any]
+    notes: tuple[str, ...]
+    scores: list[dict[str, Any]] | None
+
+    @property
+    def records(self) -> pd.DataFrame:
+        """The guessed records, and the labels that were used in the target's column."""
+        frame = frame_of(self.schema, self.guess.cells[0])
+        if self.guess.labels is not None:
+            alone = self.schema.model_copy(update={"columns": (self.schema.target,), "target": self.schema.columns[0]})
+            frame = pd.concat([frame, frame_of(alone, self.guess.labels[0][:, None])], axis=1)
+        return frame
+
+    @property
+    def confidence(self) -> pd.DataFrame:
+        """One row a guessed cell: record (from 1), column, guess, certainty and spread."""
+        frame = frame_of(self.schema, self.guess.cells[0])
+        return pd.DataFrame(
+            [
+                {
+                    "record": record + 1,
+                    "column": name,
+                    "guess": frame.iat[record, i],
+                    "certainty": _plain(self.certainty[record, i]),
+                    "spread": _plain(self.spread[record, i]),
+                }
+                for record in range(len(frame))
+                for i, name in enumerate(self.schema.names)
+            ]
+        )
+
+
+def known_statistics(
+    schema: Schema, about: Description | None = None, reference: Table | None = None
+) -> tuple[Statistics, Origin]:
+    """Return the statistics that an attacker of an update has, and where they are from.
+
+    Rows of the same kind are best; else what the update says rows are standardised with; else the schema's bounds
+    alone. Where the update says it, rows are standardised as the client did.
+
+    Args:
+        schema: of the table.
+        about: what is known of the update besides its numbers.
+        reference: public rows of the same schema.
+    """
+    encoding = None if about is None else about.encoding
+    if encoding is None:
+        found = uniform_statistics(schema) if reference is None else Statistics.of(reference)
+        return found, "bounds" if reference is None else "reference rows"
+    stated = standardised_statistics(schema, encoding.mean, encoding.std)
+    if reference is None:
+        return stated, "encoding"
+    return replace(Statistics.of(reference), mean=stated.mean, std=stated.std), "reference rows"
+
+
+def recover(
+    capture: Capture,
+    schema: Schema,
+    statistics: Statistics,
+    origin: Origin,
+    attack: str = "unmix",
+    *,
+    batch_size: int | None = None,
+    options: dict[str, Any] | None = None,
+    seed: int = 0,
+    truth: Table | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Recovered:
+    """Attack a captured update as an audit attacks its first victim of the same seed.
+
+    Args:
+        capture: the update and its model.
+        schema: of the table.
+        statistics, origin: what the attacker knows of the columns, see ``known_statistics``.
+        attack: registered name.
+        batch_size: number of records, where the update does not say it; counted if neither does, see
+            ``count_records``.
+        options: arguments of the attack.
+        seed: of its random starts.
+        truth: the batch's records in any order, to score the guess with.
+        progress: called now and then with the share of the work done since the last call.
+
+    Raises:
+        BadInputError: the number of records is not known or contradicts the update or the truth, the attack or an
+            option is unknown, or labels can be neither restored nor are they given.
+    """
+    records, counted = _records(capture, schema, statistics, batch_size, truth, seed)
+    given = capture.about.labels
+    model = capture.view.model
+    if given is None and model.head == "regression":
+        raise BadInputError(
+            f"model {model.name!r} has a regression head: its labels are numbers, which cannot be restored from an "
+            "update. Capture the update with labels=..., for an attacker that knows them."
+        )
+    if given is not None and len(given) != records:
+        raise BadInputError(f"the update has {len(given)} labels for a batch of {records} records; give one a record.")
+    labels = None if given is None else torch.tensor([given], dtype=torch.float64)
+    knowledge = Knowledge(schema, statistics, records, labels)
+    made = registry.attacks.create(attack, **(options or {}))
+    numbers = records * schema.width * int(getattr(made, "restarts", 1))
+    if numbers > _MOST_NUMBERS:
+        raise BadInputError(
+            f"{records} records of {schema.width} encoded columns, searched from {getattr(made, 'restarts', 1)} random "
+            f"starts, take {numbers:,} numbers, more than the {_MOST_NUMBERS:,} that are tried; check the number of "
+            "records, or ask for fewer restarts."
+        )
+    seeds = [stream(seed, 0, "starts")]
+    # An attack that another package adds may have no progress to report.
+    reports = progress is not None and "progress" in inspect.signature(made).parameters
+    guess = made(capture.view, knowledge, seeds, **({"progress": progress} if reports else {}))
+    doubt = torch.full_like(guess.cells, torch.nan) if guess.uncertainty is None else guess.uncertainty
+    scale = torch.tensor(
+        [
+            torch.nan if isinstance(column, Discrete) else float(statistics.std[block.start])
+            for column, block in zip(schema.columns, schema.blocks, strict=True)
+        ],
+        dtype=doubt.dtype,
+    )
+    return Recovered(
+        schema=schema,
+        guess=guess,
+        certainty=certainties(schema, doubt[0], scale),
+        spread=spreads(schema, doubt[0], scale),
+        settings={
+            "attack": attack,
+            "options": options or {},
+            "seed": seed,
+            "protocol": capture.about.protocol,
+            "model": model.name,
+            "head": model.head,
+            "batch_size": records,
+            "loss": None if guess.loss is None else _plain(guess.loss[0]),
+        },
+        knowledge={
+            **knowledge.describe(),
+            "statistics": _SAID[origin],
+            "encoding": "as the update says" if capture.about.encoding is not None else "that of the statistics",
+            "labels": "restored" if labels is None else "those in the update",
+            "records": "counted in the update" if counted else "granted",
+        },
+        notes=capture.notes,
+        scores=None if truth is None else _scores(capture, knowledge, guess, truth, seed),
+    )
+
+
+def write_recovered(folder: Path, found: Recovered) -> None:
+    """Write ``reconstruction.csv``, ``confidence.csv`` and ``results.json`` for their owner alone.
+
+    Raises:
+        BadInputError: the folder holds one of them already, or cannot be written.
+    """
+    check_new(folder)
+    make_folder(folder, private=True)
+    results = {"settings": found.settings, "knowledge": found.knowledge, "notes": list(found.notes)}
+    results |= {"certainty": _by_column(found), "scores": found.scores}
+    write_whole(folder / FILES[0], found.records.to_csv(index=False), private=True)
+    write_whole(folder / FILES[1], found.confidence.to_csv(index=False), private=True)
+    # Last: where it is, the others are whole.
+    write_whole(folder / FILES[2], json.dumps(results, indent=1, ensure_ascii=False) + "\n", private=True)
+
+
+def check_new(folder: Path) -> None:
+    """Refuse a folder in which something would be replaced.
+
+    Raises:
+        BadInputError: it is a file, or holds files of these names.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
+    there = [name for name in FILES if (folder / name).exists()]
+    if there:
+        raise BadInputError(f"{str(folder)!r} holds {there[0]} already; choose another --out or move it away.")
+
+
+def _records(
+    capture: Capture, schema: Schema, statistics: Statistics, batch_size: int | None, truth: Table | None, seed: int
+) -> tuple[int, bool]:
+    """Return the number of records, and whether it was read from the update itself."""
+    if batch_size is not None:
+        check_count("batch_size", batch_size)
+    stated = capture.about.batch_size
+    if stated is None and capture.about.labels is not None:
+        stated = len(capture.about.labels)
+    if batch_size is not None and stated not in (None, batch_size):
+        raise BadInputError(
+            f"the update says that it is of {stated} records, --batch-size says {batch_size}; leave the option out."
+        )
+    records, counted = batch_size or stated, False
+    if records is None and isinstance(capture.view, GradientView):
+        records = count_records(capture.view, schema, statistics, seed=seed)
+        counted = records is not None
+    if records is None:
+        raise BadInputError(
+            "the update does not say how many records are behind it, and they could not be counted in it, as in exact "
+            "gradients of ReLU networks with two hidden layers they can; say it with --batch-size, or capture it with "
+            "batch_size=..."
+        )
+    if truth is not None and len(truth) != records:
+        raise BadInputError(
+            f"the truth has {len(truth)} rows, the update is of {records} records; give exactly the rows of its batch."
+        )
+    return records, counted
+
+
+def _scores(
+    capture: Capture, knowledge: Knowledge, guess: RecordsGuess, truth: Table, seed: int
+) -> list[dict[str, Any]]:
+    """Return the figures of the one victim, each beside the best guess without the update."""
+    secret = RecordsSecret(truth.cells[None], truth.labels[None])
+    schema, statistics = knowledge.schema, knowledge.statistics
+    seeds = [stream(seed, 0, "baseline")]
+    guessing = {
+        entry.name: measure(schema, statistics, secret, entry.factory()(capture.view, knowledge, seeds))
+        for entry in registry.baselines.entries()
+    }
+    rows = []
+    for measured in measure(schema, statistics, secret, guess):
+        mean = measured.estimate().mean
+        if mean is None:
+            # A correlation needs several victims.
+            continue
+        gained = lift(measured, guessing)
+        rows.append(
+            {
+                "metric": measured.metric,
+                "column": measured.column,
+                "value": mean,
+                "baseline": None if gained is None else gained.reference.mean,
+                "baseline_name": None if gained is None else gained.baseline,
+                "lift": None if gained is None else gained.gain.mean,
+            }
+        )
+    return rows
+
+
+def _by_column(found: Recovered) -> dict[str, float | None]:
+    means = found.certainty.nanmean(dim=0)
+    return {name: _plain(mean) for name, mean in zip(found.schema.names, means, strict=True)}
+
+
+def _plain(value: Tensor) -> float | None:
+    number = float(value)
+    return number if abs(number) < float("inf") else None

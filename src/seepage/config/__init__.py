@@ -1,0 +1,1 @@
+"""Audit documents: YAML with line numbers, sweeps, starter documents."""

@@ -1,0 +1,281 @@
+"""Entries of a document that name a registered part: with options, and with lists that sweep over them."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seepage.config.mistakes import Mistakes
+from seepage.config.tree import Node, is_word, join
+from seepage.errors import BadInputError, unknown_name
+from seepage.registry import Registry
+
+# More settings than anyone can run.
+MOST = 10_000
+
+
+@dataclass(frozen=True)
+class Said:
+    """A value, where it stands in the document and what to call that place."""
+
+    value: Any
+    node: Node
+    path: str
+
+    def wrong(self, mistakes: Mistakes, message: object) -> None:
+        """Note that this value is a mistake."""
+        mistakes.add(self.node.line, self.node.source or self.path, message)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One registered part with its options: one point of what an entry sweeps over.
+
+    Attributes:
+        name: registered name.
+        options: its arguments, each with its place.
+        label: what the entry wants results to call it, with the swept options; None for the name.
+        entry: the entry itself.
+    """
+
+    name: str
+    options: dict[str, Said]
+    label: str | None
+    entry: Said
+
+    @property
+    def called(self) -> str:
+        """The name in results."""
+        return self.label or self.name
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The options without their places."""
+        return {key: said.value for key, said in self.options.items()}
+
+
+def _none(_: str) -> bool:
+    return False
+
+
+def read_choices(
+    node: Node,
+    path: str,
+    registry: Registry[Any],
+    mistakes: Mistakes,
+    own: Callable[[str], bool] = _none,
+) -> list[Choice]:
+    """Return what an entry, or a list of entries, chooses among.
+
+    An entry is a registered name, or a mapping with ``name``, its options and perhaps a ``label``. A list as an option
+    sweeps over its items; an item that is a list itself is one value. Options whose names are taken (``name``,
+    ``label``) can be given below ``options``.
+
+    Args:
+        node, path: the entries and where they stand.
+        registry: of the names.
+        mistakes: what is wrong is added there; what is returned is then of no use.
+        own: which further names stand for a part of the user's own.
+    """
+    choices: list[Choice] = []
+    for entry in each(Said(None, node, path), mistakes, "entry"):
+        choices.extend(_read_entry(entry, registry, mistakes, own))
+    return _told_apart(choices, registry.kind, mistakes)
+
+
+def each(said: Said, mistakes: Mistakes, what: str = "value") -> list[Said]:
+    """Return the items of a list with their places, or the one value itself; an empty list and repeats are mistakes."""
+    node, path = said.node, said.path
+    if not isinstance(node.value, list):
+        return [Said(node.plain(), node, path)]
+    if not node.value:
+        said.wrong(mistakes, f"an empty list sweeps over nothing; give at least one {what}, or leave the key out.")
+    items = [Said(item.plain(), item, f"{path}[{i}]") for i, item in enumerate(node.value)]
+    seen: dict[str, str] = {}
+    for item in items:
+        key = json.dumps(item.value, sort_keys=True)
+        if key in seen:
+            item.wrong(mistakes, f"repeats {seen[key]} ({shown(item.value)}); a sweep takes each {what} once.")
+        seen.setdefault(key, item.path)
+    return items
+
+
+def _read_entry(entry: Said, registry: Registry[Any], mistakes: Mistakes, own: Callable[[str], bool]) -> list[Choice]:
+    kind = registry.kind
+    if isinstance(entry.value, str):
+        return [Choice(entry.value, {}, None, entry)] if _known(entry, registry, mistakes, own) else []
+    fields = entry.node.value
+    if not isinstance(fields, dict):
+        entry.wrong(
+            mistakes,
+            f"{kind}s are given by name, or as a mapping with name and options; got {shown(entry.value)}.",
+        )
+        return []
+    if "name" not in fields:
+        entry.wrong(mistakes, f"this {kind} has no name; add one, such as 'name: {(registry.names() or ['...'])[0]}'.")
+        return []
+    axes: dict[str, list[Said]] = {}
+    label: str | None = None
+    for key, child in fields.items():
+        said = Said(child.plain(), child, join(entry.path, key))
+        if key == "label":
+            label = _read_label(said, mistakes)
+        elif key == "options" and isinstance(child.value, dict):
+            for inner, value in child.value.items():
+                place = Said(value.plain(), value, join(said.path, inner))
+                if inner in fields:
+                    place.wrong(mistakes, f"{inner!r} is given beside 'options' already; keep one of them.")
+                axes[inner] = each(place, mistakes)
+        elif key != "name":
+            axes[key] = each(said, mistakes)
+    place = Said(fields["name"].plain(), fields["name"], join(entry.path, "name"))
+    names = [said for said in each(place, mistakes, "name") if _known(said, registry, mistakes, own)]
+    number = len(names) * math.prod(map(len, axes.values()))
+    if number > MOST:
+        entry.wrong(mistakes, f"sweeps over {number:,} {kind}s; an audit takes at most {MOST:,}.")
+        return []
+    swept = [key for key, values in axes.items() if len(values) > 1]
+    choices = []
+    for name, *values in itertools.product(names, *axes.values()):
+        options = dict(zip(axes, values, strict=True))
+        base = label if label is None or len(names) == 1 else f"{label}:{name.value}"
+        told = {key: options[key].value for key in swept}
+        choices.append(Choice(name.value, options, describe(base or name.value, told) if told else base, entry))
+    return choices
+
+
+def _known(said: Said, registry: Registry[Any], mistakes: Mistakes, own: Callable[[str], bool]) -> bool:
+    if not isinstance(said.value, str):
+        said.wrong(mistakes, f"{registry.kind}s go by their names, which are texts; got {shown(said.value)}.")
+        return False
+    if own(said.value):
+        return True
+    try:
+        registry[said.value]
+    except BadInputError as error:
+        said.wrong(mistakes, error)
+        return False
+    return True
+
+
+def _read_label(said: Said, mistakes: Mistakes) -> str | None:
+    if isinstance(said.value, str) and said.value.strip():
+        return said.value
+    said.wrong(mistakes, f"a label is a text of at least one letter, got {shown(said.value)}.")
+    return None
+
+
+def _told_apart(choices: Sequence[Choice], kind: str, mistakes: Mistakes) -> list[Choice]:
+    """Give choices of the same label all their options as label; those that still are alike are a mistake."""
+    labels = [choice.called for choice in choices]
+    told = [
+        replace(choice, label=describe(choice.name, choice.values))
+        if choice.options and choice.label is None and labels.count(choice.called) > 1
+        else choice
+        for choice in choices
+    ]
+    seen: dict[str, Choice] = {}
+    for choice in told:
+        other = seen.setdefault(choice.called, choice)
+        again = (other.name, other.values) == (choice.name, choice.values)
+        if other is choice or (again and (other.entry is choice.entry or other.entry.value == choice.entry.value)):
+            continue
+        message = (
+            f"repeats {other.entry.path}; remove one of them."
+            if again
+            else f"would be called {choice.called!r} in results as {other.entry.path} is; give it another label."
+        )
+        choice.entry.wrong(mistakes, message)
+    return told
+
+
+def describe(base: str, options: Mapping[str, Any]) -> str:
+    """Return a label that tells options.
+
+    Example:
+        >>> describe("tableak", {"restarts": 10, "softmax": False})
+        'tableak(restarts=10, softmax=false)'
+    """
+    return f"{base}({', '.join(f'{key}={_written(value)}' for key, value in options.items())})" if options else base
+
+
+def shown(value: Any, longest: int = 60) -> str:
+    """Return a value as a document would write it, cut where it is long.
+
+    Example:
+        >>> shown(True), shown("drop"), shown("8"), shown([100, 100]), shown(1e-05), shown("x" * 99, longest=5)
+        ('true', 'drop', '"8"', '[100, 100]', '1e-05', 'xxxx…')
+    """
+    text = _written(value)
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _written(value: Any) -> str:
+    # A word stands without quotes, but '8' is another value than 8.
+    return value if isinstance(value, str) and is_word(value) else json.dumps(value, ensure_ascii=False)
+
+
+def check_names(
+    choice: Choice,
+    options: Mapping[str, Said],
+    registry: Registry[Any],
+    given: Iterable[str],
+    mistakes: Mistakes,
+    beside: Sequence[str] = (),
+) -> None:
+    """Note options that a factory does not take, or that the audit gives it itself.
+
+    Args:
+        choice: the part.
+        options: those of its options to check.
+        registry: of its name.
+        given: arguments that the audit gives.
+        mistakes: where to note them.
+        beside: what else may stand there, of which messages remind.
+    """
+    parameters = inspect.signature(registry[choice.name].factory).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    accepted = [
+        name for name, p in parameters.items() if name not in given and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    ]
+    for key, said in options.items():
+        if key in given or (key not in accepted and not takes_any):
+            said.wrong(mistakes, unknown_name(f"option of {registry.kind} {choice.name!r}:", key, [*accepted, *beside]))
+    for name in accepted:
+        if parameters[name].default is inspect.Parameter.empty and name not in options:
+            choice.entry.wrong(mistakes, f"the {registry.kind} {choice.name!r} needs {name!r}; add it to its options.")
+
+
+def check_made(choice: Choice, registry: Registry[Any], mistakes: Mistakes) -> None:
+    """Make a part to see whether its options fit, and note which do not."""
+    before = len(mistakes)
+    check_names(choice, choice.options, registry, (), mistakes)
+    if len(mistakes) > before or _refusal(choice, registry, choice.options) is None:
+        return
+    parameters = inspect.signature(registry[choice.name].factory).parameters
+    needed = [key for key in choice.options if key in parameters and parameters[key].default is parameters[key].empty]
+    # One at a time, beside those that cannot be left out, unless it is one of these.
+    tried = (
+        [key for key in choice.options if key not in needed] if _refusal(choice, registry, needed) is None else needed
+    )
+    refusals = [(key, _refusal(choice, registry, dict.fromkeys([*needed, key]))) for key in tried]
+    culprits = [(key, refusal) for key, refusal in refusals if refusal is not None]
+    for key, refusal in culprits:
+        choice.options[key].wrong(mistakes, refusal)
+    if not culprits:
+        choice.entry.wrong(mistakes, _refusal(choice, registry, choice.options))
+
+
+def _refusal(choice: Choice, registry: Registry[Any], keys: Iterable[str]) -> str | None:
+    try:
+        registry.create(choice.name, **{key: choice.options[key].value for key in keys})
+    except BadInputError as error:
+        return str(error)
+    except Exception as error:  # A factory of another package may fail in any way at a value of the wrong kind.
+        return f"the {registry.kind} {choice.name!r} cannot be made so ({' '.join(str(error).split()) or repr(error)})."
+    return None

@@ -1,0 +1,41 @@
+"""Presets: audit documents that are part of the package."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from seepage.errors import unknown_name
+
+_SUFFIX = ".yaml"
+_FOLDER = resources.files("seepage.config") / "presets"
+
+
+def presets() -> dict[str, str]:
+    """Return the presets' names with a line each that says what they are.
+
+    Example:
+        >>> presets()["quick"]
+        'A glimpse in seconds: few victims, few restarts, few steps.'
+    """
+    names = sorted(file.name.removesuffix(_SUFFIX) for file in _FOLDER.iterdir() if file.name.endswith(_SUFFIX))
+    return {name: _text(name).split("\n", 1)[0].removeprefix("#").strip() for name in names}
+
+
+def read_preset(name: str) -> str:
+    """Return the document of a preset.
+
+    Raises:
+        BadInputError: there is none of that name.
+
+    Example:
+        >>> read_preset("default").splitlines()[1]
+        'dataset: adult'
+    """
+    known = presets()
+    if name not in known:
+        raise unknown_name("preset", name, known)
+    return _text(name)
+
+
+def _text(name: str) -> str:
+    return (_FOLDER / f"{name}{_SUFFIX}").read_text("utf-8")

@@ -1,0 +1,286 @@
+"""A document as a tree of plain values that know their line.
+
+Scalars are read by the core rules of YAML 1.2: ``yes``, ``on`` and dates are words, ``1e-3`` is a number.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seepage.config.mistakes import DocumentError, Mistake
+
+LARGEST = 1_000_000
+# Far more than any audit needs; aliases count as often as they are used.
+_MOST_VALUES = 10_000
+_DEEPEST = 20
+
+_WHOLE = re.compile(r"[-+]?[0-9]+")
+_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_ENDLESS = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_WORDS = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
+    word: value for value in (True, False) for word in (str(value), str(value).lower(), str(value).upper())
+}
+_LONGEST_NUMBER = 100
+
+Scalar = None | bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value and where it stands.
+
+    Attributes:
+        value: a scalar, a list of nodes, or a mapping to nodes.
+        line: from 1; 0 where it was not read from a text.
+        source: the option of the command line that gave it, None where the document did.
+    """
+
+    value: Scalar | list[Node] | dict[str, Node]
+    line: int = 0
+    source: str | None = None
+
+    def plain(self) -> Any:
+        """Return the value without lines."""
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        return self.value
+
+    def items(self) -> list[Node]:
+        """Return the entries of a list, or the one value itself."""
+        return self.value if isinstance(self.value, list) else [self]
+
+
+def read_text(path: str | Path) -> str:
+    """Return the text of a document.
+
+    Raises:
+        DocumentError: there is no such file, it cannot be read, it is larger than 1 MB or no UTF-8 text.
+    """
+    path = Path(path)
+    name = str(path)
+    try:
+        if path.is_dir() or (path.exists() and not path.is_file()):
+            raise _whole(name, "is no file; an audit document is a YAML file, which 'seepage spec new' drafts.")
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+    except FileNotFoundError:
+        raise _whole(name, "does not exist; give the name of an audit document, or draft one: seepage spec new.") from (
+            None
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise _whole(name, f"cannot be read ({reason}); check its name and permissions.") from None
+    if len(content) > LARGEST:
+        raise _whole(
+            name, "is larger than 1 MB, so it is no audit document; a table of your own is named in one (data: FILE)."
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DocumentError(name, [Mistake(line, "", "is no UTF-8 text; save the file in that encoding.")]) from None
+
+
+def _whole(name: str, message: str) -> DocumentError:
+    return DocumentError("", [Mistake(0, "", f"{name!r} {message}")])
+
+
+def parse(text: str, name: str) -> Node:
+    r"""Return the tree of a YAML text.
+
+    Args:
+        text: one YAML document, a mapping at its root.
+        name: for messages.
+
+    Raises:
+        DocumentError: malformed YAML, a key that appears twice or is no word, an explicit tag, more values
+            (with what aliases repeat) or levels than an audit can need, several documents, or none.
+
+    Example:
+        >>> parse("protocol:\n  batch_size: [1, 8]", "audit.yaml").plain()
+        {'protocol': {'batch_size': [1, 8]}}
+        >>> parse("victims: 3\nvictims: 4", "audit.yaml")
+        Traceback (most recent call last):
+        ...
+        seepage.config.mistakes.DocumentError: audit.yaml:2: victims: the key stands on line 1 already; keep ...
+    """
+    builder = _Builder(name)
+    try:
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            builder.take(event)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        said = " ".join(str(part) for part in (error.context, error.problem) if part)
+        line = mark.line + 1 if mark else 0
+        raise builder.error(line, "", f"this is no valid YAML: {said}; mend the line or the one above it.") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        character = f"U+{error.character:04X}" if isinstance(error.character, int) else repr(error.character)
+        raise builder.error(line, "", f"the character {character} may not stand in YAML; remove it.") from None
+    if builder.root is None or builder.root.value is None:
+        raise builder.error(0, "", "the document holds nothing; 'seepage spec new' drafts one.")
+    if not isinstance(builder.root.value, dict):
+        raise builder.error(
+            builder.root.line, "", "an audit document is a mapping of keys such as 'dataset: adult'; this one is not."
+        )
+    return builder.root
+
+
+def plant(value: Any, name: str = "", source: str | None = None) -> Node:
+    """Return the tree of plain Python values: mappings, lists or tuples, and scalars.
+
+    Raises:
+        DocumentError: it holds anything else, or is nested too deeply.
+
+    Example:
+        >>> plant({"victims": 3}).value
+        {'victims': Node(value=3, line=0, source=None)}
+    """
+    return _plant(value, name, source, "", 0)
+
+
+def _plant(value: Any, name: str, source: str | None, path: str, depth: int) -> Node:
+    if depth > _DEEPEST:
+        raise DocumentError(name, [Mistake(0, path, f"is nested more than {_DEEPEST} levels deep; audits need two.")])
+    if isinstance(value, Mapping):
+        planted = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise DocumentError(name, [Mistake(0, path, f"has a key {key!r} that is no text; use the key's name.")])
+            planted[key] = _plant(item, name, source, join(path, key), depth + 1)
+        return Node(planted, 0, source)
+    if isinstance(value, list | tuple):
+        return Node([_plant(v, name, source, f"{path}[{i}]", depth + 1) for i, v in enumerate(value)], 0, source)
+    if isinstance(value, Path):
+        return Node(str(value), 0, source)
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return Node(value, 0, source)
+    message = f"takes plain values (numbers, texts, lists and mappings of them), got {value!r}."
+    raise DocumentError(name, [Mistake(0, source or path, message)])
+
+
+def is_word(text: str) -> bool:
+    """Return whether a text that stands without quotes is read as itself, and not as a number or the like.
+
+    Example:
+        >>> is_word("yes"), is_word("8"), is_word("true"), is_word("")
+        (True, False, False, False)
+    """
+    return text not in _WORDS and not _NUMBER.fullmatch(text) and not _ENDLESS.fullmatch(text)
+
+
+def join(path: str, key: str) -> str:
+    """Return the path of a key below another."""
+    return f"{path}.{key}" if path else key
+
+
+class _Builder:
+    """Puts the events of a YAML parser together; nothing recurses, so that no nesting can exhaust the stack."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._anchors: dict[str, tuple[Node, int]] = {}
+        # Each open collection: its node, the key that waits for a value, the anchor and the count at its start.
+        self._open: list[_Open] = []
+        self._count = 0
+        self.root: Node | None = None
+
+    def error(self, line: int, key: str, message: str) -> DocumentError:
+        return DocumentError(self._name, [Mistake(line, key, message)])
+
+    def take(self, event: Any) -> None:
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
+            raise self.error(line, "", "a second document begins here; keep one audit in one file.")
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            raise self.error(line, self._path(), f"tags such as {tag!r} are not read; write the plain value.")
+        if isinstance(event, yaml.ScalarEvent):
+            self._put(Node(self._scalar(event, line), line), 1, event.anchor)
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self._anchors:
+                raise self.error(line, self._path(), f"the alias *{event.anchor} refers to nothing complete above it.")
+            node, count = self._anchors[event.anchor]
+            self._put(node, count, None)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            if len(self._open) >= _DEEPEST:
+                raise self.error(line, "", f"is nested more than {_DEEPEST} levels deep; audits need two.")
+            empty: list[Node] | dict[str, Node] = [] if isinstance(event, yaml.SequenceStartEvent) else {}
+            self._open.append(_Open(Node(empty, line), event.anchor, self._count))
+            self._counted(1, line)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            ended = self._open.pop()
+            self._put(ended.node, 0, None)
+            if ended.anchor is not None:
+                self._anchors[ended.anchor] = (ended.node, self._count - ended.begun)
+
+    def _scalar(self, event: yaml.ScalarEvent, line: int) -> Scalar:
+        text: str = event.value
+        if event.style is not None:
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        number = _NUMBER.fullmatch(text)
+        if _ENDLESS.fullmatch(text) or (number and not math.isfinite(float(text))):
+            raise self.error(line, self._path(), f"expected a finite number, got {text[:20]}.")
+        if number is None:
+            return text
+        if len(text) > _LONGEST_NUMBER:
+            raise self.error(line, self._path(), f"a number of {len(text)} digits is none that an audit can use.")
+        return int(text) if _WHOLE.fullmatch(text) else float(text)
+
+    def _put(self, node: Node, count: int, anchor: str | None) -> None:
+        self._counted(count, node.line)
+        if anchor is not None:
+            self._anchors[anchor] = (node, count)
+        if not self._open:
+            self.root = node
+            return
+        top = self._open[-1]
+        if isinstance(top.node.value, list):
+            top.node.value.append(node)
+        elif isinstance(top.node.value, dict):
+            if top.key is not None:
+                top.node.value[top.key] = node
+                top.key = None
+                return
+            if not isinstance(node.value, str):
+                raise self.error(node.line, self._path(), "a key is a word; put it in quotes if it is meant as one.")
+            if node.value in top.lines:
+                first = top.lines[node.value]
+                where = join(self._path(), node.value)
+                raise self.error(node.line, where, f"the key stands on line {first} already; keep one of them.")
+            top.key, top.lines[node.value] = node.value, node.line
+
+    def _counted(self, count: int, line: int) -> None:
+        self._count += count
+        if self._count > _MOST_VALUES:
+            message = f"the document holds more than {_MOST_VALUES:,} values, aliases included; an audit needs fewer."
+            raise self.error(line, "", message)
+
+    def _path(self) -> str:
+        path = ""
+        for level in self._open:
+            if isinstance(level.node.value, list):
+                path += f"[{len(level.node.value)}]"
+            elif level.key is not None:
+                path = join(path, level.key)
+        return path
+
+
+class _Open:
+    """A collection whose end has not come yet."""
+
+    def __init__(self, node: Node, anchor: str | None, begun: int) -> None:
+        self.node, self.anchor, self.begun = node, anchor, begun
+        self.key: str | None = None
+        self.lines: dict[str, int] = {}

@@ -1,0 +1,78 @@
+"""Checks of how far the attacks got by their own measure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from seepage.results.checks.alarm import Where
+from seepage.results.checks.facts import Facts
+from seepage.results.checks.registry import Found, check
+from seepage.results.checks.wording import few, place, share
+
+# On an update that was sent as it is, the true records have a loss of zero, and attacks that work end at less than an
+# eighth of the loss they start from. One that is left with half of it did not get anywhere near.
+_LEFT = 0.5
+# Of all that the loss fell, what the last tenth of the steps may contribute. A descent that has arrived jitters by
+# some hundredths either way; one at an even pace would contribute a tenth.
+_LATE = 0.05
+
+
+@check("SEEP002", "error", "An attack did not converge")
+def not_converged(facts: Facts) -> Iterator[Found]:
+    """By its own measure, the attack ends hardly nearer to the update than the random rows it started from.
+
+    Under a defense the true records do not fit the update either, so there only an attack that does not descend at
+    all is told of.
+    """
+    found = [(where, left) for where, left in _left(facts).items() if left >= _most(where)]
+    if found:
+        told = [f"{place(where)} ends at {share(left)} of the loss it starts from" for where, left in found]
+        yield Found(
+            f"{few(told)} (median over victims). It matches the update hardly better than random rows do, so what it "
+            "reads is no measure of what the update gives away. Raise --iterations, try another step size, or check "
+            "that the attack suits the model.",
+            tuple(where for where, _ in found),
+        )
+
+
+@check("SEEP003", "warning", "An attack was stopped while it still made progress")
+def stopped_early(facts: Facts) -> Iterator[Found]:
+    """The last tenth of the steps still contributes much of all the progress."""
+    left = _left(facts)
+    found: list[tuple[Where, float]] = []
+    for where, course in _descents(facts).items():
+        fell = course[:, 0] - course[:, 2]
+        late = (course[:, 1] - course[:, 2])[fell > 0] / fell[fell > 0]
+        if len(late) and left.get(where, 0.0) < _most(where) and float(np.median(late)) > _LATE:
+            found.append((where, float(np.median(late))))
+    if found:
+        told = [f"{place(where)}: {share(late)}" for where, late in found]
+        yield Found(
+            f"The last tenth of the steps contributes this share of all that the loss fell: {few(told)}. A longer "
+            "search would read more. Raise --iterations until figures no longer change.",
+            tuple(where for where, _ in found),
+        )
+
+
+def _left(facts: Facts) -> dict[Where, float]:
+    """Return what is left of the loss at the start, the median over victims."""
+    left = {}
+    for where, course in _descents(facts).items():
+        held = course[:, 0] > 0
+        if held.any():
+            ratio = course[held, 2] / course[held, 0]
+            # A loss that is no number any more has not converged.
+            left[where] = float(np.median(np.nan_to_num(ratio, nan=np.inf, posinf=np.inf)))
+    return left
+
+
+def _descents(facts: Facts) -> dict[Where, np.ndarray]:
+    """Return the courses of victims that needed a descent: what is proved needs none."""
+    held = {where: course[~np.isnan(course).all(1)] for where, course in facts.courses.items()}
+    return {where: course for where, course in held.items() if len(course)}
+
+
+def _most(where: Where) -> float:
+    return _LEFT if where.defense == "none" else 1.0

@@ -1,0 +1,76 @@
+"""Checks of whether the audited model's updates carry anything at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from seepage.results.checks.alarm import Where
+from seepage.results.checks.facts import Facts
+from seepage.results.checks.registry import Found, check
+from seepage.results.checks.wording import few, share
+
+# Rounding in float32 leaves some 1e-7 between equal gradients of different sums.
+_SAME = 1e-5
+# As a share of the greatest norm among the batches of a size: no attack can work with what is so small.
+_VANISHED = 1e-12
+_NEARLY_ALL = 0.9
+_MOST = 0.5
+
+
+@check("SEEP008", "error", "A gradient is zero")
+def zero_gradient(facts: Facts) -> Iterator[Found]:
+    """A batch's gradient vanishes, so nothing crosses the wire."""
+    told, where = [], []
+    for found in facts.probe.gradients:
+        limit = _VANISHED * max(found.norms)
+        zero = sum(norm <= limit for norm in found.norms)
+        if zero:
+            told.append(f"{zero} of the first {len(found.norms)} batches of {found.batch_size}")
+            where.append(Where(found.batch_size))
+    if told:
+        yield Found(
+            f"The gradient is zero for {few(told)}. It says nothing about any record, so these victims show only that "
+            "this model, as it stands, learns nothing from them. Audit the model as it is when it is deployed: check "
+            "its parameters, its activations and whether all of it is frozen.",
+            tuple(where),
+        )
+
+
+@check("SEEP009", "error", "The gradient does not depend on the records")
+def constant_gradient(facts: Facts) -> Iterator[Found]:
+    """Batches of different records with the same labels have the same gradient."""
+    found = [one for one in facts.probe.gradients if one.spread is not None and one.spread < _SAME]
+    if found:
+        told = [f"{one.batch_size} (they differ by {one.spread:.1g} of their norm)" for one in found]
+        yield Found(
+            "With the same labels, different records have the same gradient at batch size "
+            f"{few(told)}. No attack can read what is not there, but neither does such a model learn from its inputs: "
+            "its hidden units are dead or its inputs are cut off. Audit the model as it is when it is deployed.",
+            tuple(Where(one.batch_size) for one in found),
+        )
+
+
+@check("SEEP010", "warning", "The model is saturated")
+def saturated(facts: Facts) -> Iterator[Found]:
+    """Nearly all predicted probabilities are 0 or 1."""
+    certain = facts.probe.certain
+    if certain is not None and certain >= _NEARLY_ALL:
+        yield Found(
+            f"On {share(certain)} of {facts.probe.rows} of the client's rows the model gives a class more than 0.999. "
+            "A record that it gets right so surely contributes next to nothing to the gradient, one that it gets wrong "
+            "always the same. This may hide what an earlier round gave away: audit the model of the first rounds too, "
+            "and check that its inputs are standardised as in training."
+        )
+
+
+@check("SEEP011", "warning", "Hidden units are stuck")
+def stuck_units(facts: Facts) -> Iterator[Found]:
+    """At least half of the units of a layer have no derivative on any row."""
+    layers = [layer for layer in facts.probe.layers if layer.stuck >= _MOST * layer.units]
+    if layers:
+        told = [f"{one.stuck} of the {one.units} {one.kind} units of layer {one.name!r}" for one in layers]
+        yield Found(
+            f"On none of {facts.probe.rows} of the client's rows {few(told)} have a derivative (ReLU: never active; "
+            "sigmoid and tanh: at their bounds). No gradient passes through them, so the update holds less than one "
+            "of a healthy model. Check the initialisation, the learning rate and the scale of the inputs."
+        )

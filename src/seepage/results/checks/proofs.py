@@ -1,0 +1,46 @@
+"""Checks of what an attack claims to have proved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from seepage.results.checks.alarm import Where
+from seepage.results.checks.facts import Facts
+from seepage.results.checks.registry import Found, check
+from seepage.results.checks.wording import few, place, share
+
+
+@check("SEEP019", "error", "A certified cell is wrong")
+def falsely_certified(facts: Facts) -> Iterator[Found]:
+    """An attack called cells certain that are not the record's."""
+    rows = [row for row in facts.rows if row["metric"] == "certified_wrong" and (row["mean"] or 0) > 0]
+    if rows:
+        where = tuple(Where(row["batch_size"], row["defense"], row["attack"]) for row in rows)
+        told = [f"{place(one)}: {share(row['mean'])}" for one, row in zip(where, rows, strict=True)]
+        yield Found(
+            f"Of the cells that the attack certifies, this share is wrong: {few(told)}. A proof that fails is a "
+            "mistake in seepage; please report it with the audit's document. Accuracies are scored against the truth "
+            "all the same.",
+            where,
+        )
+
+
+@check("SEEP020", "note", "How far proofs reach")
+def regimes(facts: Facts) -> Iterator[Found]:
+    """An attack with proofs says for each setting what it proved, or why it only estimated."""
+    told, where = [], []
+    for run in facts.runs:
+        if run.evidence is None or run.evidence.regime is None:
+            continue
+        one = Where(run.batch_size, run.defense, run.called)
+        count = len(run.evidence.regime)
+        ways = Counter(run.evidence.regime).most_common()
+        told.append(f"{place(one)}: " + "; ".join(f"{way} ({times} of {count} victims)" for way, times in ways[:3]))
+        where.append(one)
+    if told:
+        yield Found(
+            f"{few(told)}. What is proved is no estimate: it is in the message, and another attacker reads the same. "
+            "What is estimated is what this attacker could not prove.",
+            tuple(where),
+        )

@@ -1,0 +1,67 @@
+"""The checks by their codes, and how to run them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from seepage.results.checks.alarm import SEVERITIES, Alarm, Severity, Where
+from seepage.results.checks.facts import Facts
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a check found.
+
+    Attributes:
+        message: one paragraph with the numbers and what to do.
+        where: what it concerns; everything if empty.
+        severity: where it is not the check's usual one.
+    """
+
+    message: str
+    where: tuple[Where, ...] = ()
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check.
+
+    Attributes:
+        code: stable, such as ``SEEP001``.
+        severity: of what it usually finds.
+        title: what is the matter, in one line.
+        find: returns what it finds, nothing where all is well.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    find: Callable[[Facts], Iterable[Found]]
+
+
+CHECKS: dict[str, Check] = {}
+
+Find = Callable[[Facts], Iterable[Found]]
+
+
+def check(code: str, severity: Severity, title: str) -> Callable[[Find], Find]:
+    """Register the decorated function as a check."""
+
+    def add(find: Find) -> Find:
+        assert code not in CHECKS, f"{code} is taken"
+        CHECKS[code] = Check(code, severity, title, find)
+        return find
+
+    return add
+
+
+def run_checks(facts: Facts) -> list[Alarm]:
+    """Return what all checks find, errors first, then by code."""
+    alarms = [
+        Alarm(one.code, found.severity or one.severity, one.title, found.message, found.where)
+        for one in CHECKS.values()
+        for found in one.find(facts)
+    ]
+    return sorted(alarms, key=lambda alarm: (SEVERITIES.index(alarm.severity), alarm.code))

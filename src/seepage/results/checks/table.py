@@ -1,0 +1,107 @@
+"""Checks of the table and of what the attacker is granted about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from seepage.datasets import Dataset
+from seepage.datasets.about import cards
+from seepage.results.checks.facts import Facts
+from seepage.results.checks.registry import Found, check
+from seepage.results.checks.wording import few, share
+from seepage.results.tiers import is_attack
+from seepage.tabular.schema import Discrete
+from seepage.tabular.table import Table
+
+_SOME, _MANY = 0.01, 0.1
+# Of a column's cells, taken together as one category.
+_PART, _MOST = 0.1, 0.5
+# Any odd multiplier keeps 64-bit digests apart; this is 2**64 over the golden ratio.
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+@check("SEEP012", "note", "The table holds duplicates")
+def duplicates(facts: Facts) -> Iterator[Found]:
+    """At least a hundredth of the client's rows equal another one in every column but the target."""
+    table = facts.subject.dataset.train
+    repeated = float(pd.Series(_digests(table)).duplicated(keep=False).mean())
+    if repeated >= _SOME:
+        yield Found(
+            f"{share(repeated)} of the client's {len(table)} rows occur more than once. A batch may hold a record "
+            "twice, rows that are common are guessed more easily, and a record that comes back whole may fit several "
+            "people. If they are copies, drop them; if not, read whole records and rare ones with that in mind.",
+            severity="warning" if repeated >= _MANY else None,
+        )
+
+
+def _digests(table: Table) -> np.ndarray:
+    """Return a number a row, the same for equal rows and, but for one chance in 2**64, for no others."""
+    digests = np.zeros(len(table), dtype=np.uint64)
+    for i in range(len(table.schema.columns)):
+        # A zero more turns -0.0 into 0.0, whose bits are hashed.
+        digests = digests * _ODD + pd.util.hash_array(table.column(i).numpy() + 0.0)
+    return digests
+
+
+@check("SEEP013", "note", "The labels were granted")
+def labels_granted(facts: Facts) -> Iterator[Found]:
+    """The attacker was told the labels."""
+    told = {row["attack"] for row in facts.rows if is_attack(row) and row["knowledge"].get("labels") == "true"}
+    if told:
+        yield Found(
+            "The attacker was told the true label of every record instead of restoring them from the update. That is "
+            "generous to it: read the figures as an upper bound, or audit with the labels restored."
+        )
+
+
+@check("SEEP014", "warning", "The dataset is partial")
+def partial(facts: Facts) -> Iterator[Found]:
+    """A registered dataset has fewer rows than its complete original."""
+    dataset = facts.subject.dataset
+    card = cards.get(dataset.name)
+    # Of generated tables everyone takes as many rows as they like.
+    if facts.subject.own or card is None or not (card.bundled or card.files):
+        return
+    rows = len(dataset.train) + (0 if dataset.test is None else len(dataset.test))
+    if rows < card.rows:
+        yield Found(
+            f"These are {rows} of the {card.rows} rows of the complete {dataset.name}. Statistics, bounds and "
+            "tolerances are those of the part, so figures are not comparable with published ones."
+        )
+
+
+@check("SEEP018", "note", "Rare values are taken together")
+def pooled(facts: Facts) -> Iterator[Found]:
+    """At least a tenth of a column's cells are rare values that the schema takes together as one category."""
+    table = facts.subject.dataset.train
+    found = {name: part for name, part in pooled_shares(facts.subject.dataset).items() if part >= _PART}
+    if found:
+        largest = sorted(found, key=lambda name: -found[name])
+        told = [
+            f"{name!r}: {round(found[name] * len(table)):,} of {len(table):,} ({share(found[name])})"
+            for name in largest
+        ]
+        yield Found(
+            f"In {len(found)} column(s) many cells are one of the rarer values that are taken together: {few(told)}. "
+            "Whoever guesses the collective category is counted as right without having read the value, so accuracy "
+            "and best guess of such a column say little about its values. Keep more values (--most-categories, "
+            "most_categories in a document), or group them as their meaning suggests before you audit.",
+            severity="warning" if max(found.values()) >= _MOST else None,
+        )
+
+
+def pooled_shares(dataset: Dataset) -> dict[str, float]:
+    """Return the share of the client's cells that are rare values taken together, by column that has such a category.
+
+    Args:
+        dataset: whose schema may name a category for all ``other`` values.
+    """
+    shares = {}
+    for i, column in enumerate(dataset.schema.columns):
+        if isinstance(column, Discrete) and column.other is not None:
+            place = column.categories.index(column.other)
+            shares[column.name] = float((dataset.train.column(i) == place).double().mean())
+    return shares

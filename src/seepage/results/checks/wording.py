@@ -1,0 +1,52 @@
+"""How checks put what they found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seepage.results.checks.alarm import Where
+
+_SHOWN = 3
+
+
+def few(items: Sequence[str]) -> str:
+    """Return the first items and how many more there are.
+
+    Example:
+        >>> few(["a", "b", "c", "d", "e"])
+        'a; b; c; and 2 more'
+    """
+    more = len(items) - _SHOWN
+    return "; ".join([*items[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
+
+
+def place(where: Where) -> str:
+    """Return a setting in words.
+
+    Example:
+        >>> place(Where(8, "none", "tableak")), place(Where(8, "noise")), place(Where(None, "noise"))
+        ('tableak at batch size 8', 'batch size 8 under noise', 'under noise')
+    """
+    under = "" if where.defense in (None, "none") else f" under {where.defense}"
+    size = "" if where.batch_size is None else f"batch size {where.batch_size}"
+    return (" at ".join(part for part in (where.attack or "", size) if part) + under).strip()
+
+
+def share(rate: float) -> str:
+    """Return a rate in percent.
+
+    Example:
+        >>> share(0.1234), share(-0.5)
+        ('12%', '-50%')
+    """
+    return f"{100 * rate:.0f}%"
+
+
+def points(difference: float) -> str:
+    """Return a difference of rates in percentage points.
+
+    Example:
+        >>> points(-0.034)
+        '-3.4'
+    """
+    return f"{100 * difference:+.1f}"

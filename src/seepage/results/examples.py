@@ -1,0 +1,112 @@
+"""Reconstructed records beside the truth, for people to see what a rate means."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from seepage.assessment import certainties, scales, spreads
+from seepage.assessment.evidence import Evidence
+from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.statistics import Statistics
+from seepage.tabular.table import frame_of
+
+COUNT = 3
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of an example.
+
+    Attributes:
+        column: its name.
+        truth, guess: what it holds and what the attacker says; None for a guess that is no value.
+        right: whether the guess counts.
+        certainty: of a discrete cell, 1 less its normalised entropy; None without an ensemble.
+        spread: of a continuous cell, the ensemble's standard deviation in the column's unit; None
+            without an ensemble.
+    """
+
+    column: str
+    truth: Any
+    guess: Any
+    right: bool
+    certainty: float | None
+    spread: float | None
+
+
+@dataclass(frozen=True)
+class Example:
+    """One true record and the guess that stands for it.
+
+    Attributes:
+        dataset, model, batch_size, defense, attack: the setting.
+        victim, record: position of the true record.
+        cells: one a column.
+    """
+
+    dataset: str
+    model: str
+    batch_size: int
+    defense: str
+    attack: str
+    victim: int
+    record: int
+    cells: tuple[Cell, ...]
+
+
+def examples(
+    schema: Schema, statistics: Statistics, found: Evidence, dataset: str, model: str, run: tuple[int, str, str]
+) -> list[Example]:
+    """Return the first records of the first victims, whether they were read well or not.
+
+    Args:
+        schema: of the table.
+        statistics: give the unit of a spread.
+        found: of the attack's victims; without the records themselves there are no examples.
+        dataset, model: names.
+        run: batch size, defense and attack.
+    """
+    if found.true is None or found.guess is None:
+        return []
+    shown = []
+    batch_size, defense, attack = run
+    certainty = spread = None
+    if found.uncertainty is not None:
+        doubt, scale = torch.tensor(found.uncertainty, dtype=torch.float64), scales(schema, statistics)
+        certainty, spread = certainties(schema, doubt, scale), spreads(schema, doubt, scale)
+    positions = [(v, r) for v in range(found.victims) for r in range(found.true.shape[1])][:COUNT]
+    for victim, record in positions:
+        one = slice(record, record + 1)
+        truth = frame_of(schema, torch.tensor(found.true[victim, one]))
+        guess_cells = torch.tensor(found.guess[victim, one])
+        guess = frame_of(schema, guess_cells) if bool(guess_cells.isfinite().all()) else None
+        cells = []
+        for i, column in enumerate(schema.columns):
+            cells.append(
+                Cell(
+                    column.name,
+                    _value(truth, i),
+                    None if guess is None else _value(guess, i),
+                    bool(found.right[victim, record, i]),
+                    _finite(certainty, victim, record, i) if isinstance(column, Discrete) else None,
+                    _finite(spread, victim, record, i),
+                )
+            )
+        shown.append(Example(dataset, model, batch_size, defense, attack, victim, record, tuple(cells)))
+    return shown
+
+
+def _finite(values: Tensor | None, *at: int) -> float | None:
+    if values is None or not math.isfinite(value := float(values[at])):
+        return None
+    return value
+
+
+def _value(frame: pd.DataFrame, column: int) -> Any:
+    return frame.iloc[:, column].tolist()[0]

@@ -1,0 +1,96 @@
+"""Which point of a swept attack counts: chosen on victims outside the count, or by an oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.assessment import Estimate, Measurement
+from seepage.assessment.intervals import interval
+from seepage.errors import BadInputError
+from seepage.run.runner import Run
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The figure of the point that was chosen.
+
+    Attributes:
+        by: ``pilot``, what an attacker can do with batches whose records it knows, or ``oracle``, the best on the
+            truth itself, as papers report it: an upper bound that no attacker reaches but by luck.
+        called: the point, as results call it.
+        estimate: its figure over the victims that count, the same for both ways to choose.
+        points: number of points that were chosen from.
+    """
+
+    by: Literal["pilot", "oracle"]
+    called: str
+    estimate: Estimate
+    points: int
+
+
+def swept(runs: Sequence[Run], attack: str) -> list[Run]:
+    """Return the runs of one attack with swept options, by its registered name or its label.
+
+    Example:
+        >>> def run(called: str) -> Run:
+        ...     return Run(8, "none", called, True, [], (), None, {}, {})
+        >>> [r.called for r in swept([run("dlg"), run("tableak(restarts=1)"), run("tableak_no_softmax")], "tableak")]
+        ['tableak(restarts=1)']
+    """
+    return [run for run in runs if run.called == attack or run.called.startswith(f"{attack}(")]
+
+
+def tuned(runs: Sequence[Run], pilots: Sequence[int] = (0,), metric: str = "accuracy") -> tuple[Tuned, Tuned]:
+    """Return what the point chosen on pilot victims scores on all others, and beside it the oracle's choice.
+
+    Of equals the first is taken.
+
+    Args:
+        runs: the points: one attack with other options each, on the same victims at one batch size under one defense.
+        pilots: victims on which is chosen; they do not count.
+        metric: over all columns, the higher, the more leaks.
+
+    Raises:
+        BadInputError: there is no point, points differ in more than the attack or in their victims, a pilot is none
+            of them or no other is left, or the figure is missing.
+    """
+    if len({(run.batch_size, run.defense, run.victims) for run in runs}) != 1:
+        raise BadInputError(
+            f"an attack is tuned on points of the same batch size, defense and victims, got {len(runs)} points with "
+            f"{len({run.batch_size for run in runs})} batch sizes, {len({run.defense for run in runs})} defenses and "
+            f"{len({run.victims for run in runs})} sets of victims; choose them with swept() and finish the audit."
+        )
+    victims = runs[0].victims
+    missing = [pilot for pilot in pilots if pilot not in victims]
+    counted = [place for place, victim in enumerate(victims) if victim not in pilots]
+    if missing or not pilots or not counted:
+        raise BadInputError(
+            f"an attack is tuned on some of its victims and counted on the others, got pilots {tuple(pilots)} of "
+            f"{len(victims)} victims; measure more victims or name fewer pilots."
+        )
+    values = torch.stack([_values(run, metric) for run in runs])
+    places = [place for place, victim in enumerate(victims) if victim in pilots]
+    best = int(values[:, places].mean(1).argmax())
+    oracle = int(values[:, counted].mean(1).argmax())
+    return (
+        Tuned("pilot", runs[best].called, interval(values[best, counted], bounds=(0.0, 1.0)), len(runs)),
+        Tuned("oracle", runs[oracle].called, interval(values[oracle, counted], bounds=(0.0, 1.0)), len(runs)),
+    )
+
+
+def _values(run: Run, metric: str) -> Float[Tensor, " victim"]:
+    for measured in run.measured:
+        if isinstance(measured, Measurement) and (measured.metric, measured.column) == (metric, None):
+            if not measured.higher_leaks or bool(measured.values.isnan().any()):
+                break
+            return measured.values.double()
+    raise BadInputError(
+        f"{run.called} has no {metric} of every victim that grows with what leaks; tune on another metric, such as "
+        "'accuracy'."
+    )

@@ -1,0 +1,1 @@
+"""Running an audit: plan, workers, store, provenance."""

@@ -1,0 +1,425 @@
+"""What a run folder holds: one SQLite file, in which each job's victims appear whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from seepage.assessment import Association, Measured, Measurement
+from seepage.assessment.evidence import ARRAYS, Evidence, together
+from seepage.errors import BadInputError
+from seepage.files import PRIVATE, make_folder
+
+FILE = "audit.sqlite"
+# In the file's header: whose it is, and which layout of tables it has.
+_APPLICATION = 0x5EE9A6E0
+_VERSION = 1
+_SECONDS_TO_WAIT = 2.0
+
+_TABLES = """
+CREATE TABLE setups (key TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE runs (id INTEGER PRIMARY KEY, entry TEXT NOT NULL);
+CREATE TABLE settings (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, setting TEXT NOT NULL);
+CREATE TABLE figures (
+    id INTEGER PRIMARY KEY, setting INTEGER NOT NULL REFERENCES settings (id), position INTEGER NOT NULL,
+    metric TEXT NOT NULL, "column" TEXT, higher_leaks INTEGER, low REAL, high REAL, UNIQUE (setting, position)
+);
+CREATE TABLE jobs (
+    id INTEGER PRIMARY KEY, setting INTEGER NOT NULL REFERENCES settings (id), first INTEGER NOT NULL,
+    victims INTEGER NOT NULL, state TEXT NOT NULL CHECK (state IN ('done', 'failed')), failure TEXT, traceback TEXT,
+    UNIQUE (setting, first)
+);
+CREATE TABLE victims (
+    setting INTEGER NOT NULL REFERENCES settings (id), victim INTEGER NOT NULL, seconds REAL NOT NULL, loss REAL,
+    PRIMARY KEY (setting, victim)
+) WITHOUT ROWID;
+CREATE TABLE scores (
+    figure INTEGER NOT NULL REFERENCES figures (id), victim INTEGER NOT NULL, value REAL, entropy REAL,
+    PRIMARY KEY (figure, victim)
+) WITHOUT ROWID;
+CREATE TABLE evidence (
+    setting INTEGER NOT NULL REFERENCES settings (id), victim INTEGER NOT NULL, about TEXT NOT NULL,
+    arrays BLOB NOT NULL, PRIMARY KEY (setting, victim)
+) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A job that failed.
+
+    Attributes:
+        victims: indices of its victims.
+        message: why, in a line.
+        traceback: where, for those who mend it.
+    """
+
+    victims: range
+    message: str
+    traceback: str
+
+
+def digest_of(values: Mapping[str, Any]) -> str:
+    """Return a short digest of JSON values, the same for equal ones.
+
+    Example:
+        >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
+        True
+    """
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class Store:
+    """The measured victims of a run folder, in ``audit.sqlite``; in memory where there is no folder.
+
+    A job's victims are written in one transaction, so that a killed run loses the jobs in flight and
+    nothing else. The file appears with the first of them. While a store is open, no other can write.
+
+    The tables: ``setups`` (what was dear to make, by a digest of what it was made from), ``runs`` (the
+    provenance of each command that wrote here, as JSON), ``settings`` (key, and everything that determines
+    its figures, as JSON), ``figures`` (what is measured of a setting), ``scores`` (one a figure and victim;
+    ``value`` is the accuracy where the figure is a correlation with ``entropy``), ``victims``, ``jobs`` and
+    ``evidence`` (see ``Evidence``; arrays are zlib-compressed).
+
+    Args:
+        folder: the run folder, None to keep nothing.
+        private: whether only its owner may read the file.
+
+    Raises:
+        BadInputError: the file is not one of these, damaged, of a later version, or in use.
+    """
+
+    def __init__(self, folder: Path | None, private: bool = False) -> None:
+        self._path = None if folder is None else folder / FILE
+        self._private = private
+        self._connection: sqlite3.Connection | None = None
+        if self._path is None:
+            self._connection = sqlite3.connect(":memory:")
+            self._make_tables(self._connection)
+        elif self._path.exists():
+            self._connection = self._open(self._path)
+
+    def close(self) -> None:
+        """Let others write; what was added stays."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no victim of any setting is held."""
+        return not self._rows("SELECT 1 FROM victims LIMIT 1")
+
+    def victims(self, key: str) -> set[int]:
+        """Return the indices of the victims measured so far under ``key``."""
+        return {victim for (victim,) in self._of(key, "victims", "victim")}
+
+    def seconds(self, key: str) -> dict[int, float]:
+        """Return what each victim under ``key`` took of the machine's time, in seconds."""
+        return dict(self._of(key, "victims", "victim, seconds"))
+
+    def losses(self, key: str) -> dict[int, float | None]:
+        """Return the attack's own loss of each victim under ``key``; None where it has none."""
+        return dict(self._of(key, "victims", "victim, loss"))
+
+    def measured(self, key: str, victims: Iterable[int], only: str | None = None) -> list[Measured]:
+        """Return the measurements of these victims under ``key``, in their order; of one metric if named."""
+        place = {victim: i for i, victim in enumerate(victims)}
+        made: list[Measured] = []
+        figures = self._of(key, "figures", 't.id, metric, "column", higher_leaks, low, high', "ORDER BY position")
+        for number, metric, column, higher_leaks, low, high in figures:
+            if only not in (None, metric):
+                continue
+            pairs = torch.full((len(place), 2), torch.nan, dtype=torch.float64)
+            for victim, *pair in self._rows("SELECT victim, value, entropy FROM scores WHERE figure = ?", number):
+                if victim in place:
+                    pairs[place[victim]] = torch.tensor([_number(v) for v in pair], dtype=torch.float64)
+            if higher_leaks is None:
+                made.append(Association(metric, column, pairs[:, 0].clone(), pairs[:, 1].clone()))
+            else:
+                bounds = (-math.inf if low is None else low, math.inf if high is None else high)
+                made.append(Measurement(metric, column, pairs[:, 0].clone(), bool(higher_leaks), bounds))
+        return made
+
+    def evidence(self, key: str, victims: Iterable[int]) -> Evidence | None:
+        """Return the evidence of these victims under ``key``, in their order; None where there is none."""
+        held = {
+            victim: _unpacked(about, arrays)
+            for victim, about, arrays in self._of(key, "evidence", "victim, about, arrays")
+        }
+        parts = [held[victim] for victim in victims if victim in held]
+        return together(parts) if parts else None
+
+    def failures(self, key: str) -> list[Failure]:
+        """Return the jobs under ``key`` that failed and were not done since."""
+        rows = self._of(key, "jobs", "first, victims, failure, traceback", "AND state = 'failed' ORDER BY first")
+        return [Failure(range(first, first + count), message, trace) for first, count, message, trace in rows]
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Return the provenance of the commands that wrote here, oldest first."""
+        return [json.loads(entry) for (entry,) in self._rows("SELECT entry FROM runs ORDER BY id")]
+
+    def add_run(self, entry: Mapping[str, Any]) -> None:
+        """Keep the provenance of a command that is about to write here.
+
+        Raises:
+            BadInputError: the file cannot be written.
+        """
+        self._write([("INSERT INTO runs (entry) VALUES (?)", [(json.dumps(entry, ensure_ascii=False),)])])
+
+    def setup(self, made_from: Mapping[str, Any], make: Callable[[], Any] | None) -> Any:
+        """Return what ``make`` returns, made once for everything that is made from the same.
+
+        Args:
+            made_from: everything that determines it, as JSON values.
+            make: returns JSON values; called where it is not held yet. Without it, what is not held is None.
+
+        Raises:
+            BadInputError: the file cannot be written, or what ``make`` raises.
+        """
+        key = digest_of(made_from)
+        held = self._rows("SELECT content FROM setups WHERE key = ?", key)
+        if held:
+            return json.loads(held[0][0])
+        if make is None:
+            return None
+        content = json.dumps(make(), ensure_ascii=False)
+        self._write([("INSERT INTO setups VALUES (?, ?)", [(key, content)])])
+        return json.loads(content)
+
+    def add(
+        self,
+        key: str,
+        setting: Mapping[str, Any],
+        first: int,
+        measured: Sequence[Measured],
+        seconds: float,
+        evidence: Sequence[Evidence] = (),
+    ) -> None:
+        """Keep the victims of one job, all in one transaction.
+
+        Args:
+            key: of the setting.
+            setting: what the key stands for.
+            first: index of the first of the victims.
+            measured: of the victims.
+            seconds: each took of the machine's time.
+            evidence: one a victim, or none.
+
+        Raises:
+            BadInputError: the file cannot be written.
+        """
+        number, writes = self._setting(key, setting)
+        known = dict(self._rows("SELECT position, id FROM figures WHERE setting = ?", number))
+        fresh, scores = [], []
+        free = self._next("figures")
+        for position, m in enumerate(measured):
+            if position not in known:
+                known[position] = free + len(fresh)
+                fresh.append((known[position], number, position, *_about(m)))
+            values, entropy = (m.accuracy, m.entropy) if isinstance(m, Association) else (m.values, None)
+            for i, value in enumerate(values.tolist()):
+                doubt = None if entropy is None else _plain(float(entropy[i]))
+                scores.append((known[position], first + i, _plain(value), doubt))
+        count = len(measured[0].accuracy if isinstance(measured[0], Association) else measured[0].values)
+        losses = [None if e.loss is None else _plain(float(e.loss[0])) for e in evidence] or [None] * count
+        writes += [
+            ("INSERT INTO figures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", fresh),
+            ("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?)", scores),
+            (
+                "INSERT OR REPLACE INTO victims VALUES (?, ?, ?, ?)",
+                [(number, first + i, seconds, losses[i]) for i in range(count)],
+            ),
+            (
+                "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?)",
+                [(number, first + i, *_packed(e)) for i, e in enumerate(evidence)],
+            ),
+            (_JOB, [(number, first, count, "done", None, None)]),
+        ]
+        self._write(writes)
+
+    def add_failure(self, key: str, setting: Mapping[str, Any], failure: Failure) -> None:
+        """Keep why a job failed, until it is done by another run.
+
+        Raises:
+            BadInputError: the file cannot be written.
+        """
+        number, writes = self._setting(key, setting)
+        victims = failure.victims
+        row = (number, victims.start, len(victims), "failed", failure.message, failure.traceback)
+        self._write([*writes, (_JOB, [row])])
+
+    def _setting(self, key: str, setting: Mapping[str, Any]) -> tuple[int, list[tuple[str, list[tuple[Any, ...]]]]]:
+        found = self._rows("SELECT id FROM settings WHERE key = ?", key)
+        if found:
+            return found[0][0], []
+        number = self._next("settings")
+        row = (number, key, json.dumps(setting, sort_keys=True, ensure_ascii=False))
+        return number, [("INSERT INTO settings VALUES (?, ?, ?)", [row])]
+
+    def _next(self, table: str) -> int:
+        rows = self._rows(f"SELECT max(id) FROM {table}")
+        return 1 + ((rows[0][0] or 0) if rows else 0)
+
+    def _of(self, key: str, table: str, columns: str, rest: str = "") -> list[tuple[Any, ...]]:
+        """Return columns of a table (called t) for one setting."""
+        return self._rows(
+            f"SELECT {columns} FROM {table} t JOIN settings s ON s.id = t.setting WHERE s.key = ? {rest}", key
+        )
+
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        if self._connection is None:
+            return []
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from error
+
+    def _write(self, writes: Iterable[tuple[str, list[tuple[Any, ...]]]]) -> None:
+        if self._connection is None:
+            assert self._path is not None
+            self._connection = self._create(self._path)
+        try:
+            with self._connection:
+                for statement, rows in writes:
+                    self._connection.executemany(statement, rows)
+        except sqlite3.OperationalError as error:
+            raise BadInputError(
+                f"{str(self._path)!r} cannot be written ({error}); make room or choose another folder with --out. What "
+                "was stored before is intact; the same command then goes on from there."
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from error
+
+    def _create(self, path: Path) -> sqlite3.Connection:
+        make_folder(path.parent, self._private)
+        try:
+            # Before anything is in it: SQLite would make it readable to all.
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE if self._private else 0o666))
+            connection = self._connect(path)
+            self._make_tables(connection)
+        except (OSError, sqlite3.Error) as error:
+            raise BadInputError(f"{str(path)!r} cannot be written ({error}); choose another --out.") from error
+        return connection
+
+    def _open(self, path: Path) -> sqlite3.Connection:
+        try:
+            with path.open("rb+"):
+                pass
+            connection = self._connect(path)
+            [application] = connection.execute("PRAGMA application_id").fetchone()
+            [version] = connection.execute("PRAGMA user_version").fetchone()
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if not tables and application == 0:
+                # A run was killed between making the file and making its tables.
+                self._make_tables(connection)
+                return connection
+            if application != _APPLICATION:
+                raise BadInputError(f"{str(path)!r} was not written by seepage; choose another --out.")
+            if version > _VERSION:
+                raise BadInputError(
+                    f"{str(path)!r} was written by a later seepage (layout {version}, this one knows {_VERSION}); "
+                    "upgrade seepage or choose another --out."
+                )
+            [state] = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if state != "ok":
+                raise sqlite3.DatabaseError(state)
+        except OSError as error:
+            raise BadInputError(f"{str(path)!r} cannot be opened ({error.strerror}); choose another --out.") from error
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise BadInputError(
+                    f"{str(path)!r} is in use by another seepage; wait until it has ended, or choose another --out."
+                ) from error
+            raise self._damaged(error) from error
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from error
+        return connection
+
+    def _connect(self, path: Path) -> sqlite3.Connection:
+        connection = sqlite3.connect(path, timeout=_SECONDS_TO_WAIT)
+        # Held from the first write to the end: two runs into one folder would both measure everything.
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA synchronous = FULL")
+        return connection
+
+    def _make_tables(self, connection: sqlite3.Connection) -> None:
+        with connection:
+            connection.execute("BEGIN")
+            for statement in _TABLES.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def _damaged(self, error: Exception) -> BadInputError:
+        return BadInputError(
+            f"{str(self._path)!r} is damaged or no store of seepage ({error}); it was left as it is. Restore it from a "
+            "copy, or choose another --out to measure anew."
+        )
+
+
+_JOB = "INSERT OR REPLACE INTO jobs (setting, first, victims, state, failure, traceback) VALUES (?, ?, ?, ?, ?, ?)"
+
+
+def _about(m: Measured) -> tuple[str, str | None, int | None, float | None, float | None]:
+    if isinstance(m, Association):
+        return m.metric, m.column, None, None, None
+    low, high = map(_plain, m.bounds)
+    return m.metric, m.column, int(m.higher_leaks), low, high
+
+
+def _packed(evidence: Evidence) -> tuple[str, bytes]:
+    """Return a description as JSON and the arrays' bytes, one after the other, compressed."""
+    arrays = {name: getattr(evidence, name) for name in ARRAYS if getattr(evidence, name) is not None}
+    layout = {name: [array.dtype.newbyteorder("<").str, list(array.shape)] for name, array in arrays.items()}
+    content = b"".join(
+        np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes() for array in arrays.values()
+    )
+    about = {"columns": evidence.column_names, "groups": evidence.groups, "layout": layout}
+    about |= {} if evidence.regime is None else {"regime": evidence.regime}
+    return json.dumps(about, ensure_ascii=False), zlib.compress(content, 6)
+
+
+def _unpacked(about: str, arrays: bytes) -> Evidence:
+    told, content, begin = json.loads(about), zlib.decompress(arrays), 0
+    found: dict[str, np.ndarray | None] = dict.fromkeys(ARRAYS)
+    for name, (kind, shape) in told["layout"].items():
+        dtype = np.dtype(kind)
+        count = math.prod(shape)
+        found[name] = np.frombuffer(content, dtype, count, begin).reshape(shape)
+        begin += count * dtype.itemsize
+    groups = {name: {c: (int(n), int(r)) for c, (n, r) in counts.items()} for name, counts in told["groups"].items()}
+    regime = tuple(told["regime"]) if "regime" in told else None
+    return Evidence(
+        column_names=tuple(told["columns"]),
+        groups=groups,
+        regime=regime,
+        **found,  # pyright: ignore[reportArgumentType]
+    )
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value

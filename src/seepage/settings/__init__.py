@@ -1,0 +1,1 @@
+"""The settings that are audited: a plug-in each."""

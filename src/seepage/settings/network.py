@@ -1,0 +1,77 @@
+"""The model that an audit or an attack is about: a registered one, one of the user's own, with or without weights."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from seepage.errors import BadInputError
+from seepage.models.embedding import adapted
+from seepage.models.model import Head, Model, usual_head
+from seepage.models.own import is_own, load_own
+from seepage.models.weights import load_weights
+from seepage.settings.parts import registry
+from seepage.tabular.schema import Schema
+from seepage.tabular.statistics import Statistics
+
+
+def make_model(
+    model: str | Model | nn.Module,
+    schema: Schema,
+    statistics: Statistics,
+    *,
+    seed: int = 0,
+    head: Head | None = None,
+    options: Mapping[str, Any] | None = None,
+    weights: Path | None = None,
+    device: torch.device | str = "cpu",
+) -> tuple[Model, str | None]:
+    """Return a model that fits a table and a digest of the source file that made it (None where seepage did).
+
+    Args:
+        model: a registered name; ``package.module:factory`` or ``path/to/file.py:factory``, see ``load_own``; a model;
+            or a module. What takes codes instead of encoded rows is adapted, see ``models.embedding``.
+        schema, statistics: of the table.
+        seed: of the initialisation, where a name is given.
+        head: where it is not the target's usual one; that of a model that was passed stays.
+        options: further arguments of the factory that the name stands for.
+        weights: safetensors file that they are taken from, see ``load_weights``.
+        device: where the model is put; what was passed is copied, never moved.
+
+    Raises:
+        BadInputError: the name, the factory, the weights or the model itself cannot be used with this table.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> data = telling()
+        >>> make_model("linear", data.schema, data.statistics)[0].name
+        'linear'
+    """
+    digest = None
+    if isinstance(model, str) and not is_own(model):
+        made = registry.models.create(model, **(options or {}), schema=schema, seed=seed, head=head)
+        assert isinstance(made, Model)
+    elif isinstance(model, str):
+        own = load_own(model, schema, seed, head, options)
+        made, digest = own.made, own.digest
+    else:
+        made = copy.deepcopy(model)
+    if isinstance(made, nn.Module):
+        name = model if isinstance(model, str) else type(made).__name__
+        made = Model(made, head or usual_head(schema), name)
+    if weights is not None:
+        load_weights(made.module, weights)
+    dtype = next(iter(made.parameters.values())).dtype
+    if not dtype.is_floating_point or dtype.itemsize < torch.float32.itemsize:
+        raise BadInputError(
+            f"model {made.name!r} has {dtype} parameters; attacks need float32 or float64: convert it with .float()."
+        )
+    made = replace(made, module=adapted(made.module, schema, statistics))
+    made.check(schema)
+    return replace(made, module=made.module.to(device)), digest

@@ -1,0 +1,76 @@
+"""Trained networks that a run folder keeps, so that no later command trains them again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from seepage.files import write_whole
+from seepage.models.model import Model
+from seepage.run.store import digest_of
+from seepage.settings.spec import Training
+from seepage.settings.training import Learnt, holding
+
+FOLDER = "networks"
+_LEARNT = "learnt"
+
+
+def place_of(folder: Path, made_from: Mapping[str, Any]) -> Path:
+    """Return the file of the networks that were trained from what ``made_from`` says, JSON values, to the last bit."""
+    return folder / FOLDER / f"{digest_of(made_from)}.safetensors"
+
+
+def keep(path: Path, models: Sequence[Model], learnt: Learnt, private: bool = False) -> None:
+    """Write the networks of the attacked rounds and how well the last does, as safetensors; nothing if it is there.
+
+    Args:
+        path: see ``place_of``.
+        models, learnt: as ``train`` returned them.
+        private: whether only its owner may read it.
+
+    Raises:
+        BadInputError: the file cannot be written.
+    """
+    if path.exists():
+        return
+    tensors = {
+        f"{i}.{name}": tensor.detach().cpu().contiguous().clone()
+        for i, model in enumerate(models)
+        for name, tensor in (*model.parameters.items(), *model.module.named_buffers())
+    }
+    told = {**asdict(learnt), "training": learnt.training.model_dump()}
+    write_whole(path, save(tensors, metadata={_LEARNT: json.dumps(told)}), private)
+
+
+def find(path: Path, model: Model, training: Training) -> tuple[list[Model], Learnt] | None:
+    """Return what ``keep`` wrote: copies of ``model`` with other parameters. None where no whole file of them is there.
+
+    Example:
+        >>> import tempfile
+        >>> import torch
+        >>> from torch import nn
+        >>> one = Model(nn.Linear(2, 1), head="regression", name="mine")
+        >>> other = Model(nn.Linear(2, 1), head="regression", name="mine")
+        >>> learnt = Learnt("model_rmse", 0.5, 1.0, 10, 32, Training(rounds=3))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = place_of(Path(folder), {"network": "one"})
+        ...     keep(path, [one], learnt)
+        ...     [found], known = find(path, other, learnt.training)
+        >>> torch.equal(found.parameters["weight"], one.parameters["weight"]), known == learnt
+        (True, True)
+    """
+    names = [name for name, _ in (*model.parameters.items(), *model.module.named_buffers())]
+    try:
+        with safe_open(path, framework="pt") as file:
+            learnt = Learnt(**{**json.loads(file.metadata()[_LEARNT]), "training": training})
+            held = [{name: file.get_tensor(f"{i}.{name}") for name in names} for i in range(training.attacked_rounds)]
+            return [holding(model, one) for one in held], learnt
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
+        # Whatever else stands there is no reason to stop: the networks are trained again.
+        return None

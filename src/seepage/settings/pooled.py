@@ -1,0 +1,567 @@
+"""Pooled learning as a study: every attack on the same joint models, with the same shadow models, of several seeds."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage import datasets
+from seepage.assessment import Figures, rows_worth
+from seepage.attacks.pooled import (
+    DeepSets,
+    Melis,
+    Meta,
+    Ratio,
+    WhiteBox,
+    binary_shadows,
+    spread_shadows,
+    train_shadows,
+)
+from seepage.attacks.pooled.parts.shadows import Shadows, SpreadShadows, halved
+from seepage.attacks.pooled.parts.synthesis import synthesised
+from seepage.datasets import Dataset
+from seepage.datasets.marked import SYNTHETIC, marked, with_synthetic
+from seepage.datasets.population import Nodes, Texts
+from seepage.defenses.accounting import gaussian_guarantee
+from seepage.errors import BadInputError, unknown_name
+from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
+from seepage.seeds import stream
+from seepage.settings.grid import plain
+from seepage.settings.parts import registry
+from seepage.settings.pooled_spec import UPDATES, PooledDefense, PooledSpec, pair
+from seepage.settings.spec import Part
+from seepage.settings.study import Answer, Scale, Study, StudyPart, rows_identity
+from seepage.shadow.graph import Convolutional
+from seepage.shadow.learner import Learner
+from seepage.shadow.pooling import MarkedRows
+from seepage.shadow.recurrent import Recurrent
+from seepage.shadow.stacked import Dense
+from seepage.tabular.schema import Discrete
+from seepage.wire.pooled import PooledKnowledge, PropertyGuess
+from seepage.wire.secret import PooledTranscript
+
+# What figures are means of, by metric and column.
+Each = dict[tuple[str, str | None], list[float]]
+
+DELTA = 1e-5
+# What the attack gets out of shuffled shadow models: guessing, or the audit is at fault.
+SHUFFLED = "shuffled"
+_SHUFFLES = 5
+# Range of shares of an attack that estimates one, and models that are trained without other parties' rows.
+_RANGE = (0.1, 0.9)
+_LOCAL = 20
+# Fields of a spec that say what is measured, on how many seeds and how it is called, but change no set-up.
+_NOT_DETERMINING = {"attacks", "baselines", "defenses", "units", "data_folder", "dataset"}
+
+
+def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = False) -> Study:
+    """Return what a spec of pooled learning measures.
+
+    Args:
+        spec: what to do.
+        dataset: rows of one's own, instead of those that the spec names.
+        own: whether they are private.
+
+    Raises:
+        BadInputError: a setting cannot be used with these rows.
+    """
+    by_label = {defense.label: defense for defense in spec.defenses}
+    source = (
+        _of_population(spec)
+        if dataset is None and spec.dataset in registry.populations.names()
+        else _of_table(spec, dataset)
+    )
+    _check(spec, source, by_label)
+    parts = [StudyPart(Part(name="training"), "about")]
+    if spec.protocol != "update":
+        parts.append(StudyPart(Part(name=SHUFFLED), "about"))
+    parts += [StudyPart(part, "guess") for part in spec.baselines]
+    parts += [StudyPart(part, "attack") for part in spec.attacks]
+
+    def granted(defense: str, part: StudyPart) -> dict[str, Any]:
+        models = part.part.name in ("white_box", "deep_sets")
+        if part.part.name == "melis":
+            return {
+                "sees": "the victim's gradients in federated training",
+                "queries": 0,
+                "auxiliary": spec.auxiliary if spec.auxiliary_from == "rows" else f"made up from {spec.auxiliary_from}",
+                "own rows": spec.rows,
+                "training": "known",
+            }
+        limit = by_label[defense].queries
+        return {
+            "sees": "the joint models" if models else "answers to its queries",
+            "queries": 0 if models else spec.queries if limit is None else min(limit, spec.queries),
+            "auxiliary": spec.auxiliary if spec.auxiliary_from == "rows" else f"made up from {spec.auxiliary_from}",
+            "own rows": 0 if spec.protocol == "single_party" else spec.rows,
+            "training": "known",
+            "defense": by_label[defense].model_dump(mode="json", exclude={"label"}, exclude_defaults=True),
+        }
+
+    return Study(
+        kind="pooled",
+        dataset=source.name,
+        protocol=spec.protocol,
+        model=str(source.learner(PooledDefense()).describe()["model"]),
+        batch_size=spec.batch_size,
+        units=spec.units,
+        unit=spec.unit,
+        make=lambda unit, defense: _make(spec, source, by_label[defense], unit).measure,
+        defenses={label: one.model_dump(mode="json", exclude={"label"}) for label, one in by_label.items()},
+        parts=tuple(parts),
+        identity={
+            "spec": spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
+            "dataset": source.name,
+            "rows": source.identity,
+        },
+        scales={
+            "loss": Scale(None),
+            "epsilon": Scale(None),
+            "local_accuracy": Scale(None, 0.0, 1.0),
+            "rows_worth": Scale(True),
+            "share_error": Scale(False, 0.0, 1.0),
+            "coverage": Scale(None, 0.0, 1.0),
+            "width": Scale(None, 0.0, 1.0),
+        },
+        utility=("task_accuracy",),
+        granted=granted,
+        settings={"hidden": list(spec.hidden), "epochs": spec.epochs, "shares": list(spec.shares)},
+        facts=_facts(spec, source),
+        notes=source.notes,
+        lead="What the answers of a jointly trained model give away of how a sensitive column is distributed in "
+        "another party's data.",
+        attacker="A party",
+        seen="the joint model",
+        headline="shares of a sensitive column",
+        rows=source.count,
+        target=source.target,
+        columns=spec.told,
+        sensitive=(source.sensitive,),
+        seed=spec.seed,
+        threads=spec.threads,
+        own=own,
+    )
+
+
+def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefense) -> MarkedRows:
+    names = data.schema.names
+    for name in (*spec.inputs, *defense.without):
+        if name not in names:
+            raise unknown_name("column", name, names)
+    left_out = {name for name in names if spec.inputs and name not in (*spec.inputs, sensitive)} | {*defense.without}
+    value = 5 if spec.synthetic is not None else spec.value
+    keep = spec.keep and sensitive not in left_out
+    return marked(data, sensitive, value, keep, sorted(left_out - {sensitive}))
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Rows of any kind, and how models are trained on them.
+
+    Attributes:
+        name, notes, extent, count, target: of the rows, for results and the report.
+        sensitive: the attribute's name.
+        identity: what tells these rows from others.
+        rows: as models take them under a defense.
+        learner: how models are trained under a defense.
+    """
+
+    name: str
+    notes: tuple[str, ...]
+    extent: str
+    count: int
+    target: str
+    sensitive: str
+    identity: list[Any]
+    rows: Callable[[PooledDefense], MarkedRows]
+    learner: Callable[[PooledDefense], Learner]
+
+
+def _of_table(spec: PooledSpec, dataset: Dataset | None) -> _Source:
+    data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+    if spec.synthetic is not None:
+        synthetic = spec.synthetic
+        data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
+    sensitive = SYNTHETIC if spec.synthetic is not None else spec.sensitive
+    made = {defense.label: _rows(spec, data, sensitive, defense) for defense in spec.defenses}
+    target = data.schema.target
+    # Rows were refused otherwise.
+    assert isinstance(target, Discrete)
+
+    def learner(defense: PooledDefense) -> Learner:
+        rates = spec.learning_rate, spec.weight_decay, defense.clip, defense.noise
+        return Dense(target.width, spec.hidden, spec.epochs, spec.batch_size, *rates)
+
+    return _Source(
+        data.name,
+        data.notes,
+        data.extent,
+        len(data.all),
+        target.name,
+        sensitive,
+        rows_identity(data),
+        lambda defense: made[defense.label],
+        learner,
+    )
+
+
+def _of_population(spec: PooledSpec) -> _Source:
+    """Return texts or nodes of a graph; what the spec does not say of training is as their recipes have it."""
+    named = registry.populations[spec.dataset]
+    folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
+    data: Texts | Nodes = registry.populations.create(spec.dataset, **folder, **spec.dataset_options)
+    for defense in spec.defenses:
+        if defense.without or defense.clip is not None or spec.inputs or spec.synthetic is not None:
+            raise BadInputError(
+                f"{data.name} is no table: columns to train on (inputs, without), a synthetic column and DP-SGD are "
+                "for tables; leave them out."
+            )
+    if any(part.name == "melis" for part in spec.attacks):
+        raise BadInputError(f"melis reads gradients of networks on tables, and {data.name} is none; leave it out.")
+    if spec.auxiliary_from != "rows":
+        raise BadInputError(f"{data.name} is no table, of which alone rows are made up; leave out auxiliary_from.")
+    said = {
+        name: getattr(spec, name)
+        for name in ("epochs", "batch_size", "learning_rate", "weight_decay")
+        if name in spec.model_fields_set
+    }
+    classes = len(data.classes)
+    learner: Learner
+    if isinstance(data, Texts):
+        if len(spec.hidden) not in (0, 2):
+            raise BadInputError(f"networks on texts have two widths (recurrent, dense), got hidden={spec.hidden!r}.")
+        said |= dict(zip(("units", "dense"), spec.hidden, strict=False))
+        identity = [len(data), plain(data.words), plain(data.labels), plain(data.vectors)]
+        learner = Recurrent(classes, data.vectors, **said)
+    else:
+        if len(spec.hidden) > 1 or said.pop("batch_size", None) is not None:
+            raise BadInputError(
+                "networks on graphs have one hidden layer and train on whole batches (batch_size: null)."
+            )
+        said |= dict(zip(("hidden",), spec.hidden, strict=False))
+        graph = data.seen(spec.sensitive, spec.keep)
+        identity = [len(data), plain(data.labels), plain(torch.from_numpy(graph.features.indices)), graph.edges.nnz]
+        learner = Convolutional(classes, graph, **said)
+    rows = data.marked(spec.sensitive)
+    return _Source(
+        data.name,
+        data.notes,
+        f"{len(data):,} {'texts' if isinstance(data, Texts) else 'nodes'}",
+        len(data),
+        data.target,
+        spec.sensitive,
+        [*identity, plain(rows.carries.long())],
+        lambda defense: rows,
+        lambda defense: learner,
+    )
+
+
+def _check(spec: PooledSpec, source: _Source, defenses: dict[str, PooledDefense]) -> None:
+    """Refuse, before anything is trained, what would fail after it."""
+    sets = _sets(spec, source.rows(spec.defenses[0]), 0)
+    # Parts of one model are drawn without replacement; what is needed most decides.
+    wanted = torch.tensor([[share, *_others(spec)] for share in _all_shares(spec)], dtype=torch.float64)
+    if spec.protocol == "update":
+        wanted = torch.tensor([[a, b] for a in spec.new_shares for b in spec.new_shares], dtype=torch.float64)
+    known = [(sets.held, "victims' rows"), (sets.auxiliary, "auxiliary rows")]
+    if any(part.name == "ratio" for part in spec.attacks):
+        halves = halved(sets.auxiliary, torch.Generator().manual_seed(0))
+        known[1:] = [(sets.auxiliary.rows(half), "each half of the auxiliary rows") for half in halves]
+    for held, who in known:
+        try:
+            held.drawn(wanted, spec.rows, torch.Generator().manual_seed(0))
+        except BadInputError as error:
+            raise BadInputError(f"{who} of {source.name!r}: {error}") from error
+    for defense in defenses.values():
+        if defense.queries is not None and spec.auxiliary_from != "rows":
+            raise BadInputError(
+                "auxiliary rows that are made up take many queries, so that a limit of queries is not audited with "
+                "them; leave it out, or grant real rows (auxiliary_from: rows)."
+            )
+        if defense.queries is not None and any(part.name in UPDATES for part in spec.attacks):
+            raise BadInputError("a limit of queries is not audited for updates; leave it out.")
+
+
+def _all_shares(spec: PooledSpec) -> list[float]:
+    estimates = any(part.name == "ratio" for part in spec.attacks)
+    return [*spec.shares, *(_RANGE if estimates else ())]
+
+
+def _others(spec: PooledSpec) -> tuple[float, ...]:
+    return (0.5,) * (spec.parties - 2)
+
+
+def _sets(spec: PooledSpec, rows: MarkedRows, unit: int) -> Sets:
+    return parted(
+        rows,
+        spec.auxiliary,
+        spec.rows,
+        spec.queries,
+        stream(spec.seed, unit, "sets"),
+        spec.auxiliary_share,
+        spec.own_share,
+        spec.apart,
+    )
+
+
+@dataclass(frozen=True)
+class _Made:
+    """One attack seed: who holds what, the joint models, and what the attacker knows."""
+
+    spec: PooledSpec
+    unit: int
+    defense: PooledDefense
+    learning: PooledLearning
+    sets: Sets
+    known: PooledKnowledge
+
+    def measure(self, part: StudyPart) -> Answer:
+        """Return what a part gets."""
+        name, options = part.part.name, part.part.options
+        if name == "training" and part.kind == "about":
+            return self._training()
+        if part.kind == "guess":
+            guess = registry.property_baselines.create(name, **options)(self.spec.targets, self.known)
+            # Right as often as the guess holds the truth for likely; of new rows, one of two shares is.
+            update = self.spec.protocol == "update"
+            told = [("accuracy", name) for name in (None, *self.spec.told)]
+            chance = 0.5 if update else float(guess.chances[0].max())
+            return Answer(dict.fromkeys(told, chance))
+        if name == SHUFFLED and part.kind == "about":
+            return self._shuffled()
+        if name in UPDATES:
+            return self._update(part)
+        if name == "melis":
+            return self._gradients(part)
+        begun = time.perf_counter()
+        attack: Any = registry.property_attacks.create(name, **options)
+        seed = stream(self.spec.seed, self.unit, "attack") % 2**31
+        shadows: Any = self._spread if isinstance(attack, Ratio) else self._shadows
+        view: Any = self._seen.models if isinstance(attack, WhiteBox | DeepSets) else self._seen.answers.again()
+        guess = attack(view, self.known, shadows, seed)
+        seconds = time.perf_counter() - begun
+        figures, each = self._figures(guess)
+        if isinstance(attack, Ratio):
+            estimated, each_estimated = self._estimates(attack, seed)
+            figures, each = figures | estimated, each | each_estimated
+        return Answer(figures, seconds / self.spec.targets, each=each)
+
+    def _shuffled(self) -> Answer:
+        """Return what the attack gets out of shuffled shadow models, several times over."""
+        attack = Meta(shuffled=True)
+        rights = []
+        for again in range(_SHUFFLES):
+            seed = stream(self.spec.seed, self.unit, f"{SHUFFLED} {again}") % 2**31
+            rights.append(self._right(attack(self._seen.answers.again(), self.known, self._shadows, seed)))
+        right = torch.stack(rights).mean(0)
+        return Answer({("accuracy", None): float(right.mean())}, each={("accuracy", None): right.tolist()})
+
+    @cached_property
+    def _own(self) -> MarkedRows | None:
+        return None if self.spec.protocol == "single_party" else self.sets.own
+
+    @cached_property
+    def _truth(self) -> Tensor:
+        return alternating(self.spec.shares, self.spec.targets)
+
+    @cached_property
+    def _seen(self) -> PooledTranscript:
+        return self.learning.train(self.sets.held, self._own, self._truth, self._seed("targets"))
+
+    @cached_property
+    def _shadows(self) -> Shadows:
+        return binary_shadows(self.known, self.spec.shadows, self._seed("shadows"))
+
+    @cached_property
+    def _spread(self) -> SpreadShadows:
+        return spread_shadows(self.known, self.spec.shadows, self._seed("spread"), *_RANGE)
+
+    def _seed(self, purpose: str) -> int:
+        return stream(self.spec.seed, self.unit, purpose) % 2**62
+
+    def _training(self) -> Answer:
+        """Return how well joint models do, on rows that none was trained on, beside those of the victim's alone."""
+        tested = self.sets.auxiliary
+        queries, labels = tested.inputs, tested.labels
+
+        def accuracy(seen: PooledTranscript) -> float:
+            hits = [
+                (seen.models.models.of(slice(k, k + 1)).answers(queries)[0].argmax(1) == labels).double().mean()
+                for k in range(min(_LOCAL, seen.models.targets))
+            ]
+            return float(torch.stack(hits).mean())
+
+        if self.spec.protocol == "update":
+            pairs, _ = self._updates
+            figures: Figures = {("task_accuracy", None): _accuracy(pairs.after.ask(queries), labels)}
+            return Answer(figures)
+        truth = alternating(self.spec.shares, len(self.spec.shares) * max(1, _LOCAL // len(self.spec.shares)))
+        local = replace(self.learning, others=()).train(self.sets.held, None, truth, self._seed("local"))
+        figures = {("task_accuracy", None): accuracy(self._seen), ("local_accuracy", None): accuracy(local)}
+        if self.defense.clip is not None:
+            count = self.spec.rows * (self.spec.parties if self._own is not None else 1)
+            size = min(self.spec.batch_size or count, count)
+            steps = self.spec.epochs * -(-count // size)
+            found = gaussian_guarantee(self.defense.noise, size / count, steps, DELTA) if self.defense.noise else None
+            figures["epsilon", None] = None if found is None else found.epsilon
+        return Answer(figures)
+
+    def _right(self, guess: PropertyGuess) -> Float[Tensor, " target"]:
+        shares = torch.tensor(self.known.shares, dtype=torch.float64)
+        return (shares[guess.chosen] == self._truth).double()
+
+    def _figures(self, guess: PropertyGuess) -> tuple[Figures, Each]:
+        right = self._right(guess)
+        figures: Figures = {}
+        if len(self.known.shares) == 2:
+            figures["rows_worth", None] = rows_worth(float(right.mean()), *self.known.shares)
+            return _meant({None: right}, figures)
+        told = {f"{share:.0%}": right[self._truth == share] for share in self.known.shares}
+        return _meant({None: right, **told}, figures)
+
+    def _estimates(self, attack: Ratio, seed: int) -> tuple[Figures, Each]:
+        """Return how good shares and intervals are that an attack estimates, over shares on the whole range."""
+        truth = torch.linspace(*_RANGE, self.spec.targets, dtype=torch.float64)
+        seen = self.learning.train(self.sets.held, self._own, truth, self._seed("range"))
+        guess = attack(seen.answers, self.known, self._spread, seed)
+        assert guess.share is not None
+        assert guess.low is not None
+        assert guess.high is not None
+        # Shares are whole rows.
+        slack = 0.5 / self.spec.rows
+        inside = (guess.low - slack <= truth) & (truth <= guess.high + slack)
+        each = {
+            "share_error": (guess.share - truth).abs(),
+            "coverage": inside.double(),
+            "width": guess.high - guess.low,
+        }
+        return (
+            {(metric, None): float(values.mean()) for metric, values in each.items()},
+            {(metric, None): values.tolist() for metric, values in each.items()},
+        )
+
+    def _gradients(self, part: StudyPart) -> Answer:
+        """Return what gradients of federated training give away instead of the joint model."""
+        attack: Melis = registry.property_attacks.create(part.part.name, **part.part.options)
+        learner = self.learning.learner
+        # Refused otherwise before anything ran.
+        assert isinstance(learner, Dense)
+        begun = time.perf_counter()
+        held, own, truth, rows = self.sets.held, self.sets.own, self._truth, self.spec.rows
+        seen = federated(learner, held, own, truth, rows, attack.rounds, attack.rate, self._seed("federated"))
+        guess = attack(seen, self.known, self._seed("attack") % 2**31)
+        seconds = time.perf_counter() - begun
+        figures, each = self._figures(guess)
+        return Answer(figures, seconds / self.spec.targets, each=each)
+
+    @cached_property
+    def _updates(self) -> Any:
+        ends = self.spec.new_shares
+        pairs = torch.tensor([[a, b] for a in ends for b in ends], dtype=torch.float64)
+        shares = pairs.repeat(self.spec.targets // 4, 1)
+        return self.learning.update(self.sets.held, self._own, shares, self._seed("targets"))
+
+    def _update(self, part: StudyPart) -> Answer:
+        spec = self.spec
+        attack = registry.property_attacks.create(part.part.name, **part.part.options)
+        begun = time.perf_counter()
+        view, shares = self._updates
+        view = replace(view, before=view.before.again(), after=view.after.again())
+        low, high = spec.new_shares
+        if part.part.name == "dominant":
+            before = binary_shadows(self.known, spec.shadows, self._seed("before"))
+            after = binary_shadows(replace(self.known, rows=2 * spec.rows), spec.shadows, self._seed("after"))
+            guess = attack(view, self.known, before, after, self._seed("attack") % 2**31)
+        else:
+            two = replace(self.known, shares=(low, high))
+            pairs = torch.tensor([[a, b] for a in (low, high) for b in (low, high)], dtype=torch.float64)
+            lines = pairs.repeat(-(-spec.shadows // 4), 1)
+            before = train_shadows(two, lines[:, :1], self._seed("before"))
+            after = train_shadows(two, lines, self._seed("after"))
+            guess = attack(view, two, before, after, self._seed("attack") % 2**31)
+        seconds = time.perf_counter() - begun
+        right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
+        told = {pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a in (low, high) for b in (low, high)}
+        figures, each = _meant({None: right, **told}, {})
+        return Answer(figures, seconds / spec.targets, each=each)
+
+
+def _meant(right: dict[str | None, Tensor], figures: Figures) -> tuple[Figures, Each]:
+    """Return accuracies beside other figures, and what each is the mean of."""
+    accuracies: Figures = {("accuracy", column): float(values.mean()) for column, values in right.items()}
+    return {**accuracies, **figures}, {("accuracy", column): values.tolist() for column, values in right.items()}
+
+
+def _accuracy(answers: Tensor, labels: Tensor) -> float:
+    return float((answers.argmax(2) == labels).double().mean())
+
+
+def _make(spec: PooledSpec, source: _Source, defense: PooledDefense, unit: int) -> _Made:
+    learner = source.learner(defense)
+    sets = _sets(spec, source.rows(defense), unit)
+    learning = PooledLearning(learner, spec.rows, _others(spec), defense.answers, defense.queries)
+    asked = spec.queries if defense.queries is None else min(spec.queries, defense.queries)
+    own = None if spec.protocol == "single_party" else sets.own
+    auxiliary, queries = sets.auxiliary, sets.queries
+    if spec.auxiliary_from != "rows":
+        even = torch.full((1,), 0.5, dtype=torch.float64)
+        answers = learning.train(sets.held, own, even, stream(spec.seed, unit, "asked") % 2**62).answers
+        auxiliary = synthesised(spec.auxiliary_from, answers, auxiliary, stream(spec.seed, unit, "made") % 2**62)
+        queries = auxiliary.rows(torch.arange(spec.queries))
+    known = PooledKnowledge(
+        learner,
+        auxiliary,
+        queries.inputs[:asked],
+        own,
+        spec.rows,
+        spec.shares,
+        _others(spec),
+        defense.answers,
+    )
+    return _Made(spec, unit, defense, learning, sets, known)
+
+
+def _facts(spec: PooledSpec, source: _Source) -> tuple[str, ...]:
+    recipe = source.learner(PooledDefense()).describe()
+    role = {
+        "multi_party": f"a party, which put {spec.rows:,} rows of its own into the pool ({spec.own_share:.0%} of them "
+        "with the attribute)",
+        "single_party": "a client of the model, which put no rows into it",
+        "update": f"a party with {spec.rows:,} rows of its own, which sees the model before and after new rows came in",
+    }[spec.protocol]
+    further = f", and {spec.parties - 2} further parties with as many rows, half of them with it" * (spec.parties > 2)
+    shown = spec.keep and recipe["model"] != "lstm"
+    trained = "are trained on the column, too" if shown else "are not trained on the column"
+    kind = {
+        "lr": "logistic regressions",
+        "mlp": f"networks with hidden layers {spec.hidden}",
+        "lstm": "recurrent networks that read texts in both directions",
+        "gcn": "graph convolutional networks on what edges there are between the nodes trained on",
+    }[str(recipe["model"])]
+    size = recipe.get("batch_size")
+    held = {
+        "rows": f"{spec.auxiliary:,} auxiliary rows of the same kind with the attribute known",
+        "marginals": "the marginals of all columns, of which it makes up rows that a joint model labels",
+        "answers": "the marginals of all columns, of which it makes up rows that a joint model is sure of",
+    }[spec.auxiliary_from]
+    return (
+        f"The attacker is {role}. It sees the joint model's answers to {spec.queries:,} queries; attacks called "
+        "white_box and deep_sets see the model itself.",
+        f"It is granted the training recipe and {held}, and knows the defense.",
+        f"The secret is the share of {source.sensitive!r} in the {spec.rows:,} rows of another party{further}: one of "
+        f"{', '.join(f'{share:.0%}' for share in spec.shares)}.",
+        f"Pooled learning on {source.name}, {source.extent}: the computation is ideal and gives away nothing but the "
+        f"model's answers. Models are {kind} and {trained}; {recipe['epochs']} epochs of Adam at "
+        f"{recipe['learning_rate']:g}, {'whole batches' if size is None else f'batches of {size}'}.",
+        f"In each of {spec.units} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked with "
+        f"{spec.shadows} shadow models; intervals resample attack seeds and the joint models within them.",
+        f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but guessing is a fault.",
+    )

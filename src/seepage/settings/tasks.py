@@ -1,0 +1,156 @@
+"""What the task loses to each defense of an audit, beside what the defense keeps back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from seepage.assessment.utility import Recipe, measure_utility, privacy_row, utility_row
+from seepage.models.model import Model
+from seepage.protocols.fedavg import FedAvg
+from seepage.results.rows import Row
+from seepage.run.store import Store
+from seepage.run.workers import threads
+from seepage.seeds import stream
+from seepage.settings.code import own_code
+from seepage.settings.grid import plain
+from seepage.settings.network import make_model
+from seepage.settings.parts import registry
+from seepage.settings.spec import AuditSpec, Part
+from seepage.settings.subject import Subject
+
+
+def task_rows(
+    spec: AuditSpec,
+    subject: Subject,
+    store: Store,
+    say: Callable[[str], None],
+    recipe: Recipe | None = None,
+    train: bool = True,
+) -> list[Row]:
+    """Return a row of results for each batch size and defense: how well the task is learnt under it.
+
+    One that guarantees differential privacy has a second row, of the epsilon that these trainings have.
+
+    Training takes seconds, so it is done only where a defense is swept or a recipe is given, and once for all
+    attacks and audits that share table, model, batch size, defense and recipe.
+
+    Args:
+        spec, subject: of the audit.
+        store: holds what was trained before.
+        say: called with what is trained next.
+        recipe: how to train, ``Recipe()`` if None.
+        train: whether to train what the store does not hold, or to leave it out.
+
+    Raises:
+        BadInputError: there are too few rows to train on and to hold some out.
+    """
+    if recipe is None and all(part.name == "none" for part in spec.defenses):
+        return []
+    taught = recipe or Recipe()
+    settings = [(size, part) for size in spec.batch_sizes for part in spec.defenses]
+    made = [_row(spec, subject, size, part, store, say, taught, train) for size, part in settings]
+    trained = [row for row in made if row is not None]
+    return [row for task in trained for row in (task, privacy_row(task)) if row is not None]
+
+
+def learnt_rows(spec: AuditSpec, subject: Subject) -> list[Row]:
+    """Return the row of how well the attacked network does, where it was trained before; it has no interval."""
+    learnt = subject.learnt
+    if learnt is None:
+        return []
+    is_rate = learnt.metric == "model_accuracy"
+    gained = (learnt.value - learnt.guess) * (1 if is_rate else -1)
+    nothing = dict.fromkeys(("column", "low", "high", "std", "lift_low", "lift_high", "seconds_per_victim"))
+    return [
+        {
+            "dataset": subject.dataset.name,
+            "protocol": spec.protocol,
+            "model": subject.model.name,
+            "variant": spec.variant,
+            "batch_size": None,
+            "attack": "none",
+            "defense": "none",
+            "metric": learnt.metric,
+            **nothing,
+            "mean": learnt.value,
+            "n": 1,
+            "baseline": learnt.guess,
+            "baseline_name": "majority_class" if is_rate else "mean",
+            "lift": gained,
+            "is_attack": False,
+            "status": "ok",
+            "seed": spec.seed,
+            "settings": {**learnt.training.model_dump(), "records": learnt.records, "test_rows": learnt.test_rows},
+            "knowledge": {},
+        }
+    ]
+
+
+def _row(
+    spec: AuditSpec,
+    subject: Subject,
+    batch_size: int,
+    part: Part,
+    store: Store,
+    say: Callable[[str], None],
+    recipe: Recipe,
+    missing: bool,
+) -> Row | None:
+    defense = registry.defenses.create(part.name, **part.options)
+    protocol = registry.protocols.create(
+        spec.protocol, batch_size=batch_size, replacement=spec.replacement, **spec.protocol_options
+    )
+    local = protocol.training if isinstance(protocol, FedAvg) else None
+    shuffle = isinstance(protocol, FedAvg) and protocol.shuffle
+
+    def fresh(replica: int) -> Model:
+        seed = stream(spec.seed, replica, "initialisation")
+        return make_model(
+            spec.model,
+            subject.dataset.schema,
+            subject.dataset.statistics,
+            seed=seed,
+            head=spec.head,
+            options=spec.model_options,
+            device=spec.where,
+        )[0]
+
+    def train() -> Row:
+        say(f"training at batch size {batch_size}, {part.called}")
+        with threads(spec.threads):
+            found = measure_utility(
+                subject.dataset,
+                subject.model,
+                subject.encoder,
+                batch_size,
+                defense,
+                recipe,
+                spec.seed,
+                fresh,
+                local,
+                shuffle,
+            )
+        return utility_row(
+            found,
+            dataset=subject.dataset.name,
+            protocol=spec.protocol,
+            model=subject.model.name,
+            batch_size=batch_size,
+            defense=part.called,
+            seed=spec.seed,
+        )
+
+    made_from = {
+        "task": plain(recipe),
+        "code": own_code(),
+        "rows": subject.rows_digest,
+        "model": subject.model_digest,
+        "protocol": {"name": spec.protocol, "local": plain(local), "shuffle": shuffle},
+        "batch_size": batch_size,
+        "defense": {"name": part.name, **plain(defense)},
+        "seed": spec.seed,
+        "threads": spec.threads,
+    }
+    # Another label for the same defense is no other training.
+    row = store.setup(made_from, train if missing else None)
+    return None if row is None else {**row, "defense": part.called, "variant": spec.variant}

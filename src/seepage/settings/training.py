@@ -1,0 +1,133 @@
+"""A network in the middle of its training: what an attack in a later round, or in several, meets."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from seepage.assessment.utility import Recipe, held_out, score_trainings
+from seepage.datasets import Dataset
+from seepage.errors import BadInputError
+from seepage.learning import LocalTraining, batch_statistics, local_update
+from seepage.models.batch_norm import Moments, advanced, running_statistics
+from seepage.models.model import Model
+from seepage.seeds import stream
+from seepage.settings.spec import Training
+from seepage.tabular.encoder import Encoder
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """How well the network does when it is attacked, in the last attacked round.
+
+    Attributes:
+        metric: ``model_accuracy``, the share of test rows whose class it predicts, or ``model_rmse``, the root of the
+            mean squared error in units of the target.
+        value: the figure.
+        guess: the same figure for the training rows' commonest class, or their mean.
+        test_rows: number of them, none of which was trained on.
+        records: of each client.
+        training: what came before.
+    """
+
+    metric: str
+    value: float
+    guess: float
+    test_rows: int
+    records: int
+    training: Training
+
+
+def train(
+    model: Model, dataset: Dataset, encoder: Encoder, training: Training, seed: int
+) -> tuple[list[Model], Learnt]:
+    """Return a copy of a model as it is in each attacked round, before its update, and how well the last does.
+
+    TabLeak's code trains so for its experiment on attacks during training: 50 clients with consecutive slices of
+    the shuffled rows, one step on all of a client's rows a round, a learning rate of 0.5, and an attack before the
+    update of the round (D9). Deviation: the audit's victims are drawn from all training rows, among which the
+    clients' are, instead of being these clients.
+
+    Args:
+        model: what the first round begins with; left unchanged.
+        dataset: its training rows are the clients'; where it has no test rows, a fifth of them is held out.
+        encoder: from rows to the model's inputs.
+        training: what happens.
+        seed: of which rows each client holds.
+
+    Raises:
+        BadInputError: there are fewer rows than clients, each client is sent another model, or training ended in
+            numbers that are not finite.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> from seepage.models.mlp import mlp
+        >>> data = telling(rows=200)
+        >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+        >>> training = Training(rounds=20, clients=5)
+        >>> [trained], learnt = train(mlp(data.schema, [], seed=0), data, encoder, training, seed=0)
+        >>> learnt.metric, learnt.value, learnt.records
+        ('model_accuracy', 1.0, 32)
+    """
+    if model.each:
+        raise BadInputError(
+            f"model {model.name!r} comes in another version for every client, so that no training of all of them goes "
+            "on from it; leave training out."
+        )
+    rows, test, test_rows = held_out(dataset, Recipe(), 1, seed)
+    each = min(training.records, len(rows) // training.clients)
+    if each < 1:
+        raise BadInputError(
+            f"the network is to be trained by {training.clients} clients, but there are {len(rows)} rows to train on; "
+            "give training fewer clients."
+        )
+    generator = torch.Generator().manual_seed(stream(seed, 0, "training clients"))
+    chosen = rows[torch.randperm(len(rows), generator=generator)[: training.clients * each]]
+    chosen = chosen.view(training.clients, each)
+    device = encoder.mean.device
+    encoded, labels = encoder.encode(dataset.train.cells[chosen].to(device)), dataset.train.labels[chosen].to(device)
+    repeated = (t[:, None].expand(-1, training.epochs, *t.shape[1:]) for t in (encoded, labels))
+    epochs, targets = repeated
+    local = LocalTraining(training.epochs, each, training.learning_rate)
+    theta = {name: parameter.detach().clone() for name, parameter in model.parameters.items()}
+    running = running_statistics(model.module)
+    last = training.rounds + training.attacked_rounds - 1
+    attacked = []
+    for done in range(last):
+        if done >= training.rounds:
+            attacked.append(theta | running)
+        places = {name: parameter.expand(training.clients, *parameter.shape) for name, parameter in theta.items()}
+        if running:
+            found = batch_statistics(model, encoded, places)
+            moments = {name: Moments(*(t.mean(0) for t in of)) for name, of in found.items()}
+            running = advanced(model.module, running, moments, done)
+        update = local_update(model, epochs, targets, local, parameters=places)
+        theta = {name: parameter - update[name].mean(0).detach() for name, parameter in theta.items()}
+    if not all(bool(parameter.isfinite().all()) for parameter in theta.values()):
+        raise BadInputError(
+            f"after {last} rounds of training at a learning rate of {training.learning_rate:g} the "
+            "network's parameters are not finite; give a smaller learning_rate."
+        )
+    attacked.append(theta | running)
+    learnt = {name: tensor[None] for name, tensor in attacked[-1].items()}
+    truth, known = test.labels[test_rows], dataset.train.labels[rows]
+    value = float(score_trainings(model, learnt, encoder, test.cells[test_rows], truth)[0])
+    if model.head == "regression":
+        metric, guess = "model_rmse", float((truth - known.mean()).square().mean().sqrt())
+    else:
+        metric, guess = "model_accuracy", float((truth == known.mode().values).double().mean())
+    return [holding(model, held) for held in attacked], Learnt(metric, value, guess, len(test_rows), each, training)
+
+
+def holding(model: Model, held: Mapping[str, Tensor]) -> Model:
+    """Return a copy of a model with these parameters and buffers."""
+    module = copy.deepcopy(model.module)
+    places = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    with torch.no_grad():
+        for name, tensor in held.items():
+            places[name].copy_(tensor)
+    return Model(module, model.head, model.name)

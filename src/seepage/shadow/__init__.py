@@ -1,0 +1,1 @@
+"""Many models trained at once: joint models and the shadow models of an attacker."""

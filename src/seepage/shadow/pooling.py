@@ -1,0 +1,138 @@
+"""Rows whose sensitive attribute is known, and joint models of what several parties hold of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from seepage.errors import BadInputError
+from seepage.shadow.learner import Learner, Trained
+
+
+@dataclass(frozen=True)
+class MarkedRows:
+    """Rows as models take them, and which of them carry the sensitive attribute.
+
+    Attributes:
+        inputs: rows on the first axis.
+        labels: class codes.
+        carries: whether each row has the sensitive value, whether or not models are shown it.
+        widths: of a table's columns, as they are encoded; none for other rows.
+        column: position of the one that the attribute is told from; None where models are not shown it.
+
+    Raises:
+        BadInputError: inputs, labels and marks differ in number.
+    """
+
+    inputs: Tensor
+    labels: Int[Tensor, " _row"]
+    carries: Bool[Tensor, " _row"]
+    widths: tuple[int, ...] = ()
+    column: int | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.inputs) == len(self.labels) == len(self.carries):
+            raise BadInputError(
+                f"{len(self.inputs)} rows came with {len(self.labels)} labels and {len(self.carries)} marks; give one "
+                "of each a row."
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def rows(self, index: Tensor) -> MarkedRows:
+        """Return the rows at some positions."""
+        return replace(self, inputs=self.inputs[index], labels=self.labels[index], carries=self.carries[index])
+
+    def followed_by(self, other: MarkedRows) -> MarkedRows:
+        """Return these rows and then others.
+
+        Raises:
+            BadInputError: the others have other columns.
+        """
+        if self.inputs.shape[1:] != other.inputs.shape[1:]:
+            raise BadInputError(
+                f"rows of {tuple(self.inputs.shape[1:])} numbers cannot be pooled with rows of "
+                f"{tuple(other.inputs.shape[1:])}; all parties and the attacker's auxiliary rows have the same columns."
+            )
+        return replace(
+            self,
+            inputs=torch.cat([self.inputs, other.inputs]),
+            labels=torch.cat([self.labels, other.labels]),
+            carries=torch.cat([self.carries, other.carries]),
+        )
+
+    def drawn(
+        self, shares: Float[Tensor, "model part"], rows: int, generator: torch.Generator
+    ) -> Int[Tensor, "model part {rows}"]:
+        """Draw data sets with given shares of rows that carry the attribute, without replacement within a model.
+
+        Args:
+            shares: of each part of each model's rows, rounded to whole rows.
+            rows: of each part.
+            generator: of the draws.
+
+        Raises:
+            BadInputError: a share is not in [0, 1], or these rows cannot supply it.
+
+        Example:
+            >>> held = MarkedRows(torch.zeros(6, 1), torch.zeros(6).long(), torch.tensor([1, 1, 1, 0, 0, 0]).bool())
+            >>> chosen = held.drawn(torch.tensor([[0.5], [0.25]]), 4, torch.Generator().manual_seed(0))
+            >>> held.carries[chosen].sum(-1).tolist()
+            [[2], [1]]
+        """
+        if not bool(((shares >= 0) & (shares <= 1)).all()):
+            raise BadInputError(f"shares of a property lie in [0, 1], got {shares.min():g} to {shares.max():g}.")
+        with_it = (shares.double() * rows).round().long()
+        taken = []
+        for carries, wanted in ((True, with_it), (False, rows - with_it)):
+            there = (self.carries.cpu() == carries).nonzero()[:, 0]
+            most = int(wanted.sum(1).max())
+            if most > len(there):
+                raise BadInputError(
+                    f"{shares.shape[1]} part(s) of {rows} rows with shares of {shares.min():.0%} to {shares.max():.0%} "
+                    f"need {most} rows that {'carry' if carries else 'do not carry'} the attribute, but of the "
+                    f"{len(self)} rows at hand {len(there)} do; give fewer rows a party, or shares nearer to what the "
+                    "data hold."
+                )
+            taken.append(there[torch.rand(len(shares), len(there), generator=generator).argsort(1)[:, :most]])
+        # Each part takes the next rows of both kinds.
+        earlier = with_it.cumsum(1) - with_it, (rows - with_it).cumsum(1) - (rows - with_it)
+        position = torch.arange(rows).expand(*shares.shape, rows)
+        first = position + earlier[0][..., None]
+        second = position - with_it[..., None] + earlier[1][..., None] + taken[0].shape[1]
+        index = torch.where(position < with_it[..., None], first, second)
+        return torch.cat(taken, dim=1).gather(1, index.flatten(1)).unflatten(1, (shares.shape[1], rows))
+
+
+def joint_models(
+    learner: Learner,
+    pool: MarkedRows,
+    own: MarkedRows | None,
+    chosen: Int[Tensor, "model part rows"],
+    generator: torch.Generator,
+) -> Trained:
+    """Train one model on each line of chosen rows of a pool, all of ``own`` added to each.
+
+    The parties do so on what they hold, the attacker with what it holds besides: one code path for both.
+
+    Args:
+        learner: the recipe.
+        pool: that rows were drawn from.
+        own: of the adversary; None where it trains nothing.
+        chosen: positions in the pool, by part.
+        generator: of first weights and batches.
+
+    Raises:
+        BadInputError: own rows have other columns than the pool, or training failed.
+    """
+    together = pool if own is None else pool.followed_by(own)
+    lines = chosen.flatten(1)
+    if own is not None:
+        added = torch.arange(len(pool), len(together)).expand(len(lines), len(own))
+        lines = torch.cat([lines, added], dim=1)
+    seeds = torch.randint(2**62, (len(lines),), generator=generator).tolist()
+    return learner.train(together.inputs, together.labels, lines, seeds)

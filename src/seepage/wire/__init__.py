@@ -1,0 +1,1 @@
+"""What crosses the wire in each setting: views, knowledge, guesses and the secret."""

@@ -1,0 +1,198 @@
+"""Pooled learning: what a party or client sees of joint models, what it is granted and what it guesses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seepage.errors import BadInputError
+from seepage.shadow.learner import Learner, Trained
+from seepage.shadow.pooling import MarkedRows
+from seepage.shadow.stacked import Stacked
+
+
+@dataclass
+class PredictionView:
+    """Black-box answers of joint models, for each of several targets: a channel that counts, limits and records.
+
+    Attributes:
+        channel: returns every target's chances of each class for some queries.
+        targets: number of joint models.
+        classes: that an answer tells apart.
+        limit: queries that may be asked in all; None for no limit.
+        recorded: queries and answers, in order.
+    """
+
+    channel: Callable[[Tensor], Tensor] = field(repr=False)
+    targets: int
+    classes: int
+    limit: int | None = None
+    recorded: list[tuple[Tensor, Tensor]] = field(default_factory=list, repr=False)
+
+    @property
+    def asked(self) -> int:
+        """Number of queries so far."""
+        return sum(len(queries) for queries, _ in self.recorded)
+
+    def ask(self, queries: Tensor) -> Float[Tensor, "target query label"]:
+        """Return every target's answers to queries (on the first axis), and count them.
+
+        Raises:
+            BadInputError: more is asked than is allowed, or the answers are not one chance a target, query and class.
+        """
+        left = None if self.limit is None else self.limit - self.asked
+        if left is not None and len(queries) > left:
+            raise BadInputError(
+                f"{len(queries)} queries were to be asked, but {left} of {self.limit} are left; ask fewer, or allow "
+                "more queries."
+            )
+        answers = self.channel(queries)
+        expected = (self.targets, len(queries), self.classes)
+        if tuple(answers.shape) != expected:
+            raise BadInputError(
+                f"the query interface answered with numbers of shape {tuple(answers.shape)} where {expected} were "
+                "expected (targets, queries, classes); the joint models' classes are not those that the attacker was "
+                "told."
+            )
+        if not bool((answers.isfinite() & (answers >= 0)).all()):
+            raise BadInputError(
+                "the query interface answered with numbers that are no chances (negative or not finite); answers are "
+                "each class's chance."
+            )
+        self.recorded.append((queries, answers))
+        return answers
+
+    def again(self, limit: int | None = None) -> PredictionView:
+        """Return the same channel with nothing asked yet, with another limit if one is given."""
+        return PredictionView(self.channel, self.targets, self.classes, self.limit if limit is None else limit)
+
+
+@dataclass(frozen=True)
+class ModelView:
+    """The joint models themselves, where they are handed out: white-box access.
+
+    Attributes:
+        models: the targets, on a leading axis.
+    """
+
+    models: Trained
+
+    @property
+    def targets(self) -> int:
+        """Number of joint models."""
+        return len(self.models)
+
+
+@dataclass(frozen=True)
+class UpdatedView:
+    """Black-box answers before and after a party's new data came in.
+
+    Attributes:
+        before, after: of the same targets in the same order.
+    """
+
+    before: PredictionView
+    after: PredictionView
+
+
+@dataclass(frozen=True)
+class GradientsView:
+    """What a party of federated training sees of another's rows: its gradient in each round, and where it was taken.
+
+    Attributes:
+        snapshots: joint models before each round, one for each target.
+        gradients: of the other party, in the order of ``Stacked.flat``.
+    """
+
+    snapshots: tuple[Stacked, ...]
+    gradients: Float[Tensor, "round target parameter"]
+
+
+@dataclass(frozen=True)
+class PooledKnowledge:
+    """Side information of a party of pooled learning, or of a client of its model.
+
+    Attributes:
+        learner: how the joint model was trained.
+        auxiliary: rows of the same kind, with the attribute known.
+        queries: what the joint model is asked.
+        own: rows that the attacker itself put into the pool; None where it is no party.
+        rows: that the victim put into it.
+        shares: of the attribute that the victim's rows may have, in increasing order.
+        others: shares of further parties of as many rows each.
+        answers: what the model's answers go through, as far as the attacker knows; None for nothing.
+
+    Raises:
+        BadInputError: there are fewer than two shares, shares are not in increasing order, auxiliary rows all carry the
+            attribute or none does, or own rows or queries have other columns than auxiliary rows.
+    """
+
+    learner: Learner
+    auxiliary: MarkedRows
+    queries: Tensor
+    own: MarkedRows | None
+    rows: int
+    shares: tuple[float, ...] = (0.33, 0.67)
+    others: tuple[float, ...] = ()
+    answers: Callable[[Tensor], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.shares) < 2 or any(a >= b for a, b in zip(self.shares, self.shares[1:], strict=False)):
+            raise BadInputError(
+                f"an attack tells at least two shares apart, in increasing order; got {list(self.shares)}."
+            )
+        carrying = int(self.auxiliary.carries.sum())
+        if carrying in (0, len(self.auxiliary)):
+            raise BadInputError(
+                f"{carrying} of {len(self.auxiliary)} auxiliary rows carry the sensitive attribute, so that it has one "
+                "value and no share to learn; choose another attribute, or rows where it differs."
+            )
+        held = {"queries": self.queries, **({} if self.own is None else {"the adversary's rows": self.own.inputs})}
+        for name, rows in held.items():
+            if rows.shape[1:] != self.auxiliary.inputs.shape[1:]:
+                raise BadInputError(
+                    f"{name} have {tuple(rows.shape[1:])} numbers each, auxiliary rows "
+                    f"{tuple(self.auxiliary.inputs.shape[1:])}; they are rows of the same columns."
+                )
+
+    def answered(self, answers: Tensor) -> Tensor:
+        """Return what the attacker would see of a model's answers."""
+        return answers if self.answers is None else self.answers(answers)
+
+    def describe(self) -> dict[str, object]:
+        """Return what is granted, as plain values for a result or report."""
+        return {
+            "training": self.learner.describe(),
+            "auxiliary": len(self.auxiliary),
+            "own rows": 0 if self.own is None else len(self.own),
+            "the victim's rows": self.rows,
+            "shares": list(self.shares),
+            "other parties": len(self.others),
+            "queries": len(self.queries),
+        }
+
+
+@dataclass(frozen=True)
+class PropertyGuess:
+    """Guessed share of the victim's rows that carry a sensitive attribute, for each joint model.
+
+    Attributes:
+        shares: that were told apart, in increasing order.
+        chances: of each of them.
+        share: an estimate on the whole range; None where the attack gives none.
+        low, high: its 95% interval; None without one.
+    """
+
+    shares: tuple[float, ...]
+    chances: Float[Tensor, "target share"]
+    share: Float[Tensor, " target"] | None = None
+    low: Float[Tensor, " target"] | None = None
+    high: Float[Tensor, " target"] | None = None
+
+    @property
+    def chosen(self) -> Int[Tensor, " target"]:
+        """Position of each target's likeliest share."""
+        return self.chances.argmax(1)

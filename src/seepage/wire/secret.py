@@ -1,0 +1,91 @@
+"""One run of a protocol: what the curious party saw, and the secret it is after.
+
+Only settings and the assessment may read the secret; attacks and baselines cannot import this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seepage.wire.horizontal import AnyView
+from seepage.wire.pooled import ModelView, PredictionView
+from seepage.wire.split import CutView
+from seepage.wire.vertical import FeatureView
+
+V = TypeVar("V", bound=AnyView, covariant=True)
+
+
+@dataclass(frozen=True)
+class RecordsSecret:
+    """The true records behind each victim's update.
+
+    Attributes:
+        cells: float64, codes of discrete columns, values of continuous ones.
+        labels: codes (classification) or values (regression).
+        used: which of the records are behind each of several rounds' messages; None where all of them are.
+    """
+
+    cells: Float[Tensor, "victim record column"]
+    labels: Float[Tensor, "victim record"]
+    used: Int[Tensor, "victim round used"] | None = None
+
+
+@dataclass(frozen=True)
+class Transcript(Generic[V]):
+    """Views and the secret behind them, for the same victims in the same order."""
+
+    view: V
+    secret: RecordsSecret
+
+
+@dataclass(frozen=True)
+class CutTranscript:
+    """What the server of split learning saw, and what the client held of the same records in the same order.
+
+    Attributes:
+        view: of the server.
+        cells: of the private columns, float64: codes of discrete ones, values of continuous ones.
+        labels: true class codes, before any that were flipped.
+    """
+
+    view: CutView
+    cells: Float[Tensor, "record private"]
+    labels: Float[Tensor, " record"]
+
+
+@dataclass(frozen=True)
+class FeatureTranscript:
+    """What the active party of vertical learning saw, and what the target held of the same records.
+
+    Attributes:
+        view: of the active party.
+        cells: of the target's columns, float64: codes of discrete ones, values of continuous ones.
+        labels: true class codes.
+    """
+
+    view: FeatureView
+    cells: Float[Tensor, "training record column"]
+    labels: Float[Tensor, "training record"]
+
+    def of(self, some: slice) -> FeatureTranscript:
+        """Return the transcript of some of the records."""
+        return FeatureTranscript(self.view.of(some), self.cells[:, some], self.labels[:, some])
+
+
+@dataclass(frozen=True)
+class PooledTranscript:
+    """What a party or client of pooled learning may see of joint models, and the victims' shares behind them.
+
+    Attributes:
+        answers: black-box access.
+        models: white-box access.
+        shares: of the sensitive attribute in the victim's rows.
+    """
+
+    answers: PredictionView
+    models: ModelView
+    shares: Float[Tensor, " target"]

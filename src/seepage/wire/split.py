@@ -1,0 +1,148 @@
+"""Split learning: what the server sees, what it is granted and what it guesses."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from seepage.models.split import SplitModel
+from seepage.tabular.schema import Schema
+from seepage.tabular.statistics import Statistics
+
+
+@dataclass(frozen=True)
+class CutView:
+    """What the server of split learning sees of one exchange: what it sent for each record, and what came back.
+
+    Attributes:
+        model: the server's own part, and the client's as far as it is granted: as it was in this exchange, or an
+            older one.
+        features: the server's own columns of the records, unscaled.
+        cut: activations that it sent.
+        gradient: by them, as received.
+        behind: number of records whose mean loss each record's gradient is of.
+        clip: bound on the norm of a record's own gradient in this exchange, where clients clip to one that adapts
+            and tell it; None where there is none.
+    """
+
+    model: SplitModel
+    features: Float[Tensor, "record public"]
+    cut: Float[Tensor, "record cut"]
+    gradient: Float[Tensor, "record cut"]
+    behind: Float[Tensor, " record"]
+    clip: float | None = None
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return len(self.cut)
+
+    @property
+    def own_gradient(self) -> Float[Tensor, "record cut"]:
+        """Each record's gradient of its own loss: the mean over others is undone."""
+        return self.gradient * self.behind[:, None].to(self.gradient)
+
+    def of(self, chosen: slice) -> CutView:
+        """Return the view of some of the records."""
+        return replace(
+            self,
+            features=self.features[chosen],
+            cut=self.cut[chosen],
+            gradient=self.gradient[chosen],
+            behind=self.behind[chosen],
+        )
+
+
+@dataclass(frozen=True)
+class KnownCut:
+    """What an adaptive attacker knows of what clients of split learning do to gradients and labels.
+
+    Attributes:
+        noise_multiplier: standard deviation of the noise on every entry of a record's gradient, in units of the
+            bound on its norm.
+        clips: whether records' gradients are clipped; the bound is in the view.
+        own_norm: whether each record's bound is half of its own gradient's norm.
+        flip: chance of a label to be exchanged for another one, drawn once a record.
+    """
+
+    noise_multiplier: float = 0.0
+    clips: bool = False
+    own_norm: bool = False
+    flip: float = 0.0
+
+    def describe(self) -> dict[str, object]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """Rows of the same kind that the attacker holds whole, such as from an earlier leak or a public survey.
+
+    Attributes:
+        cells: all columns of the schema, as a table holds them.
+        labels: class codes.
+    """
+
+    cells: Float[Tensor, "row column"]
+    labels: Float[Tensor, " row"]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class CutKnowledge:
+    """Side information of the server in split learning.
+
+    Attributes:
+        schema: columns, categories, bounds.
+        statistics: marginals of columns and labels.
+        defense: what clients do to gradients and labels.
+        auxiliary: rows that it holds whole; None where it has none.
+    """
+
+    schema: Schema
+    statistics: Statistics
+    defense: KnownCut = field(default_factory=KnownCut)
+    auxiliary: Auxiliary | None = None
+
+    def describe(self) -> dict[str, object]:
+        """Return what is granted, as plain values for a result or report."""
+        return {
+            "schema": "columns, categories and bounds",
+            "statistics": "marginals of every column and of the label",
+            "defense": self.defense.describe(),
+            "auxiliary": 0 if self.auxiliary is None else len(self.auxiliary),
+        }
+
+
+@dataclass(frozen=True)
+class CutGuess:
+    """Guessed private cells and label of each record of an exchange of split learning.
+
+    Attributes:
+        cells: guessed cells of the private columns, float64: codes of discrete ones, values of continuous ones.
+        labels: guessed class codes.
+        chances: for each private column, the chance of each of its candidate values, in order; None where the
+            attack gives none.
+        label_chances: the chance of each label.
+        residual: distance between the received gradient and that of the best configuration, in units of a
+            record's own gradient; NaN where none was compared.
+        runner_up: the same for the best configuration that differs in a cell or the label.
+        ties: number of configurations, the best one included, that fit as well up to rounding; at most as many as
+            were kept.
+        proven: whether no other configuration of the whole space fits as well, up to rounding; None where nothing of
+            the kind can be said, such as of columns of numbers.
+    """
+
+    cells: Float[Tensor, "record private"]
+    labels: Float[Tensor, " record"]
+    chances: tuple[Float[Tensor, "record _value"], ...] | None = None
+    label_chances: Float[Tensor, "record label"] | None = None
+    residual: Float[Tensor, " record"] | None = None
+    runner_up: Float[Tensor, " record"] | None = None
+    ties: Int[Tensor, " record"] | None = None
+    proven: Bool[Tensor, " record"] | None = None

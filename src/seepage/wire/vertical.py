@@ -1,0 +1,343 @@
+"""Vertical federated learning: what the active party sees, what it is granted and what it guesses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from seepage.errors import BadInputError
+from seepage.models.vertical import ActiveModel
+from seepage.tabular.schema import Schema
+from seepage.tabular.statistics import Marginal
+
+
+@dataclass(frozen=True)
+class FeatureView:
+    """What the active party of vertical learning holds and receives of some records, in each of several trainings.
+
+    Attributes:
+        model: its own parts.
+        target: the passive party that it is after.
+        own: its own cells.
+        features: of every party, as received, in the parties' order; its own are what it computed itself.
+        labels: class codes, where it knows them: of records that were trained on; None of those it predicts for.
+        earlier: the same of the records of training, each as received in the last epoch; None where it kept none.
+    """
+
+    model: ActiveModel
+    target: int
+    own: Float[Tensor, "training record own"]
+    features: tuple[Float[Tensor, "training record _feature"], ...]
+    labels: Float[Tensor, "training record"] | None = None
+    earlier: FeatureView | None = None
+
+    def of(self, some: slice) -> FeatureView:
+        """Return the view of some of the records."""
+        labels = None if self.labels is None else self.labels[:, some]
+        return replace(
+            self, own=self.own[:, some], features=tuple(one[:, some] for one in self.features), labels=labels
+        )
+
+    @property
+    def received(self) -> Float[Tensor, "training record feature"]:
+        """What the target sent."""
+        return self.features[self.target]
+
+    @property
+    def trainings(self) -> int:
+        """Number of trainings."""
+        return len(self.own)
+
+    @property
+    def records(self) -> int:
+        """Number of records in each training."""
+        return self.own.shape[1]
+
+
+@dataclass(frozen=True)
+class ReturnedView:
+    """What a passive party of vertical learning holds and receives of the records of training, in the last epoch.
+
+    Attributes:
+        party: which it is.
+        features: that it sent.
+        gradient: by them, of each record's own loss, as received.
+        own: inputs of its bottom model.
+    """
+
+    party: int
+    features: Float[Tensor, "training record feature"]
+    gradient: Float[Tensor, "training record feature"]
+    own: Float[Tensor, "training record encoded"]
+
+
+class Queries:
+    """A channel on which a passive party answers with its features of rows of the asker's making.
+
+    It counts rows, refuses more than its limit and keeps what was asked and answered.
+
+    Args:
+        answer: from inputs of the party's bottom model (training, row, encoded) to features (training, row, feature).
+        limit: rows that may be asked of each training.
+
+    Attributes:
+        asked, answered: of each call, in order.
+
+    Raises:
+        BadInputError: the limit is negative.
+
+    Example:
+        >>> import torch
+        >>> channel = Queries(lambda rows: 2 * rows, limit=3)
+        >>> channel.ask(torch.ones(1, 2, 1)).tolist(), channel.left
+        ([[[2.0], [2.0]]], 1)
+    """
+
+    def __init__(self, answer: Callable[[Tensor], Tensor], limit: int) -> None:
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+            raise BadInputError(f"the budget of queries is a whole number from 0 up, got queries={limit!r}.")
+        self._answer = answer
+        self.limit = limit
+        self.asked: list[Tensor] = []
+        self.answered: list[Tensor] = []
+
+    @property
+    def used(self) -> int:
+        """Rows asked so far, of each training."""
+        return sum(rows.shape[1] for rows in self.asked)
+
+    @property
+    def left(self) -> int:
+        """Rows that may still be asked."""
+        return self.limit - self.used
+
+    def ask(self, rows: Float[Tensor, "training row encoded"]) -> Float[Tensor, "training row feature"]:
+        """Return the party's features of rows.
+
+        Raises:
+            BadInputError: that are more than are left.
+        """
+        if rows.shape[1] > self.left:
+            raise BadInputError(
+                f"an attack asks for the features of {rows.shape[1]:,} rows, but {self.left:,} of its "
+                f"{self.limit:,} queries are left; grant it more, or let it ask less."
+            )
+        answered = self._answer(rows)
+        self.asked.append(rows)
+        self.answered.append(answered)
+        return answered
+
+
+@dataclass(frozen=True)
+class FeatureAuxiliary:
+    """Rows of the same kind that the attacker of vertical learning holds whole, for each training.
+
+    Attributes:
+        cells: of the target's columns.
+        own: of the attacker's own columns.
+        labels: class codes.
+        features: what every party but the target sends for them, in the parties' order; the target's place is empty.
+    """
+
+    cells: Float[Tensor, "training row column"]
+    own: Float[Tensor, "training row own"]
+    labels: Float[Tensor, "training row"]
+    features: tuple[Float[Tensor, "training row _feature"] | None, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.cells.shape[1]
+
+
+@dataclass(frozen=True)
+class Leaked:
+    """Records of the target that the attacker holds, with the features that the target sent for them.
+
+    Attributes:
+        cells: of the target's columns.
+        features: as received.
+        own: of the attacker's own columns.
+    """
+
+    cells: Float[Tensor, "training leaked column"]
+    features: Float[Tensor, "training leaked feature"]
+    own: Float[Tensor, "training leaked own"]
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return self.cells.shape[1]
+
+
+@dataclass(frozen=True)
+class KnownFeatures:
+    """What an adaptive attacker of vertical learning knows of the defenses.
+
+    Attributes:
+        names: of the defenses in force, with their arguments.
+        noise: standard deviation of the normal noise on features, in units of their own.
+    """
+
+    names: Mapping[str, Mapping[str, float | int | str | bool]] = field(default_factory=dict)
+    noise: float = 0.0
+
+    def describe(self) -> dict[str, object]:
+        """Return it as plain values."""
+        return {name: dict(arguments) for name, arguments in self.names.items()}
+
+
+@dataclass(frozen=True)
+class WeightGradients:
+    """Gradients by the parameters of the target's bottom model, which do not cross the wire of vertical learning.
+
+    Published attacks on gradients start from them. They are of batches of the attacked records, one after the other, as
+    though the trained network took one more step on each.
+
+    Attributes:
+        parameters: of each batch's mean loss, by name, shape (training, batch, *parameter).
+        returned: of the same loss by each record's features, as the attacker itself sent it to the target.
+    """
+
+    parameters: Mapping[str, Tensor]
+    returned: Float[Tensor, "training record feature"]
+
+    @property
+    def batches(self) -> int:
+        """Number of batches."""
+        return next(iter(self.parameters.values())).shape[1]
+
+    @property
+    def batch_size(self) -> int:
+        """Records of a batch."""
+        return self.returned.shape[1] // self.batches
+
+
+Grant = Literal["auxiliary", "queries", "leaked", "bottom", "gradients"]
+
+
+@dataclass(frozen=True)
+class FeatureKnowledge:
+    """Side information of the active party in vertical learning.
+
+    Attributes:
+        schema: the target's columns, categories, bounds.
+        marginals: of each of them.
+        defense: what the target does to features, and what is done to gradients.
+        auxiliary: rows that it holds whole; None where it has none.
+        queries: on which the target answers; None where it does not.
+        leaked: records of the target; None where there are none.
+        bottom: the target's bottom model; None where it is unknown.
+        gradients: by that model's parameters; None where they stay with the target.
+        image: channels, height and width of the target's part of an image, where its columns are pixels.
+    """
+
+    schema: Schema
+    marginals: tuple[Marginal, ...]
+    defense: KnownFeatures = field(default_factory=KnownFeatures)
+    auxiliary: FeatureAuxiliary | None = None
+    queries: Queries | None = None
+    leaked: Leaked | None = None
+    bottom: nn.Module | None = None
+    gradients: WeightGradients | None = None
+    image: tuple[int, int, int] | None = None
+
+    def only(self, grants: Collection[Grant]) -> FeatureKnowledge:
+        """Return it with these grants alone: schema, marginals and defense are always known."""
+        return replace(self, **{name: None for name in get_args(Grant) if name not in grants})
+
+    def granted_auxiliary(self, what: str) -> FeatureAuxiliary:
+        """Return the auxiliary rows.
+
+        Raises:
+            BadInputError: there are none.
+        """
+        if self.auxiliary is None or not self.auxiliary.rows:
+            raise BadInputError(f"{what} needs auxiliary rows, but the attacker holds none; grant it some (auxiliary).")
+        return self.auxiliary
+
+    def granted_queries(self, what: str) -> Queries:
+        """Return the channel.
+
+        Raises:
+            BadInputError: there is none, or it allows nothing more.
+        """
+        if self.queries is None or self.queries.left < 1:
+            raise BadInputError(
+                f"{what} needs answers of the target, but the attacker has a budget of 0 queries; grant it some "
+                "(queries), or choose an attack that asks nothing."
+            )
+        return self.queries
+
+    def granted_leaked(self, what: str) -> Leaked:
+        """Return the leaked records.
+
+        Raises:
+            BadInputError: there are none.
+        """
+        if self.leaked is None or not self.leaked.records:
+            raise BadInputError(f"{what} needs leaked records, but the attacker holds none; grant it some (leaked).")
+        return self.leaked
+
+    def granted_bottom(self, what: str) -> nn.Module:
+        """Return the target's bottom model.
+
+        Raises:
+            BadInputError: it is unknown.
+        """
+        if self.bottom is None:
+            raise BadInputError(f"{what} needs the target's bottom model, which the attacker does not know; grant it.")
+        return self.bottom
+
+    def granted_gradients(self, what: str) -> WeightGradients:
+        """Return the gradients by the bottom model's parameters.
+
+        Raises:
+            BadInputError: there are none.
+        """
+        if self.gradients is None:
+            raise BadInputError(
+                f"{what} needs gradients of the target's bottom model, which do not cross the wire of vertical "
+                "learning; grant them (gradients)."
+            )
+        return self.gradients
+
+    def describe(self) -> dict[str, object]:
+        """Return what is granted, as plain values for a result or report."""
+        return {
+            "schema": "columns, categories and bounds",
+            "marginals": "of every column",
+            "defense": self.defense.describe(),
+            "auxiliary": 0 if self.auxiliary is None else self.auxiliary.rows,
+            "queries": 0 if self.queries is None else self.queries.limit,
+            "leaked": 0 if self.leaked is None else self.leaked.records,
+            "bottom": "known" if self.bottom is not None else "unknown",
+            "gradients": 0 if self.gradients is None else self.gradients.returned.shape[1],
+        }
+
+
+@dataclass(frozen=True)
+class FeatureGuess:
+    """Guessed cells of a passive party's records, in each of several trainings of vertical learning.
+
+    Attributes:
+        cells: guessed cells of the target's columns, float64: codes of discrete ones, values of continuous ones; NaN
+            of a training whose network diverged.
+        chances: for each column, of each of its categories (training, record, value), None for a continuous column;
+            None where the attack gives none.
+        radii: error that nine in ten of a column's cells stay below, as the attack expects, in their own units, NaN
+            for discrete columns; None where it expects nothing.
+        failed: trainings in which the attack itself failed, such as by numbers that are not finite; what it would
+            have found is unknown.
+        queries: rows that were asked of the target, in each training.
+    """
+
+    cells: Float[Tensor, "training record column"]
+    chances: tuple[Float[Tensor, "training record _value"] | None, ...] | None = None
+    radii: Float[Tensor, "training column"] | None = None
+    failed: Bool[Tensor, " training"] | None = None
+    queries: int = 0

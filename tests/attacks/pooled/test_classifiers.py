@@ -1,0 +1,76 @@
+"""Classifiers of models from few of them: planted worlds, honest certainty, and models that say nothing."""
+
+import numpy as np
+import pytest
+import torch
+
+from seepage.attacks.pooled.parts.classifiers import fitted_chances
+
+
+def planted(models: int, worlds: int, apart: float, seed: int, noisy: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Models of two hundred features: ten tell worlds apart, ten others vary much more and say nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    of = torch.arange(models) % worlds
+    features = noisy * torch.randn(models, 200, generator=generator, dtype=torch.float64)
+    features[:, :10] += apart * of[:, None]
+    features[:, 10:20] += 3 * torch.randn(models, 1, generator=generator, dtype=torch.float64)
+    return features, of
+
+
+@pytest.mark.parametrize("worlds", [2, 5])
+def test_worlds_that_lie_apart_are_told_apart_whatever_else_varies(worlds: int) -> None:
+    features, of = planted(100, worlds, 2.0, seed=0)
+    asked, truth = planted(200, worlds, 2.0, seed=1)
+    chances = fitted_chances("mixed", features, of, asked, seed=0)
+    assert chances.shape == (200, worlds)
+    torch.testing.assert_close(chances.sum(1), torch.ones(200, dtype=torch.float64))
+    # The best rule there is: features of a world are normal with known means and covariance.
+    inverse = torch.linalg.inv(torch.eye(200, dtype=torch.float64) + _common())
+    means = torch.zeros(worlds, 200, dtype=torch.float64)
+    means[:, :10] = 2.0 * torch.arange(worlds)[:, None]
+    best = torch.stack([-(((asked - mean) @ inverse) * (asked - mean)).sum(1) for mean in means], dim=1).argmax(1)
+    assert float((best == truth).double().mean()) > 0.99
+    right = float((chances.argmax(1) == truth).double().mean())
+    plain = fitted_chances("lr", features, of, asked, seed=0)
+    assert right >= max(0.75, float((plain.argmax(1) == truth).double().mean()))
+
+
+def _common() -> torch.Tensor:
+    common = torch.zeros(200, 200, dtype=torch.float64)
+    common[10:20, 10:20] = 9.0
+    return common
+
+
+def test_chances_are_as_sure_as_they_are_right() -> None:
+    sureness, right = [], []
+    for seed in range(10):
+        features, of = planted(100, 2, 0.6, seed=2 * seed)
+        asked, truth = planted(400, 2, 0.6, seed=2 * seed + 1)
+        chances = fitted_chances("mixed", features, of, asked, seed)
+        sureness.append(float(chances.max(1).values.mean()))
+        right.append(float((chances.argmax(1) == truth).double().mean()))
+    assert abs(np.mean(sureness) - np.mean(right)) < 0.05
+    assert 0.55 < np.mean(right) < 0.95
+
+
+def test_models_that_differ_in_nothing_are_told_apart_by_guessing() -> None:
+    features, of = planted(100, 2, 0.0, seed=0)
+    asked, truth = planted(2000, 2, 0.0, seed=1)
+    chances = fitted_chances("mixed", features, of, asked, seed=0)
+    assert abs(float((chances.argmax(1) == truth).double().mean()) - 0.5) < 0.05
+    assert float(chances.max(1).values.mean()) < 0.65
+
+
+def test_models_that_all_but_one_answer_alike_give_chances() -> None:
+    features = torch.zeros(12, 3).double()
+    features[0, 0] = 1.0
+    chances = fitted_chances("mixed", features, torch.arange(12) % 2, features[:2], seed=0)
+    assert bool(chances.isfinite().all())
+    assert float(chances[0, 0]) >= float(chances[1, 0])
+
+
+@pytest.mark.parametrize("features", [torch.zeros(4, 3), torch.zeros(4, 0), torch.eye(4)[:, :1], torch.eye(4)])
+def test_least_models_and_constant_features_give_chances(features: torch.Tensor) -> None:
+    chances = fitted_chances("mixed", features.double(), torch.tensor([0, 1, 0, 1]), features.double()[:2], seed=0)
+    assert bool(chances.isfinite().all())
+    torch.testing.assert_close(chances.sum(1), torch.ones(2, dtype=torch.float64))

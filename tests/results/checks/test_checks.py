@@ -1,0 +1,526 @@
+"""Every check fires on a planted case and stays silent on its twin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from seepage import datasets, registry
+from seepage.assessment.evidence import Evidence
+from seepage.datasets import Dataset
+from seepage.datasets.planted import distinct, twins, uniform
+from seepage.models.model import seeded
+from seepage.results.checks import CHECKS, SEVERITIES, Alarm, Facts, Where, control_of, explanation, run_checks
+from seepage.results.rows import rows
+from seepage.results.verdict import verdict
+from seepage.run.runner import Outcome, Run, run_audits
+from seepage.run.store import Failure, Store
+from seepage.settings.spec import AuditSpec, make_spec
+from seepage.settings.subject import Subject, prepare
+from seepage.tabular.schema import Continuous, Discrete, Schema
+from seepage.tabular.table import Table
+from seepage.wire.horizontal import Knowledge
+
+SPEC: dict[str, Any] = {"dataset": "german", "model": "nn1", "batch_sizes": 8, "attacks": "tableak", "victims": 10}
+
+
+@cache
+def german() -> Dataset:
+    return datasets.load("german")
+
+
+@cache
+def german_subject() -> Subject:
+    return prepare(make_spec(**SPEC))
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    """An attack's accuracy over all cells: guessing scores 0.5, it 0.65, and its tier is moderate."""
+    plain: dict[str, Any] = {
+        "batch_size": 8,
+        "defense": "none",
+        "attack": "tableak",
+        "metric": "accuracy",
+        "column": None,
+        "mean": 0.65,
+        "n": 10,
+        "baseline": 0.5,
+        "baseline_name": "mode",
+        "lift": 0.15,
+        "lift_low": 0.12,
+        "lift_high": 0.18,
+        "is_attack": True,
+        "knowledge": {"labels": "restored"},
+        "status": "ok",
+    }
+    return {**plain, **changes}
+
+
+def facts(
+    made: Sequence[dict[str, Any]] | None = None,
+    control: Sequence[dict[str, Any]] | None = (),
+    subject: Subject | None = None,
+    **changes: Any,
+) -> Facts:
+    spec = make_spec(**{**SPEC, **changes})
+    # Unless said otherwise the control leaks.
+    control = [row(mean=1.0)] if control == () else control
+    return Facts(spec, subject or german_subject(), [row()] if made is None else made, [], control)
+
+
+def found(code: str, given: Facts) -> list[Alarm]:
+    return [alarm for alarm in run_checks(given) if alarm.code == code]
+
+
+def of_module(module: nn.Module, dataset: Dataset | None = None, **changes: Any) -> Facts:
+    spec = make_spec(**{**SPEC, **changes})
+    return facts(subject=prepare(spec, dataset or german(), module), **changes)
+
+
+def of_table(table: Table, name: str = "own") -> Facts:
+    dataset = Dataset(name, table, None, (), "made up", "none")
+    return facts(subject=prepare(make_spec(**SPEC), dataset))
+
+
+def test_a_sound_audit_raises_no_alarm() -> None:
+    assert run_checks(facts()) == []
+
+
+def test_worse_than_guessing() -> None:
+    lost = row(lift=-0.1, lift_low=-0.15, lift_high=-0.01)
+    [alarm] = found("SEEP001", facts([lost]))
+    assert (alarm.severity, alarm.where) == ("error", (Where(8, "none", "tableak"),))
+    assert "-10.0 points of accuracy against mode" in alarm.message
+    assert found("SEEP001", facts([{**lost, "lift_high": 0.0}])) == []
+    assert verdict(lost, alarms=[alarm]).tier == "inconclusive"
+    assert verdict(lost).tier == "none"
+
+
+def test_worse_than_guessing_under_a_defense_is_a_warning_if_the_control_shows_that_the_attack_works() -> None:
+    lost = row(defense="noise", lift=-0.1, lift_low=-0.15, lift_high=-0.01)
+    works, broken = row(mean=0.9), row(mean=0.6)
+    assert [alarm.severity for alarm in found("SEEP001", facts([lost], [works]))] == ["warning"]
+    assert [alarm.severity for alarm in found("SEEP001", facts([lost], [broken]))] == ["error"]
+    assert [alarm.severity for alarm in found("SEEP001", facts([lost], None))] == ["error"]
+    both = [lost, {**lost, "defense": "none"}]
+    assert [alarm.severity for alarm in found("SEEP001", facts(both, [works]))] == ["error", "warning"]
+
+
+def a_run(**changes: Any) -> Run:
+    plain: dict[str, Any] = {
+        "batch_size": 8,
+        "defense": "none",
+        "called": "tableak",
+        "is_attack": True,
+        "measured": [],
+        "victims": tuple(range(10)),
+        "seconds": 1.0,
+        "settings": {},
+        "knowledge": {},
+        "asked": 10,
+    }
+    return Run(**{**plain, **changes})
+
+
+def with_course(course: np.ndarray, **changes: Any) -> Run:
+    cells = np.zeros((len(course), 1, 1))
+    evidence = Evidence(("a",), cells > 0, None, cells[..., 0], {}, None, course, None, None)
+    return a_run(evidence=evidence, **changes)
+
+
+def on_course(*courses: tuple[float, float, float], defense: str = "none") -> Facts:
+    return replace(facts(), runs=[with_course(np.array(courses), defense=defense)])
+
+
+def test_a_job_that_failed() -> None:
+    failure = Failure(range(8, 10), "out of memory", "...")
+    broken = a_run(victims=tuple(range(8)), failures=(failure,))
+    [alarm] = found("SEEP015", replace(facts(), runs=[broken]))
+    assert (alarm.severity, alarm.where) == ("error", (Where(8, "none", "tableak"),))
+    assert "tableak at batch size 8, 2 of 10 victims (out of memory)" in alarm.message
+    assert found("SEEP015", replace(facts(), runs=[a_run()])) == []
+    [alarm] = found("SEEP015", replace(facts(), runs=[replace(broken, is_attack=False, called="mode")]))
+    assert alarm.concerns(8, "none", "tableak")
+
+
+def test_victims_for_whom_there_was_no_time() -> None:
+    [alarm] = found("SEEP017", replace(facts(), runs=[a_run(victims=(0, 1, 2))]))
+    assert "7 of 10 victims" in alarm.message
+    assert found("SEEP017", replace(facts(), runs=[a_run()])) == []
+
+
+def test_a_control_for_which_there_was_no_time_is_no_broken_one() -> None:
+    left_out = row(mean=None, status="left_out", baseline=None)
+    assert found("SEEP004", facts(control=[left_out])) == []
+    assert len(found("SEEP005", facts(control=[left_out]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("end", "defense", "fires"),
+    [
+        (0.49, "none", False),
+        (0.5, "none", True),
+        (1.2, "none", True),
+        (float("nan"), "none", True),
+        (0.99, "noise", False),
+        (1.0, "noise", True),
+        (float("nan"), "noise", True),
+    ],
+)
+def test_an_attack_that_does_not_converge(end: float, defense: str, fires: bool) -> None:
+    other = (1.0, 0.01, 0.01)
+    alarms = found("SEEP002", on_course((2.0, 2 * end, 2 * end), (1.0, end, end), other, defense=defense))
+    assert [(alarm.severity, alarm.where) for alarm in alarms] == [("error", (Where(8, defense, "tableak"),))] * fires
+    # One victim of three does not decide.
+    assert found("SEEP002", on_course((1.0, end, end), other, other, defense=defense)) == []
+
+
+@pytest.mark.parametrize(("before", "fires"), [(0.1, False), (0.14, False), (0.16, True), (0.09, False)])
+def test_an_attack_that_was_stopped_early(before: float, fires: bool) -> None:
+    assert len(found("SEEP003", on_course((1.1, before, 0.1), (2.2, 2 * before, 0.2)))) == fires
+
+
+def test_an_attack_that_got_nowhere_is_not_said_to_be_stopped_early_too() -> None:
+    assert [alarm.code for alarm in run_checks(on_course((1.0, 0.9, 0.8)))] == ["SEEP002"]
+
+
+@pytest.mark.parametrize("attack", ["tableak", "inverting_gradients", "dlg"])
+@pytest.mark.parametrize(("iterations", "codes"), [(2, {"SEEP002"}), (400, set())])
+def test_attacks_that_are_given_time_converge_and_others_do_not(attack: str, iterations: int, codes: set[str]) -> None:
+    subject, victims = german_subject(), range(3)
+    protocol = registry.protocols.create("fedsgd", batch_size=4)
+    ran = protocol.run(subject.model, subject.dataset.train, subject.encoder, victims)
+    known = Knowledge(german().schema, german().statistics, 4, ran.secret.labels)
+    options = {"restarts": 2} if attack == "tableak" else {}
+    guess = registry.attacks.create(attack, iterations=iterations, **options)(ran.view, known, victims)
+    given = replace(facts(), runs=[with_course(guess.course.numpy(), called=attack, batch_size=4)])
+    assert {alarm.code for alarm in run_checks(given)} & {"SEEP002", "SEEP003"} == codes
+
+
+@pytest.mark.parametrize(
+    ("control", "fires"),
+    [
+        ({"mean": 0.74}, True),
+        ({"mean": 0.76}, False),
+        ({"mean": 0.5}, True),
+        ({"mean": 0.9, "baseline": 1.0}, True),
+        ({"mean": 1.0, "baseline": 1.0}, False),
+        ({"mean": None}, True),
+    ],
+)
+def test_a_control_that_did_not_leak(control: dict[str, Any], fires: bool) -> None:
+    alarms = found("SEEP004", facts(control=[row(**control)]))
+    assert [alarm.severity for alarm in alarms] == ["error"] * fires
+    assert all(verdict(row(), alarms=alarms).tier == "inconclusive" for _ in alarms)
+    # Another attack is not blamed, and what was read whole was read.
+    assert verdict(row(attack="dlg"), alarms=alarms).tier == "moderate"
+    assert verdict(row(), {"mean": 0.6}, alarms).tier == "total"
+
+
+def test_no_control() -> None:
+    [alarm] = found("SEEP005", facts(control=None))
+    assert alarm.severity == "note"
+    assert found("SEEP005", facts(control=[row(mean=1.0)])) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "fires"),
+    [
+        ({"lift_low": 0.02}, True),
+        ({"lift_low": 0.11}, False),
+        ({"lift_low": -0.4, "lift_high": -0.1}, False),
+        ({"lift_low": 0.15, "lift_high": 0.15}, True),
+        ({"lift": 0.5, "lift_low": 0.5, "lift_high": 0.5}, False),
+        ({"lift_low": None, "lift_high": None}, False),
+        ({"baseline": 1.0}, False),
+    ],
+)
+def test_an_interval_too_wide_to_decide(changes: dict[str, Any], fires: bool) -> None:
+    assert len(found("SEEP006", facts([row(**changes)]))) == fires
+
+
+def test_an_interval_of_another_than_the_strongest_attack_or_of_whole_records_decides_nothing() -> None:
+    wide = row(lift_low=0.0, lift_high=0.3)
+    assert found("SEEP006", facts([wide, row(attack="dlg", mean=0.7)])) == []
+    assert found("SEEP006", facts([wide, row(metric="exact_match", mean=0.5, baseline=0.0)])) == []
+    assert len(found("SEEP006", facts([wide, row(metric="exact_match", mean=0.4, baseline=0.0)]))) == 1
+    assert len(found("SEEP006", facts([wide, row(metric="exact_match", mean=0.6, baseline=0.5)]))) == 1
+
+
+def test_wide_intervals_of_sensitive_columns_are_counted() -> None:
+    marked = [column.name for column in german().schema.columns if column.sensitive]
+    wide = [row(column=name, lift_low=0.0, lift_high=0.3) for name in marked[:2]]
+    [alarm] = found("SEEP006", facts([row(), *wide]))
+    assert f"2 of {len(marked)} sensitive column(s)" in alarm.message
+    plain = next(column.name for column in german().schema.columns if not column.sensitive)
+    assert found("SEEP006", facts([row(), row(column=plain, lift_low=0.0, lift_high=0.3)])) == []
+
+
+@given(st.floats(0, 0.95), st.floats(-1, 1), st.floats(0, 1), st.integers(2, 20))
+def test_an_interval_is_too_wide_exactly_where_its_ends_have_different_tiers(
+    baseline: float, low: float, width: float, n: int
+) -> None:
+    made = row(baseline=baseline, lift_low=low, lift_high=low + width, n=n)
+    ends = {verdict({**made, "lift_high": end, "lift_low": end - 1}).tier for end in (low, low + width)}
+    if made["lift_low"] != made["lift_high"]:
+        assert len(found("SEEP006", facts([made]))) == (len(ends) > 1)
+
+
+def test_few_victims() -> None:
+    assert "as few as 4" in found("SEEP007", facts([row(n=4)]))[0].message
+    assert "no interval" in found("SEEP007", facts([row(n=1)]))[0].message
+    assert found("SEEP007", facts([row(n=5)])) == []
+
+
+def two_layers(activation: nn.Module, width: int = 63) -> nn.Sequential:
+    made = seeded(lambda: nn.Sequential(nn.Linear(width, 16), activation, nn.Linear(16, 2)), seed=0)
+    assert isinstance(made, nn.Sequential)
+    return made
+
+
+def linear(module: nn.Sequential, index: int) -> nn.Linear:
+    layer = module[index]
+    assert isinstance(layer, nn.Linear)
+    return layer
+
+
+def test_a_gradient_of_zero() -> None:
+    # Logits so far apart that in float32 the loss is exactly 0 for the class that always wins.
+    class Sure(nn.Module):
+        def __init__(self, sure: float) -> None:
+            super().__init__()
+            self.bias = nn.Parameter(torch.tensor([sure, 0.0]))
+
+        def forward(self, encoded: torch.Tensor) -> torch.Tensor:
+            return encoded[..., :2] * 0 + self.bias
+
+    alarms = found("SEEP008", of_module(Sure(1000.0), batch_sizes=1))
+    assert [alarm.severity for alarm in alarms] == ["error"]
+    labels = german().train.labels
+    assert bool((labels == 0).any())
+    assert found("SEEP008", of_module(Sure(1.0), batch_sizes=1)) == []
+
+
+def test_a_gradient_that_does_not_depend_on_the_records() -> None:
+    dead = two_layers(nn.ReLU())
+    with torch.no_grad():
+        linear(dead, 0).bias.fill_(-1000.0)
+    [alarm] = found("SEEP009", of_module(dead, batch_sizes=[1, 8]))
+    assert (alarm.severity, alarm.where) == ("error", (Where(1), Where(8)))
+    assert found("SEEP009", of_module(two_layers(nn.ReLU()), batch_sizes=[1, 8])) == []
+
+
+def test_batches_that_cannot_differ_have_no_constant_gradient() -> None:
+    same, everyone = uniform(rows=8, columns=4), distinct(rows=8)
+    for table, fires in ((same, False), (everyone, True)):
+        dead = two_layers(nn.ReLU(), table.schema.width)
+        with torch.no_grad():
+            linear(dead, 0).bias.fill_(-1000.0)
+        assert bool(found("SEEP009", of_module(dead, table, batch_sizes=8))) is fires
+    # The same eight rows in another order, each with another's label, are another batch.
+    assert found("SEEP009", of_module(two_layers(nn.ReLU(), everyone.schema.width), everyone, batch_sizes=8)) == []
+
+
+def test_a_saturated_model() -> None:
+    sure, unsure = two_layers(nn.Tanh()), two_layers(nn.Tanh())
+    with torch.no_grad():
+        linear(sure, 2).bias.copy_(torch.tensor([20.0, 0.0]))
+    assert "100% of 800" in found("SEEP010", of_module(sure))[0].message
+    assert found("SEEP010", of_module(unsure)) == []
+
+
+def test_a_sigmoid_head_is_saturated_on_either_side() -> None:
+    for bias, fires in ((20.0, 1), (-20.0, 1), (0.0, 0)):
+        one = nn.Linear(63, 1)
+        with torch.no_grad():
+            one.weight.zero_()
+            one.bias.fill_(bias)
+        assert len(found("SEEP010", of_module(one, head="sigmoid"))) == fires
+
+
+def test_a_regression_cannot_be_saturated() -> None:
+    frame = pd.DataFrame({"age": [20.0, 40.0, 60.0, 80.0] * 5, "pay": [1000.0, 2000.0, 3000.0, 4000.0] * 5})
+    schema = Schema(
+        columns=(Continuous(name="age", low=0, high=99, tolerance=5),),
+        target=Continuous(name="pay", low=0, high=9999, tolerance=10),
+    )
+    dataset = Dataset("own", Table(schema, frame), None, (), "made up", "none")
+    one = seeded(lambda: nn.Linear(1, 1), seed=0)
+    assert of_module(one, dataset, labels="true").probe.certain is None
+
+
+@pytest.mark.parametrize(("activation", "bias"), [(nn.ReLU(), -1000.0), (nn.Tanh(), 1000.0), (nn.Sigmoid(), -1000.0)])
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_stuck_units(activation: nn.Module, bias: float, share: float) -> None:
+    module = two_layers(activation)
+    # Weights of 0 let no other unit be stuck.
+    with torch.no_grad():
+        linear(module, 0).weight.mul_(0.01)
+        linear(module, 0).bias.fill_(0.5)
+        linear(module, 0).bias[: int(16 * share)] = bias
+    alarms = found("SEEP011", of_module(module))
+    assert len(alarms) == (share >= 0.5)
+    assert all(f"8 of the 16 {type(activation).__name__} units of layer '1'" in alarm.message for alarm in alarms)
+
+
+def test_probing_a_model_leaves_it_as_it_is() -> None:
+    module = two_layers(nn.ReLU())
+    given = of_module(module)
+    assert given.probe.layers
+    for layer in (*module.modules(), *given.subject.model.module.modules()):
+        assert not layer._forward_hooks
+
+
+def copies(rows: int, distinct_rows: int) -> Table:
+    schema = Schema(
+        columns=(Discrete(name="a", categories=tuple(range(1000))), Continuous(name="b", low=-9, high=9, tolerance=1)),
+        target=Discrete(name="label", categories=(0, 1)),
+    )
+    codes = [i % distinct_rows for i in range(rows)]
+    frame = pd.DataFrame({"a": codes, "b": [0.0] * rows, "label": [i % 2 for i in range(rows)]})
+    return Table(schema, frame)
+
+
+@pytest.mark.parametrize(("copied", "severities"), [(0, []), (1, ["note"]), (10, ["warning"]), (100, ["warning"])])
+def test_duplicates(copied: int, severities: list[str]) -> None:
+    # Each of `copied` rows occurs twice.
+    alarms = found("SEEP012", of_table(copies(200, 200 - copied)))
+    assert [alarm.severity for alarm in alarms] == severities
+    assert all(f"{copied}% of the client's 200 rows" in alarm.message for alarm in alarms)
+
+
+def test_planted_twins_are_all_duplicates_and_distinct_rows_none() -> None:
+    assert "100% of" in found("SEEP012", of_table(twins(pairs=8).train))[0].message
+    assert found("SEEP012", of_table(distinct(rows=16).train)) == []
+
+
+def test_zeros_of_either_sign_are_the_same() -> None:
+    schema = Schema(
+        columns=(Continuous(name="b", low=-9, high=9, tolerance=1),),
+        target=Discrete(name="label", categories=(0, 1)),
+    )
+    frame = pd.DataFrame({"b": [0.0, -0.0, *range(1, 9)], "label": [0, 1] * 5})
+    assert "20%" in found("SEEP012", of_table(Table(schema, frame)))[0].message
+
+
+@pytest.mark.parametrize(("rare", "severities"), [(4, []), (30, ["note"]), (120, ["warning"])])
+def test_rare_values_taken_together(rare: int, severities: list[str]) -> None:
+    codes = ["(other)"] * rare + ["a", "b"] * ((200 - rare) // 2)
+    schema = Schema(
+        columns=(Discrete(name="zip", categories=("a", "b", "(other)"), other="(other)"),),
+        target=Discrete(name="label", categories=(0, 1)),
+    )
+    alarms = found("SEEP018", of_table(Table(schema, pd.DataFrame({"zip": codes, "label": [0, 1] * 100}))))
+    assert [alarm.severity for alarm in alarms] == severities
+    assert all(f"'zip': {rare} of 200" in alarm.message for alarm in alarms)
+    assert all("--most-categories" in alarm.message for alarm in alarms)
+    # The same cells as a value that was meant.
+    plain = schema.model_copy(update={"columns": (Discrete(name="zip", categories=("a", "b", "(other)")),)})
+    assert found("SEEP018", of_table(Table(plain, pd.DataFrame({"zip": codes, "label": [0, 1] * 100})))) == []
+
+
+def test_labels_granted() -> None:
+    assert found("SEEP013", facts([row(knowledge={"labels": "true"})]))[0].severity == "note"
+    assert found("SEEP013", facts([row()])) == []
+    baseline = row(attack="mode", is_attack=False, knowledge={"labels": "true"})
+    assert found("SEEP013", facts([row(), baseline])) == []
+
+
+def test_a_partial_dataset() -> None:
+    whole = german_subject()
+    part = replace(whole, dataset=replace(german(), train=german().train.rows(range(700))))
+    assert "900 of the 1000 rows" in found("SEEP014", facts(subject=part))[0].message
+    assert found("SEEP014", facts(subject=whole)) == []
+    # A table of one's own may be called as a known one is; a generated one has as many rows as asked for.
+    assert found("SEEP014", facts(subject=replace(part, own=True))) == []
+    few = prepare(make_spec(dataset="synthetic", dataset_options={"rows": 50}))
+    assert found("SEEP014", facts(subject=few)) == []
+
+
+def test_nothing_to_compare_with() -> None:
+    alone = row(baseline=None, baseline_name=None, lift=None, lift_low=None, lift_high=None)
+    assert found("SEEP016", facts([alone]))[0].where == (Where(8, "none"),)
+    assert found("SEEP016", facts()) == []
+
+
+def test_errors_come_first() -> None:
+    many = [row(n=2, lift=-0.1, lift_low=-0.2, lift_high=-0.1, knowledge={"labels": "true"})]
+    alarms = run_checks(facts(many, control=[row(mean=0.1)]))
+    assert [alarm.code for alarm in alarms] == ["SEEP001", "SEEP004", "SEEP007", "SEEP013"]
+    ranks = [SEVERITIES.index(alarm.severity) for alarm in alarms]
+    assert ranks == sorted(ranks)
+
+
+def test_every_check_is_documented_under_its_code() -> None:
+    document = Path(__file__).parents[3] / "docs" / "checks.md"
+    headings = [line.removeprefix("## ") for line in document.read_text().splitlines() if line.startswith("## SEEP")]
+    assert headings == sorted(CHECKS)
+    for code, check in CHECKS.items():
+        assert f"**{check.title}** ({check.severity})" in document.read_text(), code
+        first, *rest = explanation(code)
+        assert first.startswith(f"{check.title} ({check.severity}).")
+        assert [words.split(". ")[0] for words in rest[-2:]] in (["Why it matters", "What to do"], [])
+
+
+def ran(spec: AuditSpec, subject: Subject) -> tuple[Outcome, list[dict[str, Any]]]:
+    [outcome] = run_audits([(spec, subject)], Store(None))
+    return outcome, rows(spec, subject, outcome)
+
+
+@pytest.mark.parametrize(("iterations", "fires"), [(400, False), (2, True)])
+def test_the_control_tells_an_attack_that_works_from_one_that_was_crippled(iterations: int, fires: bool) -> None:
+    spec = make_spec(**{**SPEC, "victims": 2, "restarts": 3, "iterations": iterations})
+    control, subject = control_of(spec, german_subject())
+    assert (subject.own, control.batch_sizes, control.attacks) == (False, (1,), spec.attacks)
+    _, made = ran(control, subject)
+    assert len(found("SEEP004", facts(control=made))) == fires
+
+
+def test_a_table_of_few_columns_gets_more_victims() -> None:
+    spec = make_spec(**SPEC)
+    control, subject = control_of(spec, prepare(spec, distinct(rows=40, continuous=2, discrete=1)))
+    assert (control.victims, subject.own) == (20, True)
+
+
+def test_the_control_has_a_network_of_its_own(tmp_path: Path) -> None:
+    spec = make_spec(**{**SPEC, "weights": tmp_path / "trained.safetensors"})
+    assert control_of(spec, german_subject())[1].model.name == "wide"
+
+
+def test_a_crafted_network_is_its_own_control() -> None:
+    options = {"clients": 2, "bins": 40}
+    spec = make_spec(
+        **{
+            **SPEC,
+            "attacks": "loki",
+            "model": "loki",
+            "model_options": options,
+            "protocol_options": {"clients": 2},
+            "victims": 2,
+        }
+    )
+    control, subject = control_of(spec, prepare(spec))
+    assert (control.model_options, control.batch_sizes, subject.model.name) == (options, (1,), "loki")
+    _, made = ran(control, subject)
+    assert not found("SEEP004", facts(control=made))
+
+
+def test_the_control_of_a_dataset_with_options_takes_its_rows_as_they_are() -> None:
+    spec = make_spec(**{**SPEC, "dataset": "synthetic", "dataset_options": {"rows": 60}, "baselines": ()})
+    subject = prepare(spec)
+    control, controlled = control_of(spec, subject)
+    assert controlled.dataset is subject.dataset
+    assert controlled.model.name == "wide"
+    assert controlled.own is subject.own is False
+    assert len(control.baselines) == 3

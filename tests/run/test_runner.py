@@ -1,0 +1,470 @@
+"""Same seed, same figures, whatever else is in the audit and however often it was stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from seepage import registry
+from seepage.errors import BadInputError
+from seepage.models.model import Model
+from seepage.results.rows import rows
+from seepage.run import runner
+from seepage.run.runner import Listener, Outcome, held_runs, make_plan, run_audits
+from seepage.run.store import Store
+from seepage.settings import code, grid
+from seepage.settings.spec import AuditSpec, make_spec
+from seepage.settings.subject import Subject, prepare
+from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
+
+TINY: dict[str, Any] = {
+    "dataset": "german",
+    "model": "nn1",
+    "batch_sizes": [2, 3],
+    "attacks": ["tableak", "dlg"],
+    "victims": 3,
+    "restarts": 2,
+    "iterations": 4,
+    "workers": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def subject() -> Subject:
+    return prepare(make_spec(**TINY))
+
+
+def values(outcome: Outcome) -> dict[tuple[int, str, str, str | None], list[float]]:
+    return {
+        (run.batch_size, run.called, m.metric, m.column): (m.values if hasattr(m, "values") else m.accuracy).tolist()  # pyright: ignore[reportAttributeAccessIssue]
+        for run in outcome.runs
+        for m in run.measured
+    }
+
+
+def audited(
+    subject: Subject, place: Store | Path | None = None, listener: Listener | None = None, **changes: Any
+) -> Outcome:
+    """Audit into a store that is open already, or into a folder's for this while."""
+    audits = [(make_spec(**{**TINY, **changes}), subject)]
+    if isinstance(place, Store):
+        [outcome] = run_audits(audits, place, listener)
+    else:
+        with Store(place) as store:
+            [outcome] = run_audits(audits, store, listener)
+    return outcome
+
+
+def assert_equal(one: dict[Any, list[float]], other: dict[Any, list[float]]) -> None:
+    assert one.keys() == other.keys()
+    for key, value in one.items():
+        torch.testing.assert_close(torch.tensor(value), torch.tensor(other[key]), rtol=0, atol=0, equal_nan=True)
+
+
+def test_the_same_seed_gives_the_same_figures_and_another_gives_others(subject: Subject) -> None:
+    first = values(audited(subject))
+    assert_equal(first, values(audited(subject)))
+    assert first != values(audited(subject, seed=1))
+
+
+def test_a_victim_is_the_same_whatever_runs_with_it(subject: Subject) -> None:
+    whole = values(audited(subject))
+    alone = values(audited(subject, batch_sizes=[3], attacks=["dlg"], victims=2))
+    for key, value in alone.items():
+        if not key[2].startswith("kendall"):
+            torch.testing.assert_close(
+                torch.tensor(value), torch.tensor(whole[key][:2]), rtol=0, atol=0, equal_nan=True
+            )
+
+
+def test_attacks_and_baselines_meet_the_same_victims(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[tuple[str, int], list[torch.Tensor]] = {}
+
+    def spying(name: str) -> Any:
+        def attack(
+            view: GradientView, knowledge: Knowledge, seeds: Sequence[int], progress: Any = None
+        ) -> RecordsGuess:
+            gradients = torch.cat([g.flatten(1) for g in view.gradient.values()], dim=1)
+            seen.setdefault((name, knowledge.batch_size), []).append(gradients)
+            return RecordsGuess(torch.zeros(view.victims, knowledge.batch_size, len(knowledge.schema.columns)).double())
+
+        return attack
+
+    for name in ("one", "two"):
+        entry = replace(registry.attacks["dlg"], name=name, factory=lambda name=name: spying(name))
+        monkeypatch.setitem(registry.attacks._entries, name, entry)
+    audited(subject, attacks=["one", "two"])
+    for size in (2, 3):
+        # A trial of each setting on a group of victims, then the job itself.
+        gradients = [*seen["one", size], *seen["two", size]]
+        assert len(gradients) == 4
+        assert all(torch.equal(g, gradients[0]) for g in gradients)
+        assert len(gradients[0]) == 8
+
+
+def test_granted_labels_reach_the_attack_and_restored_ones_do_not(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    granted: list[torch.Tensor | None] = []
+
+    def attack(view: GradientView, knowledge: Knowledge, seeds: Sequence[int], progress: Any = None) -> RecordsGuess:
+        granted.append(knowledge.labels)
+        return RecordsGuess(torch.zeros(view.victims, knowledge.batch_size, len(knowledge.schema.columns)).double())
+
+    entry = replace(registry.attacks["dlg"], name="nosy", factory=lambda: attack)
+    monkeypatch.setitem(registry.attacks._entries, "nosy", entry)
+    quiet = {"attacks": ["nosy"], "restarts": None, "iterations": None}
+    audited(subject, **quiet)
+    assert all(labels is None for labels in granted)
+    granted.clear()
+    outcome = audited(subject, labels="true", **quiet)
+    assert all(labels is not None for labels in granted)
+    assert {(run.is_attack, run.knowledge["labels"]) for run in outcome.runs} == {(True, "true"), (False, "not used")}
+
+
+class Interrupting(Listener):
+    """Stops the audit at the n-th job, as a user's Ctrl-C would."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def started(self, what: str) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 6])
+def test_a_stopped_audit_continues_to_the_same_figures(subject: Subject, tmp_path: Path, after: int) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        audited(subject, tmp_path, Interrupting(after))
+    resumed = audited(subject, tmp_path)
+    assert_equal(values(resumed), values(audited(subject)))
+
+
+def test_what_is_measured_is_not_measured_again(subject: Subject, tmp_path: Path) -> None:
+    audited(subject, tmp_path)
+    audited(subject, tmp_path, Interrupting(0))
+    with pytest.raises(KeyboardInterrupt):
+        audited(subject, tmp_path, Interrupting(0), iterations=5)
+
+
+def test_more_victims_keep_the_first_ones(subject: Subject, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    few = values(audited(subject, store, victims=2))
+    many = values(audited(subject, store, victims=4))
+    for key, value in few.items():
+        if not key[2].startswith("kendall"):
+            torch.testing.assert_close(torch.tensor(value), torch.tensor(many[key][:2]), rtol=0, atol=0, equal_nan=True)
+
+
+def test_held_runs_take_the_victims_that_are_there(subject: Subject, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert held_runs(make_spec(**TINY), subject, store) == []
+    audited(subject, store, victims=2, attacks=["dlg"])
+    found = held_runs(make_spec(**{**TINY, "victims": 50}), subject, store)
+    assert {(run.batch_size, run.called) for run in found} == {
+        (size, name) for size in (2, 3) for name in (*registry.baselines.names(), "dlg")
+    }
+    # A group of victims is attacked whole, so there may be more of them than were asked for.
+    assert all(run.victims == tuple(range(len(run.victims))) and len(run.victims) >= 2 for run in found)
+
+
+def test_victims_measured_by_other_code_are_measured_again(
+    subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = make_spec(**{**TINY, "attacks": ["dlg"]})
+    with Store(tmp_path) as store:
+        run_audits([(spec, subject)], store)
+        monkeypatch.setattr(grid, "own_code", lambda: {"digest": "other", "torch": torch.__version__})
+        assert held_runs(spec, subject, store) == []
+        with pytest.raises(KeyboardInterrupt):
+            run_audits([(spec, subject)], store, Interrupting(0))
+
+
+def test_the_code_digest_follows_the_source_of_what_determines_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "attacks").mkdir()
+    (tmp_path / "report").mkdir()
+    monkeypatch.setattr(code, "_PACKAGE", tmp_path)
+    digests = []
+    for file, text in (("attacks/a.py", "1"), ("attacks/a.py", "2"), ("report/r.py", "3"), ("views.py", "4")):
+        (tmp_path / file).write_text(text)
+        digests.append(code.own_code.__wrapped__()["digest"])
+    assert digests[0] != digests[1] == digests[2] != digests[3]
+
+
+def test_a_plug_ins_source_is_part_of_the_setting(subject: Subject, tmp_path: Path) -> None:
+    assert code.foreign_code(registry.attacks["tableak"].factory) is None
+    assert code.foreign_code(registry.baselines["random"].factory) is None
+    assert code.foreign_code(Quiet) is not None
+
+
+class Summing(Listener):
+    announced = done = 0.0
+
+    def begin(self, work: float, jobs: int) -> None:
+        self.announced = work
+
+    def advance(self, work: float) -> None:
+        self.done += work
+
+
+class Quiet:
+    """A plug-in attack that takes no options and reports no progress."""
+
+    def __call__(self, view: GradientView, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+        return RecordsGuess(torch.zeros(view.victims, knowledge.batch_size, len(knowledge.schema.columns)).double())
+
+
+@pytest.mark.parametrize("profile", ["default", "faithful"])
+def test_a_plug_in_without_options_or_progress_runs_and_the_bar_reaches_its_end(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch, profile: str
+) -> None:
+    entry = replace(registry.attacks["dlg"], name="quiet", factory=Quiet)
+    monkeypatch.setitem(registry.attacks._entries, "quiet", entry)
+    summing = Summing()
+    outcome = audited(subject, None, summing, attacks=["quiet", "dlg"], profile=profile)
+    assert {run.called: run.victims for run in outcome.runs}["quiet"] == (0, 1, 2)
+    assert summing.done == pytest.approx(summing.announced)
+
+
+def test_a_factory_of_any_options_is_given_them(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, Any]] = []
+
+    def passing_on(**options: Any) -> Any:
+        given.append(options)
+        return registry.attacks.create("tableak", **options)
+
+    entry = replace(registry.attacks["dlg"], name="passing_on", factory=passing_on)
+    monkeypatch.setitem(registry.attacks._entries, "passing_on", entry)
+    audited(subject, attacks=["passing_on"], batch_sizes=2, victims=1, profile="faithful")
+    assert given[-1] == {"profile": "faithful", "iterations": 4, "restarts": 2}
+
+
+class Twice(nn.Module):
+    """Two layers of the same weights under several forwards."""
+
+    def __init__(self, bend: Any, offset: float = 0.0) -> None:
+        super().__init__()
+        self.one = nn.Linear(63, 5)
+        self.two = nn.Linear(5, 2)
+        self.offset: torch.Tensor
+        self.register_buffer("offset", torch.tensor(offset))
+        self.bend = bend
+        with torch.no_grad():
+            for i, parameter in enumerate(self.parameters()):
+                parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(i)))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.two(self.bend(self.one(rows))) + 0 * self.offset
+
+
+def test_equal_weights_with_another_forward_or_buffer_are_another_model() -> None:
+    spec = make_spec(**TINY)
+    modules = [Twice(torch.relu), Twice(torch.tanh), Twice(torch.relu, offset=1.0), Twice(torch.relu)]
+    digests = [prepare(spec, model=module).model_digest for module in modules]
+    assert digests[0] == digests[3]
+    assert len(set(digests)) == 3
+
+
+def test_the_model_digest_does_not_depend_on_threads(subject: Subject) -> None:
+    threads = torch.get_num_threads()
+    digests = set()
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            digests.add(prepare(make_spec(**{**TINY, "model": "nn3"})).model_digest)
+    finally:
+        torch.set_num_threads(threads)
+    assert len(digests) == 1
+
+
+def test_progress_adds_up_to_what_was_announced(subject: Subject) -> None:
+    adding = Summing()
+    audited(subject, None, adding)
+    assert adding.announced > 0
+    assert adding.done == pytest.approx(adding.announced)
+
+
+def test_restarts_leave_attacks_of_one_start_alone(subject: Subject) -> None:
+    outcome = audited(subject, attacks=["tableak", "tableak_no_pooling", "dlg"], restarts=3)
+    restarts = {run.called: run.settings["configuration"]["restarts"] for run in outcome.runs if run.is_attack}
+    assert restarts == {"tableak": 3, "tableak_no_pooling": 1, "dlg": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch_sizes": [2, 801]}, "larger than the client's 800 rows"),
+        ({"attacks": [{"name": "dlg", "options": {"stepp": 1}}]}, "did you mean 'step'"),
+        ({"baselines": [{"name": "random", "options": {"draws": 1}}]}, "argument of baseline 'random'"),
+    ],
+)
+def test_settings_that_cannot_run_leave_nothing_behind(
+    subject: Subject, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(BadInputError, match=message):
+        audited(subject, tmp_path / "run", **changes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_zero_gradient_is_refused_before_anything_is_kept(tmp_path: Path) -> None:
+    class Deaf(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(63, 2))
+
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            return rows @ (self.weight * 0)
+
+    spec: AuditSpec = make_spec(**{**TINY, "model": "deaf", "labels": "true"})
+    deaf = prepare(spec, model=Model(Deaf(), "softmax", "deaf"))
+    with pytest.raises(BadInputError, match="zero everywhere"):
+        run_audits([(spec, deaf)], Store(tmp_path / "run"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_hold_the_paired_lift_over_the_best_baseline(subject: Subject) -> None:
+    spec = make_spec(**TINY)
+    outcome = audited(subject)
+    made = rows(spec, subject, outcome)
+    scored = values(outcome)
+    for row in made:
+        if row["metric"] != "accuracy" or row["seconds_per_victim"] is None:
+            continue
+        size, column = row["batch_size"], row["column"]
+        own = scored[size, row["attack"], "accuracy", column]
+        guesses = {name: scored[size, name, "accuracy", column] for name in registry.baselines.names()}
+        best = max(guesses, key=lambda name: sum(guesses[name]))
+        assert row["mean"] == pytest.approx(sum(own) / 3)
+        assert row["baseline"] == pytest.approx(sum(guesses[best]) / 3)
+        assert row["lift"] == pytest.approx(sum(a - b for a, b in zip(own, guesses[best], strict=True)) / 3)
+
+
+def test_figures_do_not_depend_on_the_number_of_workers(
+    subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = values(audited(subject, tmp_path / "one", workers=1, victims=9))
+    monkeypatch.setattr(runner, "_WORTH_WORKERS_SECONDS", 0.0)
+    with Store(tmp_path / "three") as store:
+        [apart] = run_audits([(make_spec(**{**TINY, "workers": 3, "victims": 9}), subject)], store)
+        assert_equal(here, values(apart))
+    with Store(tmp_path / "one") as one, Store(tmp_path / "three") as three:
+        for run in held_runs(make_spec(**TINY), subject, one):
+            [other] = [
+                r
+                for r in held_runs(make_spec(**TINY), subject, three)
+                if (r.batch_size, r.called) == (run.batch_size, run.called)
+            ]
+            assert run.losses == other.losses
+            if run.evidence is not None and other.evidence is not None:
+                for name in ("right", "uncertainty", "rarity", "true", "guess"):
+                    found = getattr(run.evidence, name)
+                    assert (found is None) == (getattr(other.evidence, name) is None)
+                    assert found is None or found.tobytes() == getattr(other.evidence, name).tobytes()
+
+
+class Moody:
+    """Fails, but not in the trial, whose seeds count from 0."""
+
+    def __call__(self, view: GradientView, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+        if seeds[0] != 0:
+            raise ValueError("not today")
+        return RecordsGuess(torch.zeros(view.victims, knowledge.batch_size, len(knowledge.schema.columns)).double())
+
+
+def test_a_job_that_fails_is_recorded_and_stops_no_other(
+    subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = replace(registry.attacks["dlg"], name="moody", factory=Moody)
+    monkeypatch.setitem(registry.attacks._entries, "moody", entry)
+    spec = make_spec(**{**TINY, "attacks": ["moody", "dlg"], "batch_sizes": 2})
+    with Store(tmp_path) as store:
+        [outcome] = run_audits([(spec, subject)], store)
+        by_name = {run.called: run for run in outcome.runs}
+        assert by_name["dlg"].status == "ok"
+        assert by_name["moody"].status == "failed"
+        [failure] = by_name["moody"].failures
+        assert failure.message == "ValueError: not today"
+        assert "raise ValueError" in failure.traceback
+        [row] = [row for row in rows(spec, subject, outcome) if row["attack"] == "moody"]
+        assert (row["status"], row["mean"], row["n"]) == ("failed", None, 0)
+    # The cause mended, the same command finishes.
+    monkeypatch.setitem(registry.attacks._entries, "moody", replace(entry, factory=Quiet))
+    monkeypatch.setattr(grid, "foreign_code", lambda factory: None)
+    with Store(tmp_path) as store:
+        [outcome] = run_audits([(spec, subject)], store)
+        assert {run.called: run.status for run in outcome.runs}["moody"] == "ok"
+
+
+class Deadly:
+    """Ends its own process where it is told to, as the kernel does when memory runs out; but not in the trial."""
+
+    def __init__(self, killed: bool = True) -> None:
+        self.killed = killed
+
+    def __call__(self, view: GradientView, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+        if self.killed and seeds[0] != 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return RecordsGuess(torch.zeros(view.victims, knowledge.batch_size, len(knowledge.schema.columns)).double())
+
+
+def test_a_job_that_kills_its_worker_costs_itself_only(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, killed in (("deadly", True), ("harmless", False)):
+        entry = replace(registry.attacks["dlg"], name=name, factory=lambda killed=killed: Deadly(killed))
+        monkeypatch.setitem(registry.attacks._entries, name, entry)
+    monkeypatch.setattr(runner, "_WORTH_WORKERS_SECONDS", 0.0)
+    outcome = audited(subject, None, attacks=["deadly", "harmless"], batch_sizes=2, workers=2)
+    found = {run.called: run for run in outcome.runs}
+    assert found["harmless"].status == "ok"
+    assert found["deadly"].status == "failed"
+    assert "killed, or out of memory" in found["deadly"].failures[0].message
+    assert {run.status for run in outcome.runs if not run.is_attack} == {"ok"}
+
+
+def test_a_budget_gives_every_setting_its_first_victims_and_says_what_it_leaves_out(subject: Subject) -> None:
+    spec = make_spec(**{**TINY, "victims": 40, "iterations": 30})
+    with Store(None) as store:
+        whole = make_plan([(spec, subject)], store)
+        assert whole.left_out == []
+        assert whole.seconds is not None
+        budget = whole.seconds / 3
+        plan = make_plan([(spec, subject)], store, budget=budget)
+        settings = plan.settings
+        assert sum(plan.groups[i] for i, _ in plan.jobs if settings[i].is_attack) <= 1.5 * budget * 2 + 1
+        left = dict(plan.left_out)
+        assert left
+        planned = {i: [group.start for j, group in plan.jobs if j == i] for i in range(len(settings))}
+        for i, setting in enumerate(settings):
+            assert planned[i] == sorted(planned[i])
+            if not setting.is_attack:
+                assert setting.called not in left
+
+
+def test_no_job_begins_when_the_time_is_over(subject: Subject) -> None:
+    [outcome] = run_audits([(make_spec(**TINY), subject)], Store(None), budget=0.0)
+    assert {run.status for run in outcome.runs} == {"left_out"}
+    assert {row["status"] for row in rows(make_spec(**TINY), subject, outcome)} == {"left_out"}
+
+
+def test_a_defended_setting_is_one_of_its_own(subject: Subject) -> None:
+    noisy = {"name": "gaussian_noise", "options": {"scale": 10.0}, "label": "noise"}
+    outcome = audited(subject, defenses=["none", noisy], attacks=["dlg"], batch_sizes=2, iterations=200, victims=8)
+    accuracy = {
+        (run.defense, run.called): m.estimate().mean
+        for run in outcome.runs
+        for m in run.measured
+        if (m.metric, m.column) == ("accuracy", None)
+    }
+    assert accuracy["none", "mode"] == accuracy["noise", "mode"]
+    assert (accuracy["noise", "dlg"] or 0) < (accuracy["none", "dlg"] or 0) - 0.1

@@ -1,0 +1,268 @@
+"""Pooled learning as a study, on a small planted population."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from seepage.datasets import Dataset, load
+from seepage.errors import BadInputError
+from seepage.results.rows import Row
+from seepage.run.store import Store
+from seepage.settings.pooled import pooled_study
+from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.studies import make_study
+from seepage.settings.study import run_study, study_rows
+from seepage.tabular.schema import Continuous, Discrete, Schema
+from seepage.tabular.table import Table
+
+
+def people(effect: float, rows: int = 3000) -> Dataset:
+    """A table in which being a smoker makes one ill, by ``effect``, and nothing else does."""
+    rng = np.random.default_rng(0)
+    smoker = rng.random(rows) < 0.5
+    ill = rng.random(rows) < 0.5 + effect * (smoker - 0.5)
+    frame = pd.DataFrame(
+        {
+            "smoker": np.where(smoker, "yes", "no"),
+            "cough": np.where(rng.random(rows) < 0.2 + 0.6 * smoker, "yes", "no"),
+            "age": rng.uniform(20, 80, rows),
+            "ill": np.where(ill, "yes", "no"),
+        }
+    )
+    binary = ("no", "yes")
+    schema = Schema(
+        columns=(
+            Discrete(name="smoker", categories=binary, sensitive=True),
+            Discrete(name="cough", categories=binary),
+            Continuous(name="age", low=0, high=99, tolerance=5),
+        ),
+        target=Discrete(name="ill", categories=binary),
+    )
+    return Dataset("people", Table(schema, frame), None, (), "made up", "none")
+
+
+SMALL = {
+    "dataset": "people",
+    "sensitive": "smoker",
+    "value": "yes",
+    "rows": 150,
+    "auxiliary": 800,
+    "queries": 40,
+    "targets": 20,
+    "shadows": 20,
+    "epochs": 6,
+    "batch_size": 64,
+    "learning_rate": 0.03,
+    "units": 2,
+}
+
+
+def figures(rows: list[Row]) -> dict[tuple[str, str, str, str | None], Row]:
+    return {(str(r["defense"]), str(r["attack"]), str(r["metric"]), r["column"]): r for r in rows}
+
+
+def run(data: Dataset, **settings: object) -> dict[tuple[str, str, str, str | None], Row]:
+    spec = PooledSpec.of(**{**SMALL, **settings})
+    return figures(study_rows(run_study(pooled_study(spec, data), Store(None))))
+
+
+def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() -> None:
+    found = run(
+        people(0.8),
+        attacks=["meta", "ratio", "white_box"],
+        defenses=[{}, {"label": "label_only", "label_only": True}, {"label": "dp", "clip": 0.1, "noise": 20.0}],
+    )
+    for attack in ("meta", "ratio"):
+        row = found["none", attack, "accuracy", None]
+        assert row["mean"] >= 0.8
+        assert row["baseline"] == 0.5
+        assert row["lift"] == pytest.approx(row["mean"] - 0.5)
+        assert row["n"] == 2
+    assert found["none", "chance", "accuracy", None]["mean"] == 0.5
+    assert 0.2 <= found["none", "shuffled", "accuracy", None]["mean"] <= 0.8
+    learnt = [found[defense, "training", "task_accuracy", None]["mean"] for defense in ("none", "dp")]
+    assert learnt[0] > 0.8
+    assert learnt[0] - 0.02 > learnt[1]
+    assert found["dp", "meta", "accuracy", None]["mean"] < found["none", "meta", "accuracy", None]["mean"]
+    assert 0 < found["dp", "training", "epsilon", None]["mean"] < 10
+    assert ("none", "training", "epsilon", None) not in found
+    assert found["none", "ratio", "coverage", None]["mean"] >= 0.8
+    assert found["none", "ratio", "share_error", None]["mean"] < 0.15
+    worth = found["none", "meta", "rows_worth", None]["mean"]
+    assert worth is None or worth > 0.2
+    assert found["label_only", "meta", "accuracy", None]["knowledge"]["defense"] == {"label_only": True}
+    assert found["none", "white_box", "accuracy", None]["knowledge"]["queries"] == 0
+
+
+def test_a_column_that_changes_nothing_is_not_read_and_left_out_columns_betray_themselves_through_others() -> None:
+    nothing = run(people(0.0), attacks=["meta"], targets=40, inputs=["age"], keep=False)
+    assert nothing["none", "meta", "accuracy", None]["mean"] < 0.75
+    left_out = run(people(0.8), attacks=["meta"], keep=False)
+    assert left_out["none", "meta", "accuracy", None]["mean"] > 0.85
+
+
+def test_five_shares_and_further_parties() -> None:
+    found = run(
+        people(1.0),
+        shares=[0.1, 0.5, 0.9],
+        targets=18,
+        shadows=60,
+        parties=3,
+        rows=250,
+        auxiliary=1200,
+        units=1,
+        attacks=["meta"],
+    )
+    each = [found["none", "meta", "accuracy", name]["mean"] for name in ("10%", "50%", "90%")]
+    assert found["none", "meta", "accuracy", None]["mean"] == pytest.approx(np.mean(each))
+    assert found["none", "meta", "accuracy", "50%"]["baseline"] == pytest.approx(1 / 3)
+    assert np.mean(each) > 0.6
+
+
+def test_an_update_is_audited_by_attacks_on_both_models() -> None:
+    shares = [0.1, 0.3, 0.5, 0.7, 0.9]
+    found = run(
+        people(0.9), protocol="update", shares=shares, attacks=["dominant", "joint"], shadows=40, units=1, rows=200
+    )
+    for attack in ("dominant", "joint"):
+        each = [
+            found["none", attack, "accuracy", f"{a} then {b}"]["mean"] for a in ("30%", "70%") for b in ("30%", "70%")
+        ]
+        assert found["none", attack, "accuracy", None]["mean"] == pytest.approx(np.mean(each))
+    assert found["none", "joint", "accuracy", None]["mean"] > 0.7
+    assert found["none", "joint", "accuracy", "30% then 70%"]["baseline"] == 0.5
+
+
+def test_what_was_measured_is_kept_and_the_same_whoever_measures_it() -> None:
+    data = people(0.8)
+    with Store(None) as store:
+        spec = PooledSpec.of(**{**SMALL, "attacks": ["meta"]})
+        first = study_rows(run_study(pooled_study(spec, data), store))
+
+        def refuse(unit: int, defense: str) -> None:
+            raise AssertionError("trained again")
+
+        held = replace(pooled_study(spec, data), make=refuse)  # pyright: ignore[reportArgumentType]
+        assert study_rows(run_study(held, store)) == first
+    alone = figures(study_rows(run_study(pooled_study(spec, data), Store(None))))
+    assert {key: row["mean"] for key, row in alone.items()} == {key: row["mean"] for key, row in figures(first).items()}
+
+
+def test_the_synthetic_attribute_is_the_secret_then() -> None:
+    found = run(people(0.0), synthetic={"target": True, "strength": 0.9}, keep=False, attacks=["meta"], units=1)
+    assert found["none", "meta", "accuracy", None]["mean"] > 0.85
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"sensitive": "smokr"}, "did you mean 'smoker'"),
+        ({"sensitive": "ill"}, "is the target"),
+        ({"value": "maybe"}, "category of 'smoker'"),
+        ({"inputs": ["agee"]}, "did you mean 'age'"),
+        ({"defenses": [{"label": "x", "without": ["agee"]}]}, "did you mean 'age'"),
+        ({"rows": 1000}, "do not fit into 3000 rows|need .* rows"),
+        ({"auxiliary": 180}, "auxiliary rows of 'people': .* need 100 rows"),
+        ({"shares": [0.5]}, "at least two numbers"),
+        ({"shares": [0.7, 0.3]}, "increasing order"),
+        ({"targets": 21}, "multiple of 2"),
+        ({"shadows": 5}, "as many of each of 2 shares"),
+        ({"parties": 11}, "parties"),
+        ({"attacks": ["dominant"]}, "is on updates, the protocol is 'multi_party'"),
+        ({"protocol": "update"}, "is on single models, the protocol is 'update'"),
+        ({"protocol": "update", "attacks": ["joint"], "targets": 20}, "at least three shares"),
+        ({"attacks": ["mta"]}, "did you mean 'meta'"),
+        ({"attacks": ["ratio"], "shadows": 22}, "give a multiple of 4"),
+        ({"attacks": ["ratio"], "auxiliary": 400}, "each half of the auxiliary rows of 'people': .* need 135 rows"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused_before_anything_is_trained(settings: dict[str, object], said: str) -> None:
+    with pytest.raises(BadInputError, match=said):
+        pooled_study(PooledSpec.of(**{**SMALL, **settings}), people(0.5))
+
+
+def test_numbers_cannot_be_asked_for_chances() -> None:
+    data = people(0.5)
+    schema = Schema(columns=(*data.schema.columns[:2],), target=data.schema.columns[2])
+    table = Table(schema, data.train.frame)
+    with pytest.raises(BadInputError, match="chances of classes"):
+        pooled_study(PooledSpec.of(**SMALL), replace(data, train=table))
+
+
+def test_adult_is_the_default() -> None:
+    study = make_study("pooled", units=1)
+    assert (study.dataset, study.model, study.rows) == ("adult_education", "lr", len(load("adult_education").all))
+
+
+def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    count = 1200
+    subject = rng.random(count) < 0.5
+    good = rng.random(count) < 0.5 + 0.45 * (subject - 0.5) * 2
+    # Neither texts nor nodes show what is secret; which labels are frequent does.
+    said = ["red shirt" if red else "blue shirt" for red in rng.random(count) < 0.5]
+    frame = pd.DataFrame(
+        {
+            "Review Text": said,
+            "Rating": np.where(good, 5, 1),
+            "Department Name": np.where(subject, "Dresses", "Tops"),
+        }
+    )
+    frame.to_parquet(tmp_path / "womens_reviews.parquet.brotli", compression="brotli")
+    small = {**SMALL, "value": None, "data_folder": str(tmp_path), "units": 1, "attacks": ["meta"], "targets": 12}
+    texts = {
+        **small,
+        "dataset": "clothing_reviews",
+        "dataset_options": {"length": 2},
+        "sensitive": "Dresses",
+        "rows": 100,
+        "auxiliary": 300,
+        "hidden": [4, 4],
+        "shares": [0.1, 0.9],
+        "epochs": 8,
+        "batch_size": 50,
+    }
+    found = figures(study_rows(run_study(pooled_study(PooledSpec.of(**texts)), Store(None))))
+    assert found["none", "meta", "accuracy", None]["mean"] > 0.7
+    assert found["none", "meta", "accuracy", None]["model"] == "lstm"
+
+    word = rng.random(700) < 0.5
+    fields = np.where(rng.random(700) < 0.9, word, ~word).astype(np.int64)
+    features = sparse.csr_array(np.stack([word, rng.random(700) < 0.5], axis=1).astype(np.float32))
+    edges = sparse.csr_array(sparse.eye_array(700, k=1, format="csr").astype(np.float32))
+    parts = {
+        f"{name}_{part}": getattr(matrix, part)
+        for name, matrix in (("adj", edges), ("attr", features))
+        for part in ("data", "indices", "indptr", "shape")
+    }
+    np.savez(tmp_path / "cora.npz", labels=fields, **parts)
+    graphs = {
+        **small,
+        "dataset": "cora",
+        "dataset_options": {"classes": 2},
+        "sensitive": "word 0",
+        "rows": 60,
+        "auxiliary": 250,
+        "apart": True,
+        "shares": [0.1, 0.9],
+        "keep": False,
+        "epochs": 40,
+        "batch_size": None,
+    }
+    found = figures(study_rows(run_study(pooled_study(PooledSpec.of(**graphs)), Store(None))))
+    assert found["none", "meta", "accuracy", None]["mean"] > 0.7
+    for wrong, told in (
+        ({"hidden": [4]}, "two widths"),
+        ({"inputs": ["x"]}, "is no table"),
+        ({"sensitive": "Shoes"}, "Shoes"),
+    ):
+        with pytest.raises(BadInputError, match=told):
+            pooled_study(PooledSpec.of(**{**texts, **wrong}))
+    with pytest.raises(BadInputError, match="one hidden layer"):
+        pooled_study(PooledSpec.of(**{**graphs, "hidden": [4, 4]}))

@@ -1,0 +1,84 @@
+"""A spec is checked before anything runs, and names the nearest names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from seepage import registry
+from seepage.errors import BadInputError
+from seepage.settings.spec import AuditSpec, Part, make_spec
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"attacks": ["tabelak"]}, "did you mean 'tableak'"),
+        ({"attacks": ["dlg", "gld"]}, "unknown attack 'gld'"),
+        ({"baselines": "modes"}, "did you mean 'mode'"),
+        ({"protocol": "fedsdg"}, "did you mean 'fedsgd'"),
+        ({"labels": "tru"}, "did you mean 'true'"),
+        ({"profile": "faithfull"}, "did you mean 'faithful'"),
+        ({"head": "softmx"}, "did you mean 'softmax'"),
+        ({"device": "gpu"}, "unknown device 'gpu'"),
+        ({"device": "cuda:63"}, "CUDA device"),
+        ({"batch_sizes": [8, 0]}, "batch_sizes.1=0"),
+        ({"batch_sizes": []}, "at least one batch size"),
+        ({"victims": 0}, "victims=0"),
+        ({"seed": -1}, "seed=-1"),
+        ({"seed": 2**63}, "seed="),
+        ({"restarts": 0}, "restarts=0"),
+        ({"iterations": "many"}, "iterations='many'"),
+        ({"victim": 3}, "did you mean 'victims'"),
+        ({"target": "income"}, "no data file was given"),
+        ({"data": "people.csv"}, "needs a target"),
+        ({"data": "people.csv", "schema_file": "s.yaml", "sensitive": ["age"]}, "say it there instead"),
+        ({"defenses": "nnoe"}, "did you mean 'none'"),
+        ({"defenses": []}, "at least one defense"),
+        ({"metrics": ["accuracy", "rsme"]}, "did you mean 'rmse'"),
+        ({"metrics": ["rmse"]}, "add 'accuracy' to metrics"),
+        ({"metrics": ["accuracy", "quarters", {"name": "quarters", "options": {"official_count": True}}]}, "a label"),
+        ({"model_options": {"seed": 3}}, "is model_seed"),
+        ({"threads": 0}, "threads=0"),
+        ({"workers": 0}, "workers=0"),
+        ({"attacks": {"name": "dlg", "label": "random"}, "baselines": "random"}, "an attack and a baseline"),
+        ({"separator": ";"}, "no data file was given"),
+        ({"data": "people.csv", "target": "ill", "separator": ";;"}, "separator=';;'"),
+        ({"data": "people.csv", "target": "ill", "dataset_options": {"missing": "drop"}}, "registered dataset"),
+        ({"attacks": ["dlg", {"name": "dlg", "options": {"iterations": 3}}]}, "give one a label"),
+    ],
+)
+def test_bad_values_are_refused_with_advice(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        make_spec(**values)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_all_mistakes_are_named_at_once() -> None:
+    with pytest.raises(BadInputError, match=r"tabelak.*victims=0"):
+        make_spec(attacks="tabelak", victims=0)
+
+
+def test_single_values_and_repeats_are_understood() -> None:
+    spec = make_spec(batch_sizes=8, attacks="tableak", baselines=["mode", "mode"])
+    assert spec.batch_sizes == (8,)
+    assert spec.attacks == (Part(name="tableak"),)
+    assert spec.baselines == (Part(name="mode"),)
+    assert make_spec(batch_sizes=[8, 2, 8]).batch_sizes == (8, 2)
+
+
+def test_all_metrics_are_the_default() -> None:
+    assert [part.name for part in make_spec().metrics] == registry.metrics.names()
+
+
+def test_all_baselines_are_the_default() -> None:
+    assert [part.name for part in make_spec().baselines] == registry.baselines.names()
+
+
+def test_a_spec_survives_json() -> None:
+    spec = make_spec(
+        data="people.csv", target="ill", attacks=[{"name": "dlg", "options": {"step": 0.1}, "label": "mine"}]
+    )
+    assert AuditSpec.model_validate(spec.plain()) == spec
