@@ -232,7 +232,7 @@ class Audit(ABC):
         """
         return []
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path) -> None:  # noqa: B027 - most settings train nothing that is worth keeping
         """Keep what is expensive to make again, such as trained networks, in a run folder."""
 
 
