@@ -26,9 +26,9 @@ from seepage.report import (
     run_studies,
 )
 from seepage.results.rows import Row
-from seepage.results.text import clean, percent
 from seepage.settings.study import Study
 from seepage.settings.study_spec import StudySpec
+from seepage.text import clean, percent
 
 _GATE = "Gate"
 S = TypeVar("S", bound=StudySpec)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from seepage.report import figures, frames, grids
 from seepage.report.frames import Record
 from seepage.report.sections import Audited, Section
-from seepage.results.text import clean
 from seepage.results.verdict import UNDEFENDED, pick
 from seepage.settings.spec import AuditSpec
+from seepage.text import clean
 
 NAME = "rounds"
 

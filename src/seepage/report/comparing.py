@@ -17,7 +17,7 @@ from seepage.report import figures, grids
 from seepage.report.frames import Record
 from seepage.report.grids import Grid
 from seepage.report.html import page
-from seepage.results.text import clean, flattened, listed
+from seepage.text import clean, flattened, listed
 
 RESULTS = "results.json"
 PROVENANCE = "provenance.json"

@@ -18,11 +18,11 @@ from seepage.report.summary import summary
 from seepage.results.checks import Alarm, Severity
 from seepage.results.examples import Cell, Example
 from seepage.results.rows import Row
-from seepage.results.text import clean, percent, points, span
 from seepage.results.tiers import Tier, is_attack, settings
 from seepage.results.verdict import UNDEFENDED, pick, strongest, verdict
 from seepage.settings.spec import AuditSpec
 from seepage.settings.subject import Subject
+from seepage.text import clean, percent, points, span
 
 _STYLES: dict[Tier, str] = {
     "none": "green",

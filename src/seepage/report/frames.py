@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 
 from seepage.assessment.intervals import Estimate, ratio
-from seepage.report.assumptions import tolerance
+from seepage.report.tolerances import tolerance
 from seepage.results.checks import Alarm
 from seepage.results.rows import Row
 from seepage.results.tiers import closed_gap, is_attack, settings

@@ -26,7 +26,7 @@ from seepage.report.figures import Figure
 from seepage.report.frames import worst
 from seepage.report.grids import GridCell
 from seepage.report.sections import Audited, Section, headline, sections
-from seepage.results.text import clean, flattened
+from seepage.text import clean, flattened
 
 FILE = "report.html"
 _PLAIN = 400

@@ -19,11 +19,11 @@ from seepage.report.summary import summary
 from seepage.results.checks import LEAKED, SEVERITIES, Alarm, explanation
 from seepage.results.examples import Example
 from seepage.results.rows import Row
-from seepage.results.text import clean, listed, percent, points
 from seepage.results.tiers import BOUNDS
 from seepage.results.verdict import UNDEFENDED, pick, strongest
 from seepage.settings.spec import AuditSpec
 from seepage.settings.subject import Subject
+from seepage.text import clean, listed, percent, points
 
 MOST_ROWS = 2000
 # On a table of one's own, a rate never speaks of fewer records than this.

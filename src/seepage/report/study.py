@@ -20,7 +20,6 @@ from seepage.report.study_sections import Picture, headline, sections
 from seepage.results.checks import Alarm, Where
 from seepage.results.checks.certainty import open_tier
 from seepage.results.rows import Row, write_results
-from seepage.results.text import clean, flattened, listed, points
 from seepage.results.tiers import is_attack, settings
 from seepage.results.verdict import UNDEFENDED, pick
 from seepage.run.provenance import check_study_folder, study_provenance, write_provenance
@@ -28,6 +27,7 @@ from seepage.run.runner import Listener
 from seepage.run.store import Store
 from seepage.settings.study import Study, run_study, study_rows
 from seepage.settings.study_spec import StudySpec
+from seepage.text import clean, flattened, listed, points
 
 # An attack works if it closes so much of the gap where nothing protects the records.
 _WORKS = 0.5

@@ -10,10 +10,10 @@ from seepage.report.frames import Record
 from seepage.report.sections import Ruler, Section, every_figure
 from seepage.results.checks import Alarm, explanation
 from seepage.results.rows import Row
-from seepage.results.text import clean, listed, percent, points
 from seepage.results.tiers import BOUNDS, strongest_row
 from seepage.results.verdict import UNDEFENDED, pick, verdict
 from seepage.settings.study import Study
+from seepage.text import clean, listed, percent, points
 
 
 class Picture(NamedTuple):

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from seepage.results.checks import Alarm
 from seepage.results.rows import Row
-from seepage.results.text import clean, listed, percent
 from seepage.results.tiers import settings
 from seepage.results.verdict import UNDEFENDED, pick, strongest, verdict
 from seepage.settings.spec import AuditSpec
 from seepage.settings.subject import Subject
+from seepage.text import clean, listed, percent
 
 _COLUMNS = 3
 

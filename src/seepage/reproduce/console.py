@@ -12,7 +12,7 @@ from seepage.report import make_table
 from seepage.reproduce.compare import MARGIN, Compared
 from seepage.reproduce.reproduce import Comparison
 from seepage.reproduce.table import Place, Unit
-from seepage.results.text import percent, points
+from seepage.text import percent, points
 
 
 def show_comparison(console: Console, comparison: Comparison) -> None:

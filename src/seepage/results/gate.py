@@ -9,9 +9,9 @@ from seepage.errors import BadInputError, unknown_name
 from seepage.results.checks import Alarm, Where
 from seepage.results.checks.wording import place
 from seepage.results.rows import Row
-from seepage.results.text import clean, points
 from seepage.results.tiers import settings, strongest_row
 from seepage.results.verdict import blocking
+from seepage.text import clean, points
 
 
 @dataclass(frozen=True)

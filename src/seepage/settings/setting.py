@@ -180,6 +180,11 @@ class Audit(ABC):
     shared: bool = True
 
     @property
+    def origin(self) -> Mapping[str, Any]:
+        """What tells these rows and this network from others, as JSON values; nothing of the rows but digests."""
+        return {}
+
+    @property
     def units(self) -> int:
         """Number of repetitions that the spec asks for."""
         return self.spec.repeated
@@ -195,6 +200,15 @@ class Audit(ABC):
         Raises:
             BadInputError: the configuration cannot be used with these rows.
         """
+
+    def threat_model(self) -> tuple[str, ...]:
+        """Return who sees and knows what, how the deployment is set up and what a unit is, a sentence each."""
+        return self.about.threat_model
+
+    @property
+    def where(self) -> str:
+        """The kind of device that computes: ``cpu`` or ``cuda``."""
+        return "cpu"
 
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of units that are measured together; figures may depend on it in the last digits."""
@@ -236,8 +250,9 @@ class Audit(ABC):
         """Keep what is expensive to make again, such as trained networks, in a run folder."""
 
 
-# Called with everything that determines some JSON values and a function that makes them.
-Kept = Callable[[Mapping[str, Any], Callable[[], Any]], Any]
+# Called with everything that determines some JSON values and a function that makes them; without one, what is not kept
+# is None.
+Kept = Callable[[Mapping[str, Any], Callable[[], Any] | None], Any]
 
 
 @dataclass(frozen=True)

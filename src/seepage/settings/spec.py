@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -182,6 +182,8 @@ class AuditSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    unit: ClassVar[str] = "victim"
+
     dataset: str = "adult"
     data: Path | None = None
     schema_file: Path | None = None
@@ -349,6 +351,11 @@ class AuditSpec(BaseModel):
                 "name it (target, --target COLUMN) or give a schema file that does.",
             )
         return self
+
+    @property
+    def repeated(self) -> int:
+        """Number of victims."""
+        return self.victims
 
     @property
     def attacked_rounds(self) -> int:

@@ -77,6 +77,11 @@ class StudySpec(Plain):
     threads: int = Field(default=1, ge=1, le=1024)
 
     @property
+    def repeated(self) -> int:
+        """Number of units."""
+        return self.units
+
+    @property
     def swept(self) -> Sequence[Labelled]:
         """The defenses."""
         return getattr(self, "defenses", ())

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from seepage.assessment.utility import Recipe, measure_utility, privacy_row, utility_row
+from seepage.digests import plain
 from seepage.models.model import Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.results.rows import Row
-from seepage.run.store import Store
-from seepage.run.workers import threads
 from seepage.seeds import stream
 from seepage.settings.code import own_code
-from seepage.settings.grid import plain
 from seepage.settings.network import make_model
 from seepage.settings.parts import registry
+from seepage.settings.setting import Kept
 from seepage.settings.spec import AuditSpec, Part
 from seepage.settings.subject import Subject
+from seepage.threads import threads
 
 
 def task_rows(
     spec: AuditSpec,
     subject: Subject,
-    store: Store,
+    kept: Kept,
     say: Callable[[str], None],
     recipe: Recipe | None = None,
     train: bool = True,
@@ -36,7 +36,7 @@ def task_rows(
 
     Args:
         spec, subject: of the audit.
-        store: holds what was trained before.
+        kept: returns what was trained before.
         say: called with what is trained next.
         recipe: how to train, ``Recipe()`` if None.
         train: whether to train what the store does not hold, or to leave it out.
@@ -48,7 +48,7 @@ def task_rows(
         return []
     taught = recipe or Recipe()
     settings = [(size, part) for size in spec.batch_sizes for part in spec.defenses]
-    made = [_row(spec, subject, size, part, store, say, taught, train) for size, part in settings]
+    made = [_row(spec, subject, size, part, kept, say, taught, train) for size, part in settings]
     trained = [row for row in made if row is not None]
     return [row for task in trained for row in (task, privacy_row(task)) if row is not None]
 
@@ -91,7 +91,7 @@ def _row(
     subject: Subject,
     batch_size: int,
     part: Part,
-    store: Store,
+    kept: Kept,
     say: Callable[[str], None],
     recipe: Recipe,
     missing: bool,
@@ -152,5 +152,5 @@ def _row(
         "threads": spec.threads,
     }
     # Another label for the same defense is no other training.
-    row = store.setup(made_from, train if missing else None)
+    row = kept(made_from, train if missing else None)
     return None if row is None else {**row, "defense": part.called, "variant": spec.variant}
