@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from torch import nn
 
-from seepage.config.document import specs_of, read_specs
-from seepage.config.tree import read_text
 from seepage.datasets.dataset import Dataset
-from seepage.datasets.own import own_table
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.models.model import Model
@@ -30,7 +26,6 @@ from seepage.settings.catalogue import setting
 from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
-from seepage.tabular.infer import Policy
 from seepage.tabular.schema import Schema
 
 DOCUMENT = "audit.yaml"

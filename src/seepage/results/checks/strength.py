@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from seepage.assessment.row import ResultRow
 from seepage.results.checks.alarm import Severity, Where
 from seepage.results.checks.facts import Facts, control_share
 from seepage.results.checks.registry import Found, check
-from seepage.results.checks.wording import few, place, points, share
-from seepage.results.rows import Row
+from seepage.results.checks.wording import few, place, share
 from seepage.settings.control import LEAKED
+from seepage.text import points
 
 
 @check("SEEP001", "error", "An attack does worse than guessing")
@@ -20,17 +21,17 @@ def below_guessing(facts: Facts) -> Iterator[Found]:
     about what it gives away. Under a defense that is what success looks like, so there it is a warning, as
     long as the positive control shows that the attack works.
     """
-    by_severity: dict[Severity, list[Row]] = {}
+    by_severity: dict[Severity, list[ResultRow]] = {}
     for row in facts.scores:
-        if row["lift_high"] is not None and row["lift_high"] < 0:
-            works = (facts.control_closed(row["attack"]) or 0.0) >= LEAKED
-            excused = row["defense"] != "none" and works
+        if row.lift_high is not None and row.lift_high < 0:
+            works = (facts.control_closed(row.attack) or 0.0) >= LEAKED
+            excused = row.defense != "none" and works
             by_severity.setdefault("warning" if excused else "error", []).append(row)
     for severity, rows in by_severity.items():
-        where = tuple(Where(row["batch_size"], row["defense"], row["attack"]) for row in rows)
+        where = tuple(Where(row.batch_size, row.defense, row.attack) for row in rows)
         told = [
-            f"{place(one)}: {points(row['lift'])} points of accuracy against {row['baseline_name']} (95% interval "
-            f"{points(row['lift_low'])} to {points(row['lift_high'])})"
+            f"{place(one)}: {points(row.lift)} points of accuracy against {row.baseline_name} (95% interval "
+            f"{points(row.lift_low)} to {points(row.lift_high)})"
             for one, row in zip(where, rows, strict=True)
         ]
         after = (
@@ -48,7 +49,7 @@ def control_failed(facts: Facts) -> Iterator[Found]:
     """An attack closes less than half of the gap to certainty where nothing protects the record."""
     failed = []
     for row in facts.control or ():
-        if facts.control_row(row["attack"]) is row and row["status"] != "left_out":
+        if facts.control_row(row.attack) is row and row.status != "left_out":
             closed = control_share(row)
             if closed is None or closed < LEAKED:
                 failed.append((row, closed))
@@ -73,8 +74,8 @@ def control_missing(facts: Facts) -> Iterator[Found]:
     """Nothing shows that the attacks work on this table at all."""
     without = [
         name
-        for name in dict.fromkeys(row["attack"] for row in facts.scores)
-        if (row := facts.control_row(name)) is None or row["status"] == "left_out"
+        for name in dict.fromkeys(row.attack for row in facts.scores)
+        if (row := facts.control_row(name)) is None or row.status == "left_out"
     ]
     if without:
         yield Found(
