@@ -16,9 +16,8 @@ from seepage.assessment import Association, Estimate, Lift, Measured, lift
 from seepage.assessment.row import FIELDS, ResultRow
 from seepage.errors import BadInputError, FieldError
 from seepage.files import write_whole
-from seepage.run.runner import Outcome, Run
-from seepage.settings.spec import AuditSpec
-from seepage.settings.subject import Subject
+from seepage.run.runner import Run
+from seepage.settings.setting import Audit
 from seepage.text import clean
 
 RESULTS = "results.json"
@@ -27,41 +26,41 @@ SCHEMA_VERSION = 1
 _FORMULA = ("=", "+", "-", "@")
 
 
-def rows(spec: AuditSpec, subject: Subject, outcome: Outcome) -> list[ResultRow]:
-    """Return one row a setting, attack or baseline, metric and column.
+def rows_of(audit: Audit, runs: Sequence[Run]) -> list[ResultRow]:
+    """Return one row for each configuration, part, metric and column; attacks first in each configuration.
 
-    Where a job of a setting failed, its figures are of the other victims; where there was no time for any victim, there
+    The lift is over the best baseline on the same metric, column and units; figures that say nothing about leakage have
+    none. Where a job failed, figures are of the other units; where there was no time for any unit of an attack, there
     is one row without a figure.
     """
-    made: list[ResultRow] = []
-    for batch_size in spec.batch_sizes:
-        for defense in spec.defenses:
-            here = [run for run in outcome.runs if (run.batch_size, run.defense) == (batch_size, defense.called)]
-            guessing = [run for run in here if not run.is_attack]
-            for run in sorted(here, key=lambda run: not run.is_attack):
-                made.extend(_rows_of(spec, subject, run, guessing if run.is_attack else []))
-    return made
+    found: list[ResultRow] = []
+    for configuration in audit.configurations:
+        here = [run for run in runs if run.configuration == configuration]
+        baselines = [run for run in here if run.part.kind == "baseline"]
+        for run in sorted(here, key=lambda run: not run.is_attack):
+            found.extend(_rows_of(audit, run, baselines))
+    return found
 
 
-def _rows_of(spec: AuditSpec, subject: Subject, run: Run, guessing: list[Run]) -> list[ResultRow]:
+def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow]:
     if not run.measured:
-        return [_row(spec, subject, run, ("accuracy", None), None, None)] if run.is_attack else []
-    # On the very same victims, all of them: a baseline that lacks some cannot be compared with.
+        return [_row(audit, run, ("accuracy", None), None, None)] if run.is_attack else []
+    # On the very same units, all of them: a baseline that lacks some cannot be compared with.
     compared = {
-        other.called: [_of(m, [other.victims.index(victim) for victim in run.victims]) for m in other.measured]
-        for other in guessing
-        if {*run.victims} <= {*other.victims}
+        other.label: [_of(m, [other.units.index(unit) for unit in run.units]) for m in other.measured]
+        for other in baselines
+        if run.is_attack and {*run.units} <= {*other.units}
     }
-    made = []
+    found = []
     for measured in run.measured:
-        gained = lift(measured, compared)
-        made.append(_row(spec, subject, run, (measured.metric, measured.column), measured.estimate(), gained))
-    return made
+        telling = run.is_attack and audit.about.scale(measured.metric).higher_leaks is not None
+        gained = lift(measured, compared) if telling else None
+        found.append(_row(audit, run, (measured.metric, measured.column), measured.estimate(), gained))
+    return found
 
 
 def _row(
-    spec: AuditSpec,
-    subject: Subject,
+    audit: Audit,
     run: Run,
     figure: tuple[str, str | None],
     estimate: Estimate | None,
@@ -70,13 +69,14 @@ def _row(
     metric, column = figure
     status = run.status if estimate is None or run.failures else "undefined" if estimate.mean is None else "ok"
     return ResultRow(
-        dataset=subject.dataset.name,
-        protocol=spec.protocol,
-        model=subject.model.name,
-        variant=spec.variant,
-        batch_size=run.batch_size,
-        attack=run.called,
-        defense=run.defense,
+        setting=audit.setting,
+        dataset=audit.about.dataset,
+        protocol=audit.about.protocol,
+        model=audit.about.model,
+        variant=audit.spec.variant,
+        batch_size=run.configuration.batch_size,
+        attack=run.label,
+        defense=run.configuration.defense,
         metric=metric,
         column=column,
         mean=None if estimate is None else estimate.mean,
@@ -90,9 +90,9 @@ def _row(
         lift_low=None if gained is None else gained.gain.low,
         lift_high=None if gained is None else gained.gain.high,
         seconds_per_victim=run.seconds,
-        kind="attack" if run.is_attack else "baseline",
+        kind=run.part.kind,
         status=status,
-        seed=spec.seed,
+        seed=audit.spec.seed,
         settings=run.settings,
         knowledge=run.knowledge,
     )
@@ -101,7 +101,8 @@ def _row(
 def _of(measured: Measured, places: list[int]) -> Measured:
     if isinstance(measured, Association):
         return replace(measured, accuracy=measured.accuracy[places], entropy=measured.entropy[places])
-    return replace(measured, values=measured.values[places])
+    clusters = None if measured.clusters is None else tuple(measured.clusters[i] for i in places)
+    return replace(measured, values=measured.values[places], clusters=clusters)
 
 
 def write_results(folder: Path, made: Sequence[ResultRow], private: bool = False) -> None:

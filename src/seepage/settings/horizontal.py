@@ -28,6 +28,7 @@ from seepage.seeds import stream
 from seepage.settings.code import foreign_code, own_code
 from seepage.settings.horizontal_facts import threat_model
 from seepage.settings.parts import registry
+from seepage.settings.probe import Probe
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Kept, Outcome, PlannedPart, Progress
 from seepage.settings.spec import AuditSpec, Part, make_spec
 from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
@@ -96,6 +97,8 @@ class HorizontalAudit(Audit):
             attacker="The server",
             secret="all cells",
             message=rounds,
+            control="The gradient of a single record in the control's network holds that record, so a working attack "
+            "reads nearly all of it.",
             notes=dataset.notes,
             rows=len(dataset.train),
             target=schema.target.name,
@@ -228,6 +231,10 @@ class HorizontalAudit(Audit):
         return HorizontalAudit(
             found.spec.model_copy(update={"variant": "negative control"}), found.subject, swapped=True
         )
+
+    def probe(self) -> Probe:
+        """Return what the network makes of some of the client's rows."""
+        return Probe.of(self.spec, self.subject)
 
     def further_rows(self, kept: Kept, say: Callable[[str], None]) -> list[ResultRow]:
         """Return what the task loses to each defense, and how well the attacked network does."""
@@ -369,9 +376,6 @@ def _attack(spec: AuditSpec, part: Part) -> Attack:
     return attack
 
 
-# The share of the gap between the baseline and certainty that an attack has to close to pass the positive control.
-# Attacks that work close 0.9 to 1 of it, broken ones about 0: half is far from both.
-LEAKED = 0.5
 _NETWORK = "wide"
 # Cells of one record each. With fewer than these a baseline may be right in all of them by chance.
 _CELLS = 60

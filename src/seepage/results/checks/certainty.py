@@ -18,9 +18,9 @@ _FEW_VICTIMS = 5
 def undecided(facts: Facts) -> Iterator[Found]:
     """The ends of a 95% interval lie in different tiers, or there is no interval."""
     told, where = [], []
-    marked = [column.name for column in facts.subject.dataset.schema.columns if column.sensitive]
+    marked = facts.audit.about.sensitive
     for size, defense in facts.settings:
-        overall = open_tier(facts.rows, size, defense)
+        overall = open_tier(facts.rows, size, defense, facts.audit.spec.unit)
         columns = [c for c in marked if (row := facts.strongest(size, defense, c)) is not None and _doubt(row)]
         parts = [overall] if overall else []
         if columns:
@@ -31,8 +31,8 @@ def undecided(facts: Facts) -> Iterator[Found]:
             where.append(at)
     if told:
         yield Found(
-            f"With these victims the tier of leakage is open at {few(told)}. The tier shown is that of the upper end. "
-            "Audit more victims; four times as many halve an interval.",
+            f"With these {facts.audit.spec.unit}s the tier of leakage is open at {few(told)}. The tier shown is that of the upper end. "
+            "Audit more of them; four times as many halve an interval.",
             tuple(where),
         )
 
@@ -77,15 +77,16 @@ def _doubt(row: ResultRow, unit: str = "victim") -> str | None:
     return f"{tier_of(low)} to {tier_of(high)} ({share(low)} to {share(min(high, 1.0))} of the gap closed)"
 
 
-@check("SEEP007", "warning", "Few victims")
+@check("SEEP007", "warning", "Few repetitions")
 def few_victims(facts: Facts) -> Iterator[Found]:
-    """A figure rests on fewer than five victims."""
+    """A figure rests on fewer than five victims, trainings or attack seeds."""
     rows = [row for row in facts.scores if row.n < _FEW_VICTIMS]
     if rows:
         fewest = min(row.n for row in rows)
-        without = " One victim allows no interval." if fewest == 1 else ""
+        unit = facts.audit.spec.unit
+        without = f" One {unit} allows no interval." if fewest == 1 else ""
         yield Found(
-            f"Figures rest on as few as {fewest} victim(s).{without} Intervals from so few assume that victims vary as "
+            f"Figures rest on as few as {fewest} {unit}(s).{without} Intervals from so few assume that {unit}s vary as "
             f"a normal distribution does, which these cannot show. Audit at least {_FEW_VICTIMS}, better 20.",
             tuple(Where(row.batch_size, row.defense, row.attack) for row in rows),
         )

@@ -29,17 +29,20 @@ def falsely_certified(facts: Facts) -> Iterator[Found]:
         )
 
 
-@check("SEEP020", "note", "How far proofs reach")
+@check("SEEP020", "note", "Which records are certified", "proofs")
 def regimes(facts: Facts) -> Iterator[Found]:
     """An attack with proofs says for each setting what it proved, or why it only estimated."""
     told, where = [], []
     for run in facts.runs:
         if run.evidence is None or run.evidence.regime is None:
             continue
-        one = Where(run.batch_size, run.defense, run.called)
+        one = Where(run.configuration.batch_size, run.configuration.defense, run.label)
         count = len(run.evidence.regime)
         ways = Counter(run.evidence.regime).most_common()
-        told.append(f"{place(one)}: " + "; ".join(f"{way} ({times} of {count} victims)" for way, times in ways[:3]))
+        told.append(
+            f"{place(one)}: "
+            + "; ".join(f"{way} ({times} of {count} {facts.audit.spec.unit}s)" for way, times in ways[:3])
+        )
         where.append(one)
     if told:
         yield Found(
