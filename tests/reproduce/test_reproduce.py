@@ -237,7 +237,7 @@ def test_runs_of_a_table_may_have_networks_of_their_own(tmp_path: Path) -> None:
         first.model_copy(update={"name": "other", "audit": {**first.audit, **small, "model": "nn1"}}),
     )
     made = reproduce(table.model_copy(update={"runs": runs}), None, 2, threads=1)
-    assert {row["model"] for row in made.rows} == {"nn3", "nn1"}
+    assert {row.model for row in made.rows} == {"nn3", "nn1"}
 
 
 def test_a_published_figure_without_spread_is_taken_as_exact() -> None:
@@ -294,9 +294,9 @@ def test_entropy_tables_compare_each_metric_with_its_own_figures(tmp_path: Path)
     made = reproduce(load_table("tableak/table26"), tmp_path / "entropy", 6, part, **quick)
     cells = {(str(c.place["kind"]), str(c.place["figure"])): c for c in made.cells}
     assert set(cells) == set(itertools.product(("discrete", "continuous"), ("accuracy", "entropy", "kendall_tau")))
-    rows = {row["metric"]: row for row in made.rows if row["is_attack"] and row["column"] is None}
+    rows = {row.metric: row for row in made.rows if row.is_attack and row.column is None}
     for (kind, figure), cell in cells.items():
-        assert cell.ours == rows[f"{figure.replace('_tau', '')}_{kind}"]["mean"]
+        assert cell.ours == rows[f"{figure.replace('_tau', '')}_{kind}"].mean
         assert cell.unit == ("percent" if figure == "accuracy" else "plain")
     assert cells["discrete", "entropy"].published == pytest.approx(0.06)
     assert cells["continuous", "kendall_tau"].difference == pytest.approx(

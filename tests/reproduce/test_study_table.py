@@ -12,6 +12,7 @@ from seepage.registry import Entry, datasets
 from seepage.reproduce import Selection, StudyTable, load_study_table, reproduce_study, study_tables
 from seepage.settings.pooled import pooled_study
 from seepage.settings.pooled_spec import PooledSpec
+from tests.rows import row
 
 TABLE = StudyTable.model_validate(
     {
@@ -50,9 +51,9 @@ def test_every_published_figure_has_a_place_that_the_table_measures(table: Study
             for defense in spec.swept[: 1 if name in table.once else None]:
                 for column in (*getattr(spec, "private", ()), *getattr(spec, "told", ()), "label"):
                     for metric in table.metrics:
-                        row = {"dataset": spec.dataset, "column": column, "defense": defense.label, "attack": name}
-                        row |= {"model": None, "batch_size": None, "metric": metric}
-                        place = table.place(planned, row)
+                        where = {"dataset": spec.dataset, "column": column, "defense": defense.label}
+                        found = row(**where, attack=name, metric=metric, model="", batch_size=None)
+                        place = table.place(planned, found)
                         places.add(tuple(place.get(axis) for axis in table.axes))
 
     def printed(values: object, at: tuple = ()) -> set[tuple]:

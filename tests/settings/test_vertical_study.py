@@ -33,7 +33,7 @@ SPEC = VerticalSpec.of(
 
 def figures(spec: VerticalSpec, store: Store) -> dict[tuple, Any]:
     rows = study_rows(run_study(vertical_study(spec, DATA), store))
-    return {(r["defense"], r["attack"], r["metric"], r["column"]): r for r in rows}
+    return {(r.defense, r.attack, r.metric, r.column): r for r in rows}
 
 
 def test_every_level_of_access_stands_beside_guesses_with_what_it_was_granted() -> None:

@@ -65,8 +65,9 @@ def _records(report: Audited) -> list[Record]:
     made = []
     for one in frames.scores(report.rows, report.alarms or ()):
         own = {name: one[name] for name in ("batch_size", "defense", "attack")}
-        [whole] = pick(report.rows, metric="exact_match", column=None, **own) or [{"mean": None}]
-        made.append({**one, "rounds": report.spec.attacked_rounds, "exact": whole["mean"]})
+        whole = next(iter(pick(report.rows, metric="exact_match", column=None, **own)), None)
+        exact = None if whole is None else whole.mean
+        made.append({**one, "rounds": report.spec.attacked_rounds, "exact": exact})
     return made
 
 

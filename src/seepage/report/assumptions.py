@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from seepage.results.rows import Row
+from seepage.assessment.row import ResultRow
 from seepage.results.text import clean, listed, percent
-from seepage.results.tiers import is_attack
 from seepage.results.verdict import UNDEFENDED
 from seepage.settings.spec import AuditSpec
 from seepage.settings.subject import Subject
@@ -27,9 +26,9 @@ _LABELS = {
 }
 
 
-def assumptions(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> list[str]:
+def assumptions(spec: AuditSpec, subject: Subject, rows: Sequence[ResultRow]) -> list[str]:
     """Return one sentence an assumption, the threat model first; table texts in them are printable lines."""
-    granted = next((row["knowledge"] for row in rows if is_attack(row)), None)
+    granted = next((row.knowledge for row in rows if row.is_attack), None)
     sees = "what clients send" if granted is None else clean(granted["sees"], 300)
     crafted = subject.model.crafted
     kind = f"an active, malicious server that {crafted}; it" if crafted else "an honest-but-curious server that"
@@ -112,11 +111,9 @@ def _of_training(learnt: Learnt) -> str:
     )
 
 
-def _of_defenses(rows: Sequence[Row]) -> list[str]:
+def _of_defenses(rows: Sequence[ResultRow]) -> list[str]:
     """Return what the attacker knows of the defenses that were audited."""
-    known = {
-        row["defense"]: row["knowledge"]["defense"] for row in rows if is_attack(row) and "defense" in row["knowledge"]
-    }
+    known = {row.defense: row.knowledge["defense"] for row in rows if row.is_attack and "defense" in row.knowledge}
     told = [_told(what) for name, what in known.items() if name != UNDEFENDED]
     return [f"it knows how updates were defended: {clean(', '.join(told), 400)}"] if told else []
 

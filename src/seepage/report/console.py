@@ -12,14 +12,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from seepage.assessment.row import ResultRow
 from seepage.report.assumptions import assumptions, tolerances
 from seepage.report.frames import TASK_ACCURACY, TASK_RMSE, guarantee
 from seepage.report.summary import summary
 from seepage.results.checks import Alarm, Severity
 from seepage.results.examples import Cell, Example
-from seepage.results.rows import Row
 from seepage.results.text import clean, percent, points, span
-from seepage.results.tiers import Tier, is_attack, settings
+from seepage.results.tiers import Tier, settings
 from seepage.results.verdict import UNDEFENDED, pick, strongest, verdict
 from seepage.settings.spec import AuditSpec
 from seepage.settings.subject import Subject
@@ -60,7 +60,7 @@ def show_report(
     console: Console,
     spec: AuditSpec,
     subject: Subject,
-    rows: Sequence[Row],
+    rows: Sequence[ResultRow],
     examples: Sequence[Example],
     alarms: Sequence[Alarm] = (),
 ) -> None:
@@ -88,7 +88,7 @@ def show_report(
     console.print(Padding(Text(summary(spec, subject, rows, alarms)), (0, 0, 1, 2)))
 
 
-def _show_head(console: Console, spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> None:
+def _show_head(console: Console, spec: AuditSpec, subject: Subject, rows: Sequence[ResultRow]) -> None:
     dataset = subject.dataset
     console.print()
     console.print(
@@ -117,9 +117,9 @@ def _show_alarms(console: Console, alarms: Sequence[Alarm]) -> None:
     console.print(Text(f"  seepage checks {alarms[0].code} says more about a code.\n", "dim"))
 
 
-def _results_table(rows: Sequence[Row], alarms: Sequence[Alarm], console: Console) -> Table:
+def _results_table(rows: Sequence[ResultRow], alarms: Sequence[Alarm], console: Console) -> Table:
     """Return the table with as many columns as there is room for, and the figures stacked where there is little."""
-    defended = any(row["defense"] != UNDEFENDED for row in rows)
+    defended = any(row.defense != UNDEFENDED for row in rows)
     for kept in range(len(_EXTRAS), -1, -1):
         table = _results_of(rows, alarms, defended, _EXTRAS[:kept], stacked=False)
         if Measurement.get(console, console.options.update(width=10**4), table).maximum <= console.width:
@@ -128,7 +128,7 @@ def _results_table(rows: Sequence[Row], alarms: Sequence[Alarm], console: Consol
 
 
 def _results_of(
-    rows: Sequence[Row], alarms: Sequence[Alarm], defended: bool, extras: Sequence[str], stacked: bool
+    rows: Sequence[ResultRow], alarms: Sequence[Alarm], defended: bool, extras: Sequence[str], stacked: bool
 ) -> Table:
     table = make_table("Share of cells read and what guessing gives, in percent [95% interval]; lift in points")
     between = "\n" if stacked else " "
@@ -139,33 +139,33 @@ def _results_of(
     table.add_column("attack", overflow="fold")
     for name in ("accuracy", "best guess", "lift", "leakage", *extras):
         table.add_column(name, justify="right", no_wrap=True)
-    scored = list(dict.fromkeys((row["batch_size"], row["defense"]) for row in pick(rows, metric=_SCORE)))
+    scored = list(dict.fromkeys((row.batch_size, row.defense) for row in pick(rows, metric=_SCORE)))
     for i, (size, defense) in enumerate(scored):
         here = pick(rows, batch_size=size, defense=defense, column=None)
-        names = dict.fromkeys(row["attack"] for row in here if row["metric"] == _SCORE)
+        names = dict.fromkeys(row.attack for row in here if row.metric == _SCORE)
         if defended and stacked:
             table.add_row(str(size), Text(clean(defense, 32) if defense != UNDEFENDED else "no defense", "italic"))
         for j, attack in enumerate(names):
-            scores = {row["metric"]: row for row in pick(here, attack=attack)}
+            scores = {row.metric: row for row in pick(here, attack=attack)}
             score = scores[_SCORE]
-            attacks = is_attack(score)
+            attacks = score.is_attack
             found = verdict(score, scores.get("exact_match"), alarms, scores.get("certified"))
             guess = ""
-            if score["baseline"] is not None:
-                guess = f"{_mean(score, 'baseline')}{between}{clean(score['baseline_name'])}"
+            if score.baseline is not None:
+                guess = f"{_plain(score.baseline)}{between}{clean(score.baseline_name)}"
             held = {
                 "whole records": _mean(scores.get("exact_match")),
                 "discrete / numbers": f"{_mean(scores.get('accuracy_discrete'))} / "
                 f"{_mean(scores.get('accuracy_continuous'))}",
-                "s/victim": f"{score['seconds_per_victim']:.2f}" if score["seconds_per_victim"] is not None else "",
+                "s/victim": f"{score.seconds_per_victim:.2f}" if score.seconds_per_victim is not None else "",
             }
             table.add_row(
                 str(size) if j == 0 and not (defended and stacked) else "",
                 *([Text(clean(defense, 32) if j == 0 else "")] if defended and not stacked else []),
                 Text(clean(attack), style="" if attacks else "dim"),
-                Text(f"{_mean(score)}{between}{span(score['low'], score['high'])}".strip()),
+                Text(f"{_mean(score)}{between}{span(score.low, score.high)}".strip()),
                 Text(guess),
-                points(score["lift"]) if attacks else "",
+                points(score.lift) if attacks else "",
                 Text(found.tier, style=_STYLES[found.tier]) if attacks else "",
                 *(held[name] for name in extras),
             )
@@ -174,12 +174,16 @@ def _results_of(
     return table
 
 
-def _mean(row: Row | None, field: str = "mean") -> str:
-    return "–" if row is None else percent(row[field]).removesuffix("%")
+def _mean(row: ResultRow | None) -> str:
+    return "–" if row is None else _plain(row.mean)
+
+
+def _plain(rate: float | None) -> str:
+    return percent(rate).removesuffix("%")
 
 
 def _columns_table(
-    subject: Subject, rows: Sequence[Row], alarms: Sequence[Alarm], attacks: Mapping[tuple[int, str], str]
+    subject: Subject, rows: Sequence[ResultRow], alarms: Sequence[Alarm], attacks: Mapping[tuple[int | None, str], str]
 ) -> Table:
     marked = "; * sensitive" if any(column.sensitive for column in subject.dataset.schema.columns) else ""
     table = make_table(f"Columns: accuracy of the strongest attack (lift over the best guess, in points){marked}")
@@ -192,19 +196,19 @@ def _columns_table(
         cells = []
         for (size, defense), attack in attacks.items():
             found = pick(rows, batch_size=size, defense=defense, attack=attack, metric="accuracy", column=column.name)
-            text = f"{percent(found[0]['mean'])} ({points(found[0]['lift'])})" if found else "–"
+            text = f"{percent(found[0].mean)} ({points(found[0].lift)})" if found else "–"
             cells.append(Text(text, style=_STYLES[verdict(found[0], alarms=alarms).tier] if found else ""))
         name = Text(clean(column.name, 32) + (" *" if column.sensitive else ""))
         table.add_row(name, column.kind, *cells)
     return table
 
 
-def costs_table(rows: Sequence[Row]) -> Table | None:
+def costs_table(rows: Sequence[ResultRow]) -> Table | None:
     """Return what each defense costs and guarantees, None where the task was not learnt."""
-    made = [row for row in pick(rows, column=None) if row["metric"] in (TASK_ACCURACY, TASK_RMSE)]
+    made = [row for row in pick(rows, column=None) if row.metric in (TASK_ACCURACY, TASK_RMSE)]
     if not made:
         return None
-    rate = all(row["metric"] == TASK_ACCURACY for row in made)
+    rate = all(row.metric == TASK_ACCURACY for row in made)
     table = make_table("Defenses: what they cost" + (" (percent of test rows)" if rate else " (RMSE)"))
     table.add_column("batch", justify="right", no_wrap=True)
     table.add_column("defense", overflow="fold")
@@ -216,15 +220,15 @@ def costs_table(rows: Sequence[Row]) -> Table | None:
         table.add_column("epsilon (delta, steps, accountant)", justify="right", overflow="fold")
     for row, one in zip(made, guarantees, strict=True):
         if rate:
-            learnt, guess = f"{_mean(row)} {span(row['low'], row['high'])}".strip(), _mean(row, "baseline")
+            learnt, guess = f"{_mean(row)} {span(row.low, row.high)}".strip(), _plain(row.baseline)
         else:
-            learnt, guess = (_MISSING if row[k] is None else f"{row[k]:.4g}" for k in ("mean", "baseline"))
+            learnt, guess = (_MISSING if k is None else f"{k:.4g}" for k in (row.mean, row.baseline))
         bound = _MISSING
         if one["epsilon"] is not None:
             bound = f"{one['epsilon']:.3g} ({one['delta']:.2g}, {one['steps']:,}, {one['accountant']})"
         table.add_row(
-            str(row["batch_size"]),
-            Text(clean(row["defense"], 32)),
+            str(row.batch_size),
+            Text(clean(row.defense, 32)),
             Text(learnt),
             guess,
             *([bound] if private else []),

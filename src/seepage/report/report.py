@@ -12,6 +12,7 @@ from rich.console import Console
 from torch import nn
 
 from seepage.assessment.evidence import Evidence
+from seepage.assessment.row import ResultRow
 from seepage.config.document import make_specs, read_text_document
 from seepage.config.tree import read_text
 from seepage.datasets import Dataset, own_table
@@ -24,7 +25,7 @@ from seepage.report.html import write_html
 from seepage.report.summary import summary
 from seepage.results.checks import Alarm, Facts, control_of, run_checks
 from seepage.results.examples import Example, examples
-from seepage.results.rows import Row, rows, write_results
+from seepage.results.rows import frame, rows, write_results
 from seepage.run.provenance import asked_before, check_folder, provenance, write_provenance
 from seepage.run.runner import Listener, Run, make_plan, run_audits
 from seepage.run.store import Store
@@ -53,10 +54,10 @@ class Report:
 
     spec: AuditSpec
     subject: Subject
-    rows: list[Row]
+    rows: list[ResultRow]
     runs: list[Run]
     alarms: Sequence[Alarm] | None = None
-    control: list[Row] | None = None
+    control: list[ResultRow] | None = None
     left_out: list[tuple[str, int]] = field(default_factory=list)
 
     @property
@@ -81,7 +82,7 @@ class Report:
 
     def frame(self) -> pd.DataFrame:
         """Return the results as a DataFrame, one row each."""
-        return pd.DataFrame(self.rows)
+        return frame(self.rows)
 
     def summary(self) -> str:
         """Return what was found, in sentences."""

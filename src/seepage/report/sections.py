@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from seepage.assessment.row import ResultRow
 from seepage.report import figures, frames, grids
 from seepage.report.advice import advice, sentences
 from seepage.report.assumptions import assumptions
@@ -18,7 +19,6 @@ from seepage.report.grids import Grid, GridCell
 from seepage.report.summary import summary
 from seepage.results.checks import LEAKED, SEVERITIES, Alarm, explanation
 from seepage.results.examples import Example
-from seepage.results.rows import Row
 from seepage.results.text import clean, listed, percent, points
 from seepage.results.tiers import BOUNDS
 from seepage.results.verdict import UNDEFENDED, pick, strongest
@@ -51,7 +51,7 @@ class Audited(Protocol):
         ...
 
     @property
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[ResultRow]:
         """Its figures."""
         ...
 
@@ -71,7 +71,7 @@ class Audited(Protocol):
         ...
 
     @property
-    def control(self) -> Sequence[Row] | None:
+    def control(self) -> Sequence[ResultRow] | None:
         """Figures of the positive control; None where none was run."""
         ...
 
@@ -427,10 +427,10 @@ def _reliability(found: _Found) -> Section:
     known = frames.sure(evidence, found.schema)
     told = listed([f"{percent(rate, 0)} of the {kind} cells" for kind, rate in known.items()])
     associated = [
-        f"{kind} cells {-row['mean']:+.2f}"
+        f"{kind} cells {-row.mean:+.2f}"
         for kind in ("discrete", "continuous")
         for row in pick(frames.at(found.rows, (one["batch_size"], one["defense"])), metric=f"kendall_{kind}")
-        if row["attack"] == one["attack"] and row["mean"] is not None
+        if row.attack == one["attack"] and row.mean is not None
     ]
     words = [
         f"An attacker that knows which of its guesses are right can act on them. Taking cells from the most certain "
@@ -713,7 +713,9 @@ def _all(found: _Found) -> Section:
     return every_figure(found.rows, _setting_columns(found), "s/victim", found.name("all"))
 
 
-def every_figure(rows: Sequence[Row], settings: Sequence[grids.Column], seconds: str, name: str = "all") -> Section:
+def every_figure(
+    rows: Sequence[ResultRow], settings: Sequence[grids.Column], seconds: str, name: str = "all"
+) -> Section:
     """Return all figures as one folded table, those of whole settings before those of columns.
 
     Args:
@@ -722,7 +724,7 @@ def every_figure(rows: Sequence[Row], settings: Sequence[grids.Column], seconds:
         seconds: title of the column with the time that an attack took.
         name: of the section.
     """
-    ordered = sorted(rows, key=lambda row: row["column"] is not None)
+    ordered = sorted(rows, key=lambda row: row.column is not None)
     table = grids.filled(
         "Every figure of this audit",
         [
@@ -741,7 +743,7 @@ def every_figure(rows: Sequence[Row], settings: Sequence[grids.Column], seconds:
             grids.number(seconds, "seconds_per_victim"),
             grids.text("Status", "status"),
         ],
-        ordered[:MOST_ROWS],
+        [row.as_dict() for row in ordered[:MOST_ROWS]],
         _left_out(len(rows)),
     )
     words = ["Rates are shares of 1. results.json and results.csv beside this file hold the same with all settings."]

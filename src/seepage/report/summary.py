@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from seepage.assessment.row import ResultRow
 from seepage.results.checks import Alarm
-from seepage.results.rows import Row
 from seepage.results.text import clean, listed, percent
 from seepage.results.tiers import settings
 from seepage.results.verdict import UNDEFENDED, pick, strongest, verdict
@@ -15,7 +15,7 @@ from seepage.settings.subject import Subject
 _COLUMNS = 3
 
 
-def summary(spec: AuditSpec, subject: Subject, rows: Sequence[Row], alarms: Sequence[Alarm] = ()) -> str:
+def summary(spec: AuditSpec, subject: Subject, rows: Sequence[ResultRow], alarms: Sequence[Alarm] = ()) -> str:
     """Return a paragraph for each batch size and defense, and one on how to read them."""
     paragraphs = [_of_setting(subject, rows, size, defense, alarms) for size, defense in settings(rows)]
     paragraphs = [paragraph for paragraph in paragraphs if paragraph]
@@ -24,7 +24,9 @@ def summary(spec: AuditSpec, subject: Subject, rows: Sequence[Row], alarms: Sequ
     return "\n\n".join(paragraphs)
 
 
-def _of_setting(subject: Subject, rows: Sequence[Row], size: int, defense: str, alarms: Sequence[Alarm]) -> str:
+def _of_setting(
+    subject: Subject, rows: Sequence[ResultRow], size: int | None, defense: str, alarms: Sequence[Alarm]
+) -> str:
     attack = strongest(rows, size, defense)
     if attack is None:
         return ""
@@ -33,30 +35,30 @@ def _of_setting(subject: Subject, rows: Sequence[Row], size: int, defense: str, 
     exact = pick(own, metric="exact_match", column=None)
     proved = pick(own, metric="certified", column=None)
     found = verdict(score, exact[0] if exact else None, alarms, proved[0] if proved else None)
-    of = f"{score['n']} victim{'s' if score['n'] != 1 else ''}"
-    if score["low"] is None:
+    of = f"{score.n} victim{'s' if score.n != 1 else ''}"
+    if score.low is None:
         between = ""
-    elif score["low"] == score["high"]:
+    elif score.low == score.high:
         between = ", the same for each"
     else:
-        between = f", 95% interval {percent(score['low'])} to {percent(score['high'])}"
+        between = f", 95% interval {percent(score.low)} to {percent(score.high)}"
     under = "" if defense == UNDEFENDED else f" under {clean(defense, 60)}"
-    text = f"At batch size {size}{under} the server reads {percent(score['mean'])} of all cells "
+    text = f"At batch size {size}{under} the server reads {percent(score.mean)} of all cells "
     text += f"({clean(attack)}, {of}{between})"
-    if score["lift"] is not None:
-        gain = score["lift"]
-        against = f"the best guess ({score['baseline_name']}, {percent(score['baseline'])})"
+    if score.lift is not None:
+        gain = score.lift
+        against = f"the best guess ({score.baseline_name}, {percent(score.baseline)})"
         more = "more" if gain >= 0 else "fewer"
         text += f", {abs(100 * gain):.1f} points {more} than {against}"
-    if exact and exact[0]["mean"] is not None:
-        text += f"; {percent(exact[0]['mean'])} of the records come back whole"
-    if proved and proved[0]["mean"]:
-        text += f", and {percent(proved[0]['mean'])} are proved to be in the message and no estimates"
+    if exact and exact[0].mean is not None:
+        text += f"; {percent(exact[0].mean)} of the records come back whole"
+    if proved and proved[0].mean:
+        text += f", and {percent(proved[0].mean)} are proved to be in the message and no estimates"
     text += f". Leakage: {found.tier}."
     if found.tier == "inconclusive":
         text += f" {_why_inconclusive(score, found.because)}"
-    unclear = score["lift_low"] is not None and score["lift_low"] <= 0
-    if unclear and score["lift_high"] >= 0:
+    unclear = score.lift_low is not None and score.lift_low <= 0
+    if unclear and score.lift_high is not None and score.lift_high >= 0:
         text += (
             " The interval of that difference includes zero: over all cells, these victims do not tell the attack from "
             "guessing, which does not show that nothing leaks."
@@ -66,21 +68,21 @@ def _of_setting(subject: Subject, rows: Sequence[Row], size: int, defense: str, 
     return " ".join([text, *_of_columns(subject, own, alarms, unclear)])
 
 
-def _why_inconclusive(score: Row, because: Alarm | None) -> str:
+def _why_inconclusive(score: ResultRow, because: Alarm | None) -> str:
     if because is not None:
         return f"{because.title} ({because.code})."
-    if score["baseline"] is None:
+    if score.baseline is None:
         return "No baseline was run, so there is nothing to compare with: add one."
-    if score["baseline"] >= 1:
+    if score.baseline >= 1:
         return "Guessing is right already."
-    if score["n"] == 1:
+    if score.n == 1:
         return "One victim allows no interval: audit more."
-    return f"All {score['n']} victims are alike, which allows no interval: audit more."
+    return f"All {score.n} victims are alike, which allows no interval: audit more."
 
 
-def _of_columns(subject: Subject, own: Sequence[Row], alarms: Sequence[Alarm], unclear: bool) -> list[str]:
-    columns = [row for row in pick(own, metric="accuracy") if row["column"] is not None and row["lift"] is not None]
-    ranked = sorted(columns, key=lambda row: row["lift"], reverse=True)
+def _of_columns(subject: Subject, own: Sequence[ResultRow], alarms: Sequence[Alarm], unclear: bool) -> list[str]:
+    columns = [row for row in pick(own, metric="accuracy") if row.column is not None and row.lift is not None]
+    ranked = sorted(columns, key=lambda row: row.lift or 0.0, reverse=True)
     sentences = []
     if exposed := [_column(row) for row in ranked if _is_clear(row)][:_COLUMNS]:
         # Of many columns some exceed guessing by chance alone, which shows where all of them together do not.
@@ -93,9 +95,9 @@ def _of_columns(subject: Subject, own: Sequence[Row], alarms: Sequence[Alarm], u
     marked = {column.name for column in subject.dataset.schema.columns if column.sensitive}
     tiers: dict[str, list[str]] = {}
     for row in ranked:
-        if row["column"] in marked:
-            known = "guessing is always right" if row["baseline"] >= 1 else verdict(row, alarms=alarms).tier
-            tiers.setdefault(known, []).append(clean(row["column"]))
+        if row.column in marked:
+            known = "guessing is always right" if (row.baseline or 0.0) >= 1 else verdict(row, alarms=alarms).tier
+            tiers.setdefault(known, []).append(clean(row.column))
     if tiers:
         order = ("total", "high", "moderate", "low", "none", "inconclusive", "guessing is always right")
         told = "; ".join(f"{tier}: {', '.join(tiers[tier])}" for tier in order if tier in tiers)
@@ -103,13 +105,13 @@ def _of_columns(subject: Subject, own: Sequence[Row], alarms: Sequence[Alarm], u
     return sentences
 
 
-def _is_clear(row: Row) -> bool:
+def _is_clear(row: ResultRow) -> bool:
     # Where all victims are alike the interval is a point, which claims too much.
-    return row["lift_low"] is not None and 0 < row["lift_low"] < row["lift_high"]
+    return row.lift_low is not None and row.lift_high is not None and 0 < row.lift_low < row.lift_high
 
 
-def _column(row: Row) -> str:
-    return f"{clean(row['column'])} ({percent(row['mean'], 0)}, guess {percent(row['baseline'], 0)})"
+def _column(row: ResultRow) -> str:
+    return f"{clean(row.column)} ({percent(row.mean, 0)}, guess {percent(row.baseline, 0)})"
 
 
 def _reading(spec: AuditSpec) -> str:

@@ -14,8 +14,8 @@ import torch
 from scipy import stats
 
 from seepage.assessment import Estimate, Measurement, paired
+from seepage.assessment.row import ResultRow
 from seepage.reproduce.table import Figure, Place, PlannedRun, Printed, PublishedTable, Unit
-from seepage.results.rows import Row
 from seepage.results.tuning import swept, tuned
 from seepage.run.runner import Run
 from seepage.settings.spec import AuditSpec
@@ -122,7 +122,7 @@ class Compared:
 
 
 def compare(
-    table: PublishedTable, planned: PlannedRun, spec: AuditSpec, made: Sequence[Row], rows: int
+    table: PublishedTable, planned: PlannedRun, spec: AuditSpec, made: Sequence[ResultRow], rows: int
 ) -> list[Compared]:
     """Return the cells of one audit, those of baselines that are held against nothing left out.
 
@@ -133,14 +133,12 @@ def compare(
     """
     cells = []
     for row in made:
-        if row["metric"] not in table.metrics or row["column"] is not None:
+        if row.metric not in table.metrics or row.column is not None:
             continue
-        called = str(row["attack"])
-        if planned.tuned(called) or not (row["is_attack"] or called in planned.compared):
+        called = row.attack
+        if planned.tuned(called) or not (row.is_attack or called in planned.compared):
             continue
-        place = table.place(
-            planned, spec, called, row["metric"], batch_size=row["batch_size"], defense=str(row["defense"])
-        )
+        place = table.place(planned, spec, called, row.metric, batch_size=row.batch_size, defense=row.defense)
         cells.append(of_row(table, planned.name, place, row, rows))
     return cells
 
@@ -203,7 +201,7 @@ def beside(table: Printed, run: str, place: Place, metric: str, ours: Estimate, 
     )
 
 
-def of_row(table: Printed, run: str, place: Place, row: Row, rows: int) -> Compared:
+def of_row(table: Printed, run: str, place: Place, row: ResultRow, rows: int) -> Compared:
     """Return a row of results beside what the table prints in that place.
 
     Args:
@@ -211,13 +209,13 @@ def of_row(table: Printed, run: str, place: Place, row: Row, rows: int) -> Compa
         row: of an audit or a study.
         rows: of its data set.
     """
-    estimate = Estimate(row["mean"], row["low"], row["high"], row["n"], row["std"])
+    estimate = Estimate(row.mean, row.low, row.high, row.n, row.std)
     return replace(
-        beside(table, run, place, str(row["metric"]), estimate, rows),
-        guess=row["baseline"],
-        guess_name=row["baseline_name"],
-        lift=row["lift"],
-        seconds_per_victim=row["seconds_per_victim"],
+        beside(table, run, place, row.metric, estimate, rows),
+        guess=row.baseline,
+        guess_name=row.baseline_name,
+        lift=row.lift,
+        seconds_per_victim=row.seconds_per_victim,
     )
 
 

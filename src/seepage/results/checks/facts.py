@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from seepage.assessment.row import ResultRow
 from seepage.results.checks.alarm import Where
 from seepage.results.checks.probe import Probe
-from seepage.results.rows import Row
-from seepage.results.tiers import is_attack, settings, strongest_row
+from seepage.results.tiers import settings, strongest_row
 from seepage.run.runner import Run
 from seepage.settings.spec import AuditSpec
 from seepage.settings.subject import Subject
@@ -31,9 +31,9 @@ class Facts:
 
     spec: AuditSpec
     subject: Subject
-    rows: Sequence[Row]
+    rows: Sequence[ResultRow]
     runs: Sequence[Run]
-    control: Sequence[Row] | None = None
+    control: Sequence[ResultRow] | None = None
 
     @cached_property
     def probe(self) -> Probe:
@@ -41,12 +41,12 @@ class Facts:
         return Probe.of(self.spec, self.subject)
 
     @cached_property
-    def scores(self) -> list[Row]:
+    def scores(self) -> list[ResultRow]:
         """The accuracies of attacks over all cells that could be scored."""
         return [
             row
             for row in self.rows
-            if is_attack(row) and (row["metric"], row["column"]) == ("accuracy", None) and row["mean"] is not None
+            if row.is_attack and (row.metric, row.column) == ("accuracy", None) and row.mean is not None
         ]
 
     @cached_property
@@ -59,11 +59,11 @@ class Facts:
         }
 
     @property
-    def settings(self) -> list[tuple[int, str]]:
+    def settings(self) -> list[tuple[int | None, str]]:
         """Batch sizes and defenses that attacks were run at."""
         return settings(self.rows)
 
-    def strongest(self, batch_size: int, defense: str, column: str | None = None) -> Row | None:
+    def strongest(self, batch_size: int | None, defense: str, column: str | None = None) -> ResultRow | None:
         """Return the accuracy of the strongest attack in a setting, see ``strongest_row``."""
         return strongest_row(self.rows, batch_size, defense, column)
 
@@ -72,22 +72,22 @@ class Facts:
         row = self.control_row(attack)
         return None if row is None else control_share(row)
 
-    def control_row(self, attack: str) -> Row | None:
+    def control_row(self, attack: str) -> ResultRow | None:
         """Return the accuracy of an attack over all cells of the positive control."""
         for row in self.control or ():
-            if (row["attack"], row["metric"], row["column"]) == (attack, "accuracy", None) and is_attack(row):
+            if (row.attack, row.metric, row.column) == (attack, "accuracy", None) and row.is_attack:
                 return row
         return None
 
 
-def control_share(row: Row) -> float | None:
+def control_share(row: ResultRow) -> float | None:
     """Return the share of the gap that an attack closed in a control.
 
     Guessing may happen to be right in every cell of so small a sample. An attack that is right in every cell
     too has closed all there was to close.
     """
-    if row["mean"] is None or row["baseline"] is None:
+    if row.mean is None or row.baseline is None:
         return None
-    if row["baseline"] >= 1:
-        return 1.0 if row["mean"] >= 1 else 0.0
-    return (row["mean"] - row["baseline"]) / (1 - row["baseline"])
+    if row.baseline >= 1:
+        return 1.0 if row.mean >= 1 else 0.0
+    return (row.mean - row.baseline) / (1 - row.baseline)

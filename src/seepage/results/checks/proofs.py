@@ -14,15 +14,18 @@ from seepage.results.checks.wording import few, place, share
 @check("SEEP019", "error", "A certified cell is wrong")
 def falsely_certified(facts: Facts) -> Iterator[Found]:
     """An attack called cells certain that are not the record's."""
-    rows = [row for row in facts.rows if row["metric"] == "certified_wrong" and (row["mean"] or 0) > 0]
-    if rows:
-        where = tuple(Where(row["batch_size"], row["defense"], row["attack"]) for row in rows)
-        told = [f"{place(one)}: {share(row['mean'])}" for one, row in zip(where, rows, strict=True)]
+    wrong = {
+        Where(row.batch_size, row.defense, row.attack): row.mean
+        for row in facts.rows
+        if row.metric == "certified_wrong" and row.mean is not None and row.mean > 0
+    }
+    if wrong:
+        told = [f"{place(one)}: {share(rate)}" for one, rate in wrong.items()]
         yield Found(
             f"Of the cells that the attack certifies, this share is wrong: {few(told)}. A proof that fails is a "
             "mistake in seepage; please report it with the audit's document. Accuracies are scored against the truth "
             "all the same.",
-            where,
+            tuple(wrong),
         )
 
 

@@ -12,7 +12,6 @@ from seepage.datasets.about import cards
 from seepage.results.checks.facts import Facts
 from seepage.results.checks.registry import Found, check
 from seepage.results.checks.wording import few, share
-from seepage.results.tiers import is_attack
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 
@@ -49,7 +48,7 @@ def _digests(table: Table) -> np.ndarray:
 @check("SEEP013", "note", "The labels were granted")
 def labels_granted(facts: Facts) -> Iterator[Found]:
     """The attacker was told the labels."""
-    told = {row["attack"] for row in facts.rows if is_attack(row) and row["knowledge"].get("labels") == "true"}
+    told = {row.attack for row in facts.rows if row.is_attack and row.knowledge.get("labels") == "true"}
     if told:
         yield Found(
             "The attacker was told the true label of every record instead of restoring them from the update. That is "
