@@ -13,15 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from seepage.assessment.row import ResultRow
-from seepage.report.assumptions import assumptions, tolerances
 from seepage.report.frames import TASK_ACCURACY, TASK_RMSE, guarantee
+from seepage.report.sections import Audited
 from seepage.report.summary import summary
+from seepage.report.tolerances import tolerances
 from seepage.results.checks import Alarm, Severity
 from seepage.results.examples import Cell, Example
 from seepage.results.tiers import Tier, settings
 from seepage.results.verdict import UNDEFENDED, pick, strongest, verdict
-from seepage.settings.spec import AuditSpec
-from seepage.settings.subject import Subject
+from seepage.settings.setting import Audit
 from seepage.text import clean, percent, points, span
 
 _STYLES: dict[Tier, str] = {
@@ -56,58 +56,53 @@ def make_console(stderr: bool = False) -> Console:
     return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=_PLAIN_WIDTH)
 
 
-def show_report(
-    console: Console,
-    spec: AuditSpec,
-    subject: Subject,
-    rows: Sequence[ResultRow],
-    examples: Sequence[Example],
-    alarms: Sequence[Alarm] = (),
-) -> None:
-    """Print the threat model, the audit's doubts, the results, the columns, examples and a summary."""
-    _show_head(console, spec, subject, rows)
+def show_report(console: Console, report: Audited) -> None:
+    """Print the threat model, the audit's findings about itself, the results, the columns, examples and a summary."""
+    audit, rows, alarms = report.audit, report.rows, report.findings
+    _show_head(console, report)
     _show_alarms(console, alarms)
     console.print(_results_table(rows, alarms, console))
     attacks = {setting: attack for setting in settings(rows) if (attack := strongest(rows, *setting)) is not None}
     # Side by side only as many settings as there is room for.
     room = max(1, (console.width - _COLUMN_NAMES) // _COLUMN_FIGURES)
-    for begin in range(0, len(attacks), room):
+    for begin in range(0, len(attacks) if audit.about.columns else 0, room):
         some = dict(itertools.islice(attacks.items(), begin, begin + room))
-        console.print(_columns_table(subject, rows, alarms, some))
+        console.print(_columns_table(audit, rows, alarms, some))
     if (costs := costs_table(rows)) is not None:
         console.print(costs)
-    if attacks and (told := tolerances(subject.dataset.schema, _MOST_TOLERANCES)):
-        console.print(Padding(Text(told, "dim"), (0, 0, 1, 2)))
-    for size in spec.batch_sizes:
-        shown = [e for e in examples if e.batch_size == size and e.attack == strongest(rows, size)]
+    if audit.dataset is not None and attacks and (words := tolerances(audit.dataset.schema, _MOST_TOLERANCES)):
+        console.print(Padding(Text(words, "dim"), (0, 0, 1, 2)))
+    for size in dict.fromkeys(one.batch_size for one in audit.configurations):
+        shown = [e for e in report.examples if e.batch_size == size and e.attack == strongest(rows, size)]
         if shown:
             room = max(1, (console.width - _EXAMPLE_NAMES) // _EXAMPLE_CELLS)
-            _show_examples(console, shown[:room], subject)
+            _show_examples(console, shown[:room])
             break
     console.print(Text("Summary", style="bold"))
-    console.print(Padding(Text(summary(spec, subject, rows, alarms)), (0, 0, 1, 2)))
+    console.print(Padding(Text(summary(report)), (0, 0, 1, 2)))
 
 
-def _show_head(console: Console, spec: AuditSpec, subject: Subject, rows: Sequence[ResultRow]) -> None:
-    dataset = subject.dataset
+def _show_head(console: Console, report: Audited) -> None:
+    audit = report.audit
+    about = audit.about
     console.print()
     console.print(
-        Text(f"Audit of {clean(dataset.name)}", style="bold")
+        Text(f"Audit of {clean(about.dataset)}", style="bold")
         + Text(
-            f" · {dataset.extent}, {len(dataset.schema.columns)} columns · {spec.protocol}, "
-            f"model {clean(subject.model.name)} · {spec.victims} victims a setting · seed {spec.seed}",
+            f" · {about.rows:,} rows · {clean(about.protocol)}, model {clean(about.model)} · {report.asked} "
+            f"{audit.spec.unit}s in each configuration · seed {audit.spec.seed}",
             style="not bold",
         )
     )
-    for fact in assumptions(spec, subject, rows):
-        console.print(Padding(Text(f"· {fact}"), (0, 0, 0, 2)))
+    for fact in audit.threat_model():
+        console.print(Padding(Text(f"· {clean(fact, 600)}"), (0, 0, 0, 2)))
     console.print()
 
 
 def _show_alarms(console: Console, alarms: Sequence[Alarm]) -> None:
     if not alarms:
         return
-    console.print(Text("What to doubt", style="bold"))
+    console.print(Text("Checks of this audit", style="bold"))
     for alarm in alarms:
         text = Text(alarm.severity, style=_SEVERITIES[alarm.severity])
         text.append(f" {alarm.code} ", "not bold default")
@@ -183,23 +178,24 @@ def _plain(rate: float | None) -> str:
 
 
 def _columns_table(
-    subject: Subject, rows: Sequence[ResultRow], alarms: Sequence[Alarm], attacks: Mapping[tuple[int | None, str], str]
+    audit: Audit, rows: Sequence[ResultRow], alarms: Sequence[Alarm], attacks: Mapping[tuple[int | None, str], str]
 ) -> Table:
-    marked = "; * sensitive" if any(column.sensitive for column in subject.dataset.schema.columns) else ""
+    marked = "; * sensitive" if audit.about.sensitive else ""
     table = make_table(f"Columns: accuracy of the strongest attack (lift over the best guess, in points){marked}")
     table.add_column("column", no_wrap=True)
     table.add_column("kind", no_wrap=True)
     for (size, defense), attack in attacks.items():
         under = "" if defense == UNDEFENDED else f", {clean(defense, 32)}"
         table.add_column(Text(f"{size}: {clean(attack)}{under}"), justify="right")
-    for column in subject.dataset.schema.columns:
+    kinds = {} if audit.dataset is None else {column.name: column.kind for column in audit.dataset.schema.columns}
+    for column in audit.about.columns:
         cells = []
         for (size, defense), attack in attacks.items():
-            found = pick(rows, batch_size=size, defense=defense, attack=attack, metric="accuracy", column=column.name)
+            found = pick(rows, batch_size=size, defense=defense, attack=attack, metric="accuracy", column=column)
             text = f"{percent(found[0].mean)} ({points(found[0].lift)})" if found else "–"
             cells.append(Text(text, style=_STYLES[verdict(found[0], alarms=alarms).tier] if found else ""))
-        name = Text(clean(column.name, 32) + (" *" if column.sensitive else ""))
-        table.add_row(name, column.kind, *cells)
+        name = Text(clean(column, 32) + (" *" if column in audit.about.sensitive else ""))
+        table.add_row(name, kinds.get(column, ""), *cells)
     return table
 
 
@@ -236,7 +232,7 @@ def costs_table(rows: Sequence[ResultRow]) -> Table | None:
     return table
 
 
-def _show_examples(console: Console, shown: Sequence[Example], subject: Subject) -> None:
+def _show_examples(console: Console, shown: Sequence[Example]) -> None:
     first = shown[0]
     title = (
         f"Examples: the first {len(shown)} record(s) at batch size {first.batch_size}, as they are and as "
@@ -247,12 +243,12 @@ def _show_examples(console: Console, shown: Sequence[Example], subject: Subject)
     for i, _ in enumerate(shown, start=1):
         table.add_column(f"truth {i}")
         table.add_column(f"read {i}")
-    for position, column in enumerate(subject.dataset.schema.columns):
+    for position, first_cell in enumerate(first.cells):
         cells: list[Text] = []
         for example in shown:
             cell = example.cells[position]
             cells += [Text(_shown(cell.truth)), _read(cell)]
-        table.add_row(Text(clean(column.name, 32)), *cells)
+        table.add_row(Text(clean(first_cell.column, 32)), *cells)
     console.print(table)
     if any(cell.certainty is not None or cell.spread is not None for example in shown for cell in example.cells):
         console.print(

@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from seepage.assessment.row import ResultRow
 from seepage.results.checks import Alarm
 from seepage.results.tiers import settings
 from seepage.results.verdict import UNDEFENDED, pick, strongest, verdict
-from seepage.settings.spec import AuditSpec
-from seepage.settings.subject import Subject
+from seepage.settings.setting import Audit
 from seepage.text import clean, listed, percent
 
 _COLUMNS = 3
 
 
-def summary(spec: AuditSpec, subject: Subject, rows: Sequence[ResultRow], alarms: Sequence[Alarm] = ()) -> str:
+@runtime_checkable
+class Summarised(Protocol):
+    """What a summary reads of a report."""
+
+    @property
+    def audit(self) -> Audit:
+        """The audit."""
+        ...
+
+    @property
+    def rows(self) -> Sequence[ResultRow]:
+        """Its figures."""
+        ...
+
+    @property
+    def findings(self) -> Sequence[Alarm]:
+        """What the audit's own checks found."""
+        ...
+
+
+def summary(report: Summarised) -> str:
     """Return a paragraph for each batch size and defense, and one on how to read them."""
-    paragraphs = [_of_setting(subject, rows, size, defense, alarms) for size, defense in settings(rows)]
+    audit, rows = report.audit, report.rows
+    paragraphs = [_of_setting(audit, rows, size, defense, report.findings) for size, defense in settings(rows)]
     paragraphs = [paragraph for paragraph in paragraphs if paragraph]
     if paragraphs:
-        paragraphs.append(_reading(spec))
+        paragraphs.append(_READING)
     return "\n\n".join(paragraphs)
 
 
 def _of_setting(
-    subject: Subject, rows: Sequence[ResultRow], size: int | None, defense: str, alarms: Sequence[Alarm]
+    audit: Audit, rows: Sequence[ResultRow], size: int | None, defense: str, alarms: Sequence[Alarm]
 ) -> str:
     attack = strongest(rows, size, defense)
     if attack is None:
@@ -35,15 +56,14 @@ def _of_setting(
     exact = pick(own, metric="exact_match", column=None)
     proved = pick(own, metric="certified", column=None)
     found = verdict(score, exact[0] if exact else None, alarms, proved[0] if proved else None)
-    of = f"{score.n} victim{'s' if score.n != 1 else ''}"
+    of = f"{score.n} {audit.spec.unit}{'s' if score.n != 1 else ''}"
     if score.low is None:
         between = ""
     elif score.low == score.high:
         between = ", the same for each"
     else:
         between = f", 95% interval {percent(score.low)} to {percent(score.high)}"
-    under = "" if defense == UNDEFENDED else f" under {clean(defense, 60)}"
-    text = f"At batch size {size}{under} the server reads {percent(score.mean)} of all cells "
+    text = f"{_place(audit, size, defense)} reads {percent(score.mean)} of {audit.about.secret} "
     text += f"({clean(attack)}, {of}{between})"
     if score.lift is not None:
         gain = score.lift
@@ -56,19 +76,19 @@ def _of_setting(
         text += f", and {percent(proved[0].mean)} are proved to be in the message and no estimates"
     text += f". Leakage: {found.tier}."
     if found.tier == "inconclusive":
-        text += f" {_why_inconclusive(score, found.because)}"
+        text += f" {_why_inconclusive(score, found.because, audit.spec.unit)}"
     unclear = score.lift_low is not None and score.lift_low <= 0
     if unclear and score.lift_high is not None and score.lift_high >= 0:
         text += (
-            " The interval of that difference includes zero: over all cells, these victims do not tell the attack from "
+            " The interval of that difference includes zero: over all of it, these figures do not tell the attack from "
             "guessing, which does not show that nothing leaks."
         )
     elif unclear:
         text += " Guessing does better than this attack, which does not show that nothing leaks."
-    return " ".join([text, *_of_columns(subject, own, alarms, unclear)])
+    return " ".join([text, *_of_columns(audit, own, alarms, unclear)])
 
 
-def _why_inconclusive(score: ResultRow, because: Alarm | None) -> str:
+def _why_inconclusive(score: ResultRow, because: Alarm | None, unit: str) -> str:
     if because is not None:
         return f"{because.title} ({because.code})."
     if score.baseline is None:
@@ -76,11 +96,11 @@ def _why_inconclusive(score: ResultRow, because: Alarm | None) -> str:
     if score.baseline >= 1:
         return "Guessing is right already."
     if score.n == 1:
-        return "One victim allows no interval: audit more."
-    return f"All {score.n} victims are alike, which allows no interval: audit more."
+        return f"One {unit} allows no interval: audit more."
+    return f"All {score.n} {unit}s are alike, which allows no interval: audit more."
 
 
-def _of_columns(subject: Subject, own: Sequence[ResultRow], alarms: Sequence[Alarm], unclear: bool) -> list[str]:
+def _of_columns(audit: Audit, own: Sequence[ResultRow], alarms: Sequence[Alarm], unclear: bool) -> list[str]:
     columns = [row for row in pick(own, metric="accuracy") if row.column is not None and row.lift is not None]
     ranked = sorted(columns, key=lambda row: row.lift or 0.0, reverse=True)
     sentences = []
@@ -92,7 +112,7 @@ def _of_columns(subject: Subject, own: Sequence[ResultRow], alarms: Sequence[Ala
             if unclear
             else f"Clearly above guessing, most of all: {listed(exposed)}."
         )
-    marked = {column.name for column in subject.dataset.schema.columns if column.sensitive}
+    marked = set(audit.about.sensitive)
     tiers: dict[str, list[str]] = {}
     for row in ranked:
         if row.column in marked:
@@ -114,13 +134,22 @@ def _column(row: ResultRow) -> str:
     return f"{clean(row.column)} ({percent(row.mean, 0)}, guess {percent(row.baseline, 0)})"
 
 
-def _reading(spec: AuditSpec) -> str:
-    granted = "was told the true labels" if spec.labels == "true" else "restored the labels from the gradient"
-    if spec.batch_statistics == "granted":
-        granted += ", and was told the statistics of batches where the model normalises them"
-    return (
-        "Leakage is the share of the gap between guessing and certainty that the attack may close, by the upper end of "
-        "the 95% interval: none below 5%, low below 20%, moderate below 50%, high below 90%, else total (also where "
-        f"half of all records come back whole or any is proved). The attacker {granted}. These are the attacks that "
-        "were run; a better one may exist."
-    )
+def _place(audit: Audit, size: int | None, defense: str) -> str:
+    """Return the begin of a sentence: the configuration and who attacks."""
+    attacker = audit.about.attacker
+    under = "" if defense == UNDEFENDED else f" under {clean(defense, 60)}"
+    if size is None:
+        return attacker if defense == UNDEFENDED else f"Under {clean(defense, 60)} {_lower(attacker)}"
+    return f"At batch size {size}{under} {_lower(attacker)}"
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+_READING = (
+    "Leakage is the share of the gap between the best baseline and certainty that the attack may close, by the "
+    "upper end of the 95% interval: none below 5%, low below 20%, moderate below 50%, high below 90%, else total "
+    "(also where half of all records come back whole or any is certified). These are the attacks that were run; a "
+    "better one may exist."
+)

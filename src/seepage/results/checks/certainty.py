@@ -31,8 +31,8 @@ def undecided(facts: Facts) -> Iterator[Found]:
             where.append(at)
     if told:
         yield Found(
-            f"With these {facts.audit.spec.unit}s the tier of leakage is open at {few(told)}. The tier shown is that of the upper end. "
-            "Audit more of them; four times as many halve an interval.",
+            f"With these {facts.audit.spec.unit}s the tier of leakage is open at {few(told)}. The tier shown is that "
+            "of the upper end. Audit more of them; four times as many halve an interval.",
             tuple(where),
         )
 

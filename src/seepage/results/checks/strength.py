@@ -9,8 +9,8 @@ from seepage.results.checks.alarm import Severity, Where
 from seepage.results.checks.facts import Facts, control_share
 from seepage.results.checks.registry import Found, check
 from seepage.results.checks.wording import few, place, share
-from seepage.results.text import points
 from seepage.settings.setting import LEAKED
+from seepage.text import points
 
 
 @check("SEEP001", "error", "An attack does worse than guessing")
