@@ -58,6 +58,24 @@ Threads = Annotated[int, typer.Option(help="CPU threads.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of tables.")]
 
 
+class Swept:
+    """Defenses that options add one after the other to none.
+
+    Attributes:
+        defenses: for the field of the spec.
+        options: by patterns of the places in it, the option that each defense came from, see ``spec_of``.
+    """
+
+    def __init__(self) -> None:
+        self.defenses: list[str | dict[str, Any]] = ["none"]
+        self.options: dict[str, str] = {}
+
+    def add(self, option: str, defense: dict[str, Any]) -> None:
+        """Add a defense that an option asks for."""
+        self.options[rf"defenses\.{len(self.defenses)}"] = option
+        self.defenses.append(defense)
+
+
 def run_study_command(
     studies: Sequence[tuple[StudySpec, Study]],
     out: Path | None,

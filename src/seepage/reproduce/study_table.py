@@ -161,7 +161,7 @@ def reproduce_study(
             studies.append((chosen, study))
             made = study_rows(run_study(study, store, listener, run_missing))
             comparison.rows.extend(replace(row, variant=_told(planned.place)) for row in made)
-            first = chosen.swept[0].label if chosen.swept else None
+            first = chosen.swept[0].called if chosen.swept else None
             comparison.cells.extend(_cells(table, planned, study, first, made, selection))
             comparison.notes.extend(n for n in study.notes if n not in comparison.notes)
         if not comparison.cells and run_missing:
@@ -191,7 +191,7 @@ def _chosen(table: StudyTable, planned: StudyAudit, spec: StudySpec, selection: 
 
     if not kept():
         return None
-    defenses = tuple(defense for defense in spec.swept if kept(defense=defense.label))
+    defenses = tuple(defense for defense in spec.swept if kept(defense=defense.called))
     attacks = tuple(p for p in spec.attacks if shown(p.called))
     if selection.attacks:
         attacks = tuple(p for p in attacks if p.called in selection.attacks)
@@ -245,7 +245,7 @@ def _values(table: StudyTable) -> str:
     for planned, spec in table.specs():
         note({"dataset": spec.dataset, **planned.place})
         for defense in spec.swept:
-            note({"defense": defense.label})
+            note({"defense": defense.called})
     walk(table.published, table.axes)
     told = [f"{axis}: {', '.join(values)}" for axis, values in found.items() if values]
     return f"Known values: {'; '.join(told)}." if told else ""
