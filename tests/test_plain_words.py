@@ -42,7 +42,8 @@ def refused(source: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "opening", ["of Adam.", "that of Adam.", "whose number counts.", "as many as needed.", "how many.", "what it takes."]
+    "opening",
+    ["of Adam.", "that of Adam.", "whose number counts.", "as many as needed.", "how many.", "what it takes."],
 )
 def test_descriptions_that_lean_on_the_name_are_refused(opening: str) -> None:
     word = "what it" if opening.startswith("what it") else opening.split()[0]
@@ -59,7 +60,9 @@ def test_a_description_on_the_next_line_and_one_for_two_names_are_read() -> None
     assert len(refused('def fit(a, *b): """Fit.\n\n    Args:\n        a, *b: of Adam.\n    """')) == 1
 
 
-@pytest.mark.parametrize("good", ["number of steps.", "ofset of steps.", "assigned steps.", "what is fitted.", "however."])
+@pytest.mark.parametrize(
+    "good", ["number of steps.", "ofset of steps.", "assigned steps.", "what is fitted.", "however."]
+)
 def test_noun_phrases_pass(good: str) -> None:
     assert not refused(FUNCTION.format(steps=good, returns=good.capitalize()))
     assert not refused(CLASS.format(steps=good))
@@ -96,7 +99,7 @@ def test_exempt_packages_and_modules_are_not_read(tmp_path: Path, capsys: pytest
 
 
 def test_an_exempt_name_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="exempts 'pkg.gone', which is neither a package nor a module"):
+    with pytest.raises(ValueError, match=r"exempts 'pkg.gone', which is neither a package nor a module"):
         plain_words.check(project(tmp_path, '"pkg.gone"'))
 
 

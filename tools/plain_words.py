@@ -42,14 +42,14 @@ class Refusal:
 
 
 def refused_descriptions(source: str, path: Path) -> Iterator[Refusal]:
-    """Yield the descriptions of one module that do not stand on their own.
+    r"""Yield the descriptions of one module that do not stand on their own.
 
     Args:
         source: text of the module.
         path: path of the module, for the messages.
 
     Example:
-        >>> source = 'def fit(steps):\\n    "Fit it.\\\\n\\\\nArgs:\\\\n    steps: of Adam."\\n'
+        >>> source = 'def fit(steps):\n    "Fit it.\\n\\nArgs:\\n    steps: of Adam."\n'
         >>> [refusal.message[:42] for refusal in refused_descriptions(source, Path("fit.py"))]
         ["description of 'steps' begins with 'of': w"]
     """
