@@ -134,7 +134,7 @@ class Utility:
         metric: ``task_accuracy``, the share of test rows whose class is predicted, or ``task_rmse``, the
             root of the mean squared error in units of the target.
         values: one a replica, NaN where training diverged.
-        guess: the same figure for the training rows' commonest class, or their mean.
+        baseline: the same figure for the training rows' commonest class, or their mean.
         learning_rate: the one chosen, the server's where clients train locally.
         steps, train_rows, test_rows: what was used.
         recipe: how it was trained.
@@ -146,7 +146,7 @@ class Utility:
 
     metric: str
     values: Float[Tensor, " replica"]
-    guess: float
+    baseline: float
     learning_rate: float
     steps: int
     train_rows: int
@@ -236,16 +236,16 @@ def measure_utility(
     if not courses:
         score(learnt)
     if model.head == "regression":
-        metric, guess = "task_rmse", float((labels - known.mean()).square().mean().sqrt())
+        metric, baseline = "task_rmse", float((labels - known.mean()).square().mean().sqrt())
     else:
-        metric, guess = "task_accuracy", float((labels == known.mode().values).double().mean())
+        metric, baseline = "task_accuracy", float((labels == known.mode().values).double().mean())
     values = _best(courses, metric)
     seconds = time.perf_counter() - begun
     guarantee = None
     if isinstance(defense, Private):
         delta = recipe.delta or 0.1 / len(rows)
         guarantee = defense.guarantee(batch_size / len(rows), steps, delta, 1 if local is None else local.epochs)
-    return Utility(metric, values, guess, rate, steps, len(rows), len(test_rows), recipe, seconds, guarantee, local)
+    return Utility(metric, values, baseline, rate, steps, len(rows), len(test_rows), recipe, seconds, guarantee, local)
 
 
 def utility_row(
@@ -262,7 +262,7 @@ def utility_row(
     gained: list[float | None] = [None, None, None]
     if estimate.mean is not None:
         ends = (estimate.mean, estimate.low, estimate.high) if is_rate else (estimate.mean, estimate.high, estimate.low)
-        gained = [None if end is None else (end - utility.guess) * (1 if is_rate else -1) for end in ends]
+        gained = [None if end is None else (end - utility.baseline) * (1 if is_rate else -1) for end in ends]
     return {
         "dataset": dataset,
         "protocol": protocol,
@@ -277,7 +277,7 @@ def utility_row(
         "high": estimate.high,
         "std": estimate.std,
         "n": estimate.n,
-        "baseline": utility.guess,
+        "baseline": utility.baseline,
         "baseline_name": "majority_class" if is_rate else "mean",
         "lift": gained[0],
         "lift_low": gained[1],

@@ -1,4 +1,4 @@
-"""What a client does to its update before it is sent; importing this package registers the defenses."""
+"""Defenses: transformations of messages before they are sent; importing this package registers them."""
 
 from seepage.defenses import clipping, dp_sgd, gaussian_noise, none, sign, soteria, top_k
 from seepage.defenses.defense import AnyDefense, Defense, RecordDefense, defended, guarded

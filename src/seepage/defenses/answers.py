@@ -1,4 +1,4 @@
-"""What can be done to a model's answers before they are given: rounding, or the likeliest class alone."""
+"""Defenses of a model's answers: rounding, or the likeliest class alone."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Answers:
     """Coarser answers of a model.
 
     Attributes:
-        digits: decimal places that chances are rounded to; None for all.
-        label_only: whether only the likeliest class is told, as a chance of 1.
+        digits: number of decimal places that chances are rounded to; None for all.
+        label_only: whether only the likeliest class is returned, as a chance of 1.
 
     Raises:
-        BadInputError: ``digits`` is no whole number from 0 up.
+        BadInputError: ``digits`` is not a whole number from 0 up.
 
     Example:
         >>> Answers(digits=1)(torch.tensor([[0.24, 0.76]])).tolist()
@@ -38,7 +38,7 @@ class Answers:
             raise BadInputError(f"digits is a whole number from 0 up, got digits={self.digits!r}.")
 
     def __call__(self, answers: Float[Tensor, "*batch label"]) -> Float[Tensor, "*batch label"]:
-        """Return what is told of answers."""
+        """Return the answers, coarsened."""
         if self.label_only:
             return functional.one_hot(answers.argmax(-1), answers.shape[-1]).to(answers.dtype)
         return answers if self.digits is None else torch.round(answers, decimals=self.digits)

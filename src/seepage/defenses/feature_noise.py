@@ -16,7 +16,7 @@ class FeatureNoise:
     """Each feature gets normal noise in units of that feature's own standard deviation over records.
 
     UIFV (Yang et al., arXiv 2406.12588, tables 8 to 11) adds noise "to the output" at ratios whose unit is not stated;
-    this is our reading. The unit is measured on the data, so that nothing is guaranteed.
+    this is our interpretation. The unit is measured on the data, so that nothing is guaranteed.
 
     Attributes:
         ratio: standard deviation of the noise, in units of the feature's.
@@ -42,12 +42,12 @@ class FeatureNoise:
         spread: Float[Tensor, "training 1 feature"],
         generator: torch.Generator,
     ) -> Float[Tensor, "training record feature"]:
-        """Return what is sent.
+        """Return the noisy features.
 
         Args:
-            features: as computed.
+            features: features as computed.
             spread: standard deviation of each feature.
-            generator: of the noise.
+            generator: generator of the noise.
         """
         noise = torch.randn(features.shape, generator=generator, dtype=features.dtype).to(features.device)
         return features + self.ratio * spread * noise

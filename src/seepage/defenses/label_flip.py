@@ -14,10 +14,10 @@ from seepage.errors import BadInputError
 
 @dataclass(frozen=True)
 class LabelFlip:
-    """Each record's label is exchanged for another one, drawn evenly, with some chance; once, for all its exchanges.
+    """Each record's label is exchanged once, with some probability, for another one that is drawn evenly.
 
     Attributes:
-        probability: chance of another label, below one over two classes' (k - 1) / k of k classes.
+        probability: probability of another label, below (k - 1) / k for k classes.
 
     Raises:
         BadInputError: the probability is not in (0, 1).
@@ -42,7 +42,7 @@ class LabelFlip:
         """Return the labels that clients train with.
 
         Raises:
-            BadInputError: with so many classes, labels would be further from the truth than drawn at random.
+            BadInputError: with that many classes, labels would be further from the truth than drawn at random.
         """
         self._check(classes)
         flipped = torch.rand(len(labels), generator=generator, dtype=torch.float64) < self.probability
@@ -50,7 +50,7 @@ class LabelFlip:
         return torch.where(flipped, (labels.cpu().long() + others) % classes, labels.cpu().long()).to(labels)
 
     def epsilon(self, classes: int) -> float:
-        """Return what it guarantees: pure differential privacy of each label.
+        """Return the epsilon of the pure differential privacy of each label.
 
         Raises:
             BadInputError: as in a call.

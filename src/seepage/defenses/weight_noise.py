@@ -15,14 +15,15 @@ from seepage.errors import BadInputError
 
 @dataclass(frozen=True)
 class WeightNoise:
-    """The client part is published once an epoch, as what it was before plus a change with normal noise on it.
+    """The client part is published once an epoch: the previous weights plus the change, with normal noise on it.
 
-    Clients go on with their own weights, without noise, so that what the server holds is about what answers it. The
-    bound on a change is its own norm, the least that changes nothing of it. Our reading of "global differential
-    privacy" of client models, which Qiu et al. (EXACT, 2024) discuss and do not measure.
+    Clients go on with their own weights, without noise, so that the server's copy differs from the model that answers
+    it. The bound on a change is its own norm, the smallest bound that leaves it unchanged. This is our interpretation
+    of "global differential privacy" of client models, which Qiu et al. (EXACT, 2024) discuss and do not measure.
 
     Attributes:
-        noise_multiplier: standard deviation of the noise on each weight, in units of the bound on the change of all.
+        noise_multiplier: noise multiplier (noise standard deviation on each weight / bound on the norm of the whole
+            change).
 
     Raises:
         BadInputError: the multiplier is not a positive number.
@@ -39,15 +40,18 @@ class WeightNoise:
     def __post_init__(self) -> None:
         value = self.noise_multiplier
         if isinstance(value, bool) or not 0 < value < math.inf:
-            raise BadInputError(f"noise on weights is a positive number of bounds, got noise_multiplier={value!r}.")
+            raise BadInputError(
+                "noise_multiplier is a positive number (noise standard deviation / bound on the change), got "
+                f"noise_multiplier={value!r}."
+            )
 
     def __call__(self, now: nn.Module, before: nn.Module, generator: torch.Generator) -> nn.Module:
-        """Return the client part as the server gets it.
+        """Return the client part as the server receives it.
 
         Args:
-            now: as it is.
-            before: as it was published last; of the same shape.
-            generator: of the noise.
+            now: client part as it is.
+            before: client part as last published; of the same shape.
+            generator: generator of the noise.
         """
         published = copy.deepcopy(now)
         with torch.no_grad():
@@ -59,7 +63,7 @@ class WeightNoise:
         return published
 
     def epsilon(self, publications: int, delta: float) -> float | None:
-        """Return what so many publications guarantee a client whose change is one of those added up; None for nothing.
+        """Return the guarantee of some publications for a client whose change is one of those summed; None for none.
 
         Example:
             >>> round(WeightNoise(1.0).epsilon(1, delta=1e-5), 1)

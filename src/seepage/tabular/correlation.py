@@ -1,4 +1,4 @@
-"""Association of one column of a table with every other, by the measure that fits their kinds."""
+"""ColumnAssociation of one column of a table with every other, by the measure that fits their kinds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTABLE = {"cramers_v": 0.15, "point_biserial": 0.1, "pearson": 0.4, "anova": 0.
 
 
 @dataclass(frozen=True)
-class Association:
+class ColumnAssociation:
     """Strength of the association between two columns.
 
     Attributes:
@@ -48,7 +48,7 @@ class Association:
         return self.value is not None and abs(self.value) > NOTABLE[self.measure]
 
 
-def associations(table: Table, sensitive: str) -> list[Association]:
+def associations(table: Table, sensitive: str) -> list[ColumnAssociation]:
     """Return how strongly every other column and the target are associated with a column, strongest first.
 
     Raises:
@@ -84,7 +84,7 @@ def associations(table: Table, sensitive: str) -> list[Association]:
     return sorted(found, key=lambda one: -1.0 if one.value is None else abs(one.value), reverse=True)
 
 
-def between(column: Column, cells: np.ndarray, other: Column, other_cells: np.ndarray) -> Association:
+def between(column: Column, cells: np.ndarray, other: Column, other_cells: np.ndarray) -> ColumnAssociation:
     """Return the association of two columns' cells (codes of discrete columns, values of continuous ones)."""
     discrete = isinstance(column, Discrete), isinstance(other, Discrete)
     measure: Measure
@@ -98,7 +98,7 @@ def between(column: Column, cells: np.ndarray, other: Column, other_cells: np.nd
             measure, (value, pvalue) = "point_biserial", _pearson(numbers, groups)
     else:
         measure, (value, pvalue) = "pearson", _pearson(cells, other_cells)
-    return Association(column.name, other.name, measure, value, pvalue, len(cells))
+    return ColumnAssociation(column.name, other.name, measure, value, pvalue, len(cells))
 
 
 def _cramers_v(first: np.ndarray, second: np.ndarray) -> tuple[float | None, float | None]:
