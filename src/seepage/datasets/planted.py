@@ -17,8 +17,8 @@ def distinct(rows: int = 32, continuous: int = 3, discrete: int = 3, seed: int =
     """A table in which each column alone distinguishes every row from every other.
 
     Each column is a permutation: of 0 to ``rows - 1`` with tolerance 0.25, or of ``rows`` categories. A guess in the
-        wrong order therefore has error 1 with every other row, the right matching is unique, and a guess that is the
-        table itself, permuted, scores 1 in every figure. Labels alternate.
+    wrong order therefore has error 1 with every other row, the right matching is unique, and a guess that is the
+    table itself, permuted, scores 1 in every figure. Labels alternate.
 
     Args:
         rows: number of rows, all of them for training.

@@ -64,8 +64,8 @@ def gaussian_guarantee(
     whole, once a message.
 
     The theorem assumes Poisson sampling: each record enters a batch independently. Federations, and this audit, draw
-        batches of a fixed size from a shuffled table. These are customarily accounted for in the same way, as here;
-        for them the figure is not a proof.
+    batches of a fixed size from a shuffled table. These are customarily accounted for in the same way, as here;
+    for them the figure is not a proof.
 
     Args:
         noise_multiplier: noise multiplier (noise standard deviation / bound on a contribution).

@@ -284,7 +284,7 @@ def deepfm(
     weights and hidden layers normal with standard deviation 0.0001, the last layer without bias.
 
     Deviation: with several classes, of which the paper has no example, second-order terms are weighed by one vector a
-        class, since the same number added to all logits changes nothing.
+    class, since the same number added to all logits changes nothing.
 
     Args:
         schema: schema with columns and classes.

@@ -29,7 +29,7 @@ class Clients(ABC, Generic[M]):
     """One or several rounds: the server sends a model, and each client answers with a defended message.
 
     The replication unit is a victim: all that the server receives at once. That is one client's message, or the mean
-        of several clients' messages where a secure aggregation hides the single ones.
+    of several clients' messages where a secure aggregation hides the single ones.
 
     Args:
         batch_size: number of records in one client's message.

@@ -47,8 +47,8 @@ class SplitLearning:
     the server.
 
     Source: Qiu et al., EXACT (2024), section 4. Settings that it does not state are those of DeepCTR-Torch, which it
-        uses: batches of 256, weight decay of 1e-5 (added to the loss, not halved) on embeddings and first-order
-        weights. The number of epochs is not stated there, 5 here.
+    uses: batches of 256, weight decay of 1e-5 (added to the loss, not halved) on embeddings and first-order
+    weights. The number of epochs is not stated there, 5 here.
 
     Attributes:
         epochs: number of passes over the rows.

@@ -132,8 +132,8 @@ class Convolutional:
     node. ``inputs`` of rows are node numbers.
 
     Source: Zhang, Tople and Ohrimenko (2021), appendix: 16 hidden units, Adam at 0.01, weight decay 5e-4; the layer is
-        Kipf and Welling's (2017), ``D^-1/2 (A + I) D^-1/2 X W + b``. Epochs are not stated there; no dropout here. The
-        layer is a product with one sparse matrix for many models at once.
+    Kipf and Welling's (2017), ``D^-1/2 (A + I) D^-1/2 X W + b``. Epochs are not stated there; no dropout here. The
+    layer is a product with one sparse matrix for many models at once.
 
     Attributes:
         classes: number of classes of a model.

@@ -103,8 +103,8 @@ class Recurrent:
     model draws first weights, batches and dropout from a generator of its own.
 
     Source: Zhang, Tople and Ohrimenko (2021), appendix: word vectors of 50 numbers, 50 units in each direction, a
-        dense layer of 50, dropout of 0.1. Learning rate, epochs and batches are not stated there. Biases of forget
-        gates start at 1, as is usual.
+    dense layer of 50, dropout of 0.1. Learning rate, epochs and batches are not stated there. Biases of forget
+    gates start at 1, as is usual.
 
     Attributes:
         classes: number of classes of a model.
