@@ -50,7 +50,7 @@ class Median:
 
 @feature_baselines.register("random")
 @dataclass(frozen=True)
-class Random:
+class UniformRows:
     """Encoded rows drawn evenly from -1 to 1: UIFV's comparison."""
 
     grants: ClassVar[tuple[Grant, ...]] = ()
