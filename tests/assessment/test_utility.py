@@ -77,14 +77,14 @@ def test_the_known_optimum_is_learnt_without_a_defense() -> None:
     # The bound is on the sampling of 800 test rows: left with a chance of 1e-6.
     assert found.test_rows == 800
     assert abs(float(found.values.mean()) - 0.8) < 4.9 * math.sqrt(0.8 * 0.2 / 800)
-    assert abs(found.guess - 0.5) < 4.9 * math.sqrt(0.25 / 800)
+    assert abs(found.baseline - 0.5) < 4.9 * math.sqrt(0.25 / 800)
 
 
 def test_a_number_is_predicted_up_to_what_nothing_foresees() -> None:
     found = measure(line(rows=2000), recipe=replace(QUICK, learning_rates=(0.05,), max_steps=200))
     assert found.metric == "task_rmse"
     assert abs(float(found.values.mean()) - 0.5) < 0.08
-    assert abs(found.guess - math.sqrt(4 + 0.25)) < 0.3
+    assert abs(found.baseline - math.sqrt(4 + 0.25)) < 0.3
 
 
 @pytest.mark.parametrize("defense", [Clipping(1e-3), Sign(), TopK(0.3), GaussianNoise(0.01)], ids=repr)

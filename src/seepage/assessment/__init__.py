@@ -1,4 +1,4 @@
-"""Scores of a guess against the secret, with intervals over victims and lift over guessing.
+"""Scores of a guess against the secret, with intervals over victims and lift over the best baseline.
 
 Importing the package registers its metrics; a new one is a new file and a line here.
 """

@@ -1,4 +1,4 @@
-"""What a curious participant does with its view; importing this package registers the attacks."""
+"""Attacks: guesses from a view and the knowledge that goes with it; importing this package registers them."""
 
 from seepage.attacks import horizontal, pooled, split, vertical
 

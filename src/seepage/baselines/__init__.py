@@ -1,4 +1,4 @@
-"""What guessing scores: same signature as an attack, but only what the attacker held before.
+"""Baselines: the same signature as an attack, but without reading any message.
 
 Importing the package registers its baselines; a new one is a new file and a line here.
 """

@@ -26,7 +26,7 @@ class RoundedAnswers:
         digits: decimal places that are kept.
 
     Raises:
-        BadInputError: ``digits`` is no whole number from 0 up.
+        BadInputError: ``digits`` is not a whole number from 0 up.
 
     Example:
         >>> RoundedAnswers(digits=1)(torch.tensor([[0.24, 0.76]])).tolist()

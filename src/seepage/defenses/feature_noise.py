@@ -19,7 +19,7 @@ class FeatureNoise:
     """Each feature that passive parties send gets normal noise.
 
     UIFV (Yang et al., arXiv 2406.12588, tables 8 to 11) adds noise "to the output" at ratios whose unit is not stated;
-    this is our reading. The unit is measured on the data, so that nothing is guaranteed.
+    this is our interpretation. The unit is measured on the data, so that nothing is guaranteed.
 
     Attributes:
         scale: noise standard deviation / standard deviation of the feature over records.
@@ -47,12 +47,12 @@ class FeatureNoise:
         spread: Float[Tensor, "training 1 feature"],
         generator: torch.Generator,
     ) -> Float[Tensor, "training record feature"]:
-        """Return what is sent.
+        """Return the noisy features.
 
         Args:
-            features: as computed.
+            features: features as computed.
             spread: standard deviation of each feature.
-            generator: of the noise.
+            generator: generator of the noise.
         """
         noise = torch.randn(features.shape, generator=generator, dtype=features.dtype).to(features.device)
         return features + self.scale * spread * noise

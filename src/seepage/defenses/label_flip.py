@@ -48,7 +48,7 @@ class LabelFlip:
         """Return the labels that clients train with.
 
         Raises:
-            BadInputError: with so many classes, labels would be further from the truth than drawn at random.
+            BadInputError: with that many classes, labels would be further from the truth than drawn at random.
         """
         self._check(classes)
         flipped = torch.rand(len(labels), generator=generator, dtype=torch.float64) < self.probability
@@ -56,7 +56,7 @@ class LabelFlip:
         return torch.where(flipped, (labels.cpu().long() + others) % classes, labels.cpu().long()).to(labels)
 
     def epsilon(self, classes: int) -> float:
-        """Return what it guarantees: pure differential privacy of each label.
+        """Return the epsilon of the pure differential privacy of each label.
 
         Raises:
             BadInputError: as in a call.

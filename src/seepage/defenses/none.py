@@ -31,8 +31,8 @@ class Undefended:
         """Return the update itself, whatever the seeds.
 
         Args:
-            update: a tensor a parameter, shape (victim, *parameter).
-            seeds: one a victim; not used.
+            update: one tensor a parameter, shape (victim, *parameter).
+            seeds: one seed a victim; not used.
 
         Raises:
             BadInputError: not one seed a victim.
@@ -41,5 +41,5 @@ class Undefended:
         return update
 
     def describe(self) -> KnownDefense:
-        """Return that there is none."""
+        """Return the knowledge that there is no defense."""
         return KnownDefense()

@@ -1,4 +1,4 @@
-"""What the parties send each other; importing this package registers the protocols."""
+"""Protocols: the messages that parties send each other; importing this package registers them."""
 
 from seepage.protocols import fedavg, fedsgd
 

@@ -19,7 +19,7 @@ def show_inferred(console: Console, inferred: Inferred) -> None:
         console: where to.
         inferred: what was found.
     """
-    found = inferred.found
+    found = inferred.columns
     shown = found
     if len(found) > _COLUMNS:
         shown = sorted(found, key=lambda one: one.taken != "left out")[:_COLUMNS]

@@ -147,7 +147,7 @@ def _facts(spec: SplitSpec, data: Dataset, private: Sequence[str], space: Space,
         "defense with its parameters.",
         f"Split learning on {data.name}, {trained:,} rows of clients ({len(data.all) - trained:,} more held out): "
         f"{clients}.",
-        f"Private: {space.told} and {space.labels} labels, {space.configurations:,} configurations of a record.",
+        f"Private: {space.sizes} and {space.labels} labels, {space.configurations:,} configurations of a record.",
         f"DeepFM with layers {spec.hidden} at the client"
         + (f", {spec.tower} at the server" if spec.tower else "")
         + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "

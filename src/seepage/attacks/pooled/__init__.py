@@ -1,4 +1,4 @@
-"""Attacks on the distribution of a sensitive column in the rows behind a joint model."""
+"""Attacks on the distribution of a sensitive column in the rows of a joint model."""
 
 from seepage.attacks.pooled.deep_sets import DeepSets
 from seepage.attacks.pooled.kl import KL
