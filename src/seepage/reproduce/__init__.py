@@ -1,6 +1,6 @@
 """Published tables as data, run by the same runner as any audit."""
 
-from seepage.reproduce.compare import Compared, Difference, Gain, compare, welch
+from seepage.reproduce.compare import Agreement, Compared, Difference, Gain, agreement_of, compare, margin_of, welch
 from seepage.reproduce.console import show_comparison
 from seepage.reproduce.reproduce import QUICK, Comparison, Selection, reproduce
 from seepage.reproduce.study_table import StudyTable, load_study_table, reproduce_study, study_tables
@@ -8,6 +8,7 @@ from seepage.reproduce.table import Figure, PlannedRun, Printed, PublishedTable,
 
 __all__ = [
     "QUICK",
+    "Agreement",
     "Compared",
     "Comparison",
     "Difference",
@@ -19,9 +20,11 @@ __all__ = [
     "Reading",
     "Selection",
     "StudyTable",
+    "agreement_of",
     "compare",
     "load_study_table",
     "load_table",
+    "margin_of",
     "reproduce",
     "reproduce_study",
     "show_comparison",
