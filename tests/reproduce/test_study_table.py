@@ -87,11 +87,12 @@ def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
     found = reproduce_study(TABLE, tmp_path, units=2)
     cells = {(c.run, c.place["column"], c.place["defense"]): c for c in found.cells}
     assert cells["faithful", "cause", "sl"].ours == 1.0
-    assert cells["faithful", "cause", "sl"].agrees == "yes"
+    # The table prints no deviation.
+    assert cells["faithful", "cause", "sl"].agreement == "too few to tell"
     assert cells["faithful", "label", "sl"].published == 1.0
     assert cells["faithful", "cause", "knn"].published == 0.99
     assert cells["faithful", "cause", "flipped"].published is None
-    assert ("prior", "cause", "sl") in cells
+    assert (cells["prior", "cause", "sl"].published, cells["prior", "cause", "sl"].agreement) == (None, None)
     assert {p.name for p in tmp_path.iterdir()} == {
         "audit.sqlite",
         "comparison.csv",
@@ -101,6 +102,14 @@ def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
     }
     again = reproduce_study(TABLE, tmp_path, units=2, run_missing=False)
     assert [c.ours for c in again.cells] == [c.ours for c in found.cells]
+
+
+def test_what_is_printed_of_something_else_is_shown_without_a_verdict() -> None:
+    other = TABLE.model_copy(update={"unlike": ({"column": "label"},)})
+    found = reproduce_study(other, None, 1, Selection(runs=("faithful",), only={"defense": ["sl"]}))
+    cells = {c.place["column"]: c for c in found.cells}
+    assert (cells["label"].published, cells["label"].difference, cells["label"].agreement) == (1.0, None, None)
+    assert cells["cause"].difference == 0.0
 
 
 def test_a_part_is_run_alone() -> None:
