@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from torch import nn
 
+from seepage.config.document import make_specs, read_text_document
+from seepage.config.tree import read_text
 from seepage.datasets.dataset import Dataset
+from seepage.datasets.own import own_table
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.models.model import Model
@@ -22,13 +26,16 @@ from seepage.run.plan import make_plan
 from seepage.run.provenance import asked_before, check_folder, provenance, write_provenance
 from seepage.run.runner import Listener, Run, run_audits
 from seepage.run.store import Store
-from seepage.settings.catalogue import setting
+from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.setting import Audit, Given
-from seepage.settings.spec import Spec
+from seepage.settings.spec import AuditSpec as Spec
 from seepage.settings.subject import Subjects
+from seepage.tabular.infer import Policy
 from seepage.tabular.schema import Schema
 
 DOCUMENT = "audit.yaml"
+# Ends of the names of tables.
+TABLES = (".csv", ".csv.gz", ".tsv", ".parquet", ".xls", ".xlsx")
 
 
 def prepare_all(specs: Sequence[Spec], folder: Path | None = None) -> list[Audit]:
@@ -42,7 +49,7 @@ def prepare_all(specs: Sequence[Spec], folder: Path | None = None) -> list[Audit
         BadInputError: something that a spec names cannot be loaded or used.
     """
     subjects = Subjects(folder)
-    return [setting(spec.setting).prepare(spec, Given(folder=folder), subjects) for spec in specs]
+    return [find_setting(spec.setting).prepare(spec, Given(folder=folder), subjects) for spec in specs]
 
 
 def run_all(
@@ -118,7 +125,7 @@ def _rows_at(audits: Sequence[Audit], runs: Sequence[list[Run]], place: int | No
 
 
 def audit(
-    source: str | Path | Dataset | pd.DataFrame | Spec = "",
+    source: str | Path | Dataset | pd.DataFrame = "adult",
     model: str | Model | nn.Module | None = None,
     *,
     setting: str = "horizontal",
@@ -129,20 +136,81 @@ def audit(
     """Measure what one deployment gives away.
 
     Args:
-        source: registered dataset, path of a table of your own (then ``target`` names its column), DataFrame, dataset,
-            or a spec that says everything.
+        source: registered dataset, path of a table of your own (then ``target`` names its column), DataFrame or
+            dataset.
         model: registered name, ``file.py:Class``, model or module; the spec's default if None.
         setting: ``horizontal``, ``split``, ``vertical`` or ``pooled``.
-        schema: schema of a DataFrame or file; inferred if None.
+        schema: schema of a DataFrame; inferred if None.
         out: run folder, see ``run_all``; None to keep nothing.
         options: fields of the setting's spec, such as attacks, defenses and seed.
 
     Raises:
-        BadInputError: something cannot be used as given, or nothing could be measured.
+        BadInputError: something cannot be used as given.
 
     Example:
         >>> report = audit("german", batch_sizes=2, attacks="inverting_gradients", victims=3, iterations=20)
         >>> report.frame().query("metric == 'accuracy' and column.isna()")["attack"].tolist()
         ['inverting_gradients', 'likeliest', 'mode', 'random']
     """
-    raise NotImplementedError
+    chosen = find_setting(setting)
+    dataset: Dataset | None = None
+    if isinstance(source, pd.DataFrame):
+        dataset, options = _own(source, schema, options)
+    elif isinstance(source, Dataset):
+        dataset = source
+    elif schema is not None:
+        raise BadInputError(
+            "a schema was given, but no DataFrame that it could describe; pass the DataFrame as source."
+        )
+    elif isinstance(source, Path) or (source.endswith(TABLES) and Path(source).exists()):
+        options = {"data": Path(source), **options}
+    else:
+        options = {"dataset": source, **options}
+    if dataset is not None:
+        options = {"dataset": dataset.name, **options}
+    if isinstance(model, str):
+        options = {"model": model, **options}
+    elif model is not None:
+        options = {"model": getattr(model, "name", type(model).__name__), **options}
+    folder = None if out is None else Path(out)
+    given = Given(dataset, None if isinstance(model, str) else model, folder)
+    spec = chosen.spec.of(**options)
+    [report] = run_all([chosen.prepare(spec, given, Subjects(folder))], folder)
+    return report
+
+
+def audit_document(document: str | Path | Mapping[str, Any], out: str | Path | None = None) -> list[Report]:
+    """Run an audit document: a YAML file, or the same as a mapping.
+
+    Args:
+        document: keys are the fields of the setting's spec, see the reference of options.
+        out: run folder, see ``run_all``; a copy of the file goes there too. None to keep nothing.
+
+    Returns:
+        One report for each table, model and protocol, and for each value of what else a spec cannot sweep over.
+
+    Raises:
+        BadInputError: something in the document cannot be used, or cannot be run.
+
+    Example:
+        >>> document = {"dataset": "german", "protocol": {"batch_size": [1, 2]}, "attacks": "dlg", "iterations": 3}
+        >>> [report] = audit_document({**document, "victims": 2, "control": False})
+        >>> sorted(set(report.frame()["batch_size"]))
+        [1, 2]
+    """
+    text = None if isinstance(document, Mapping) else read_text(document)
+    if isinstance(document, Mapping):
+        specs = make_specs(document)
+    else:
+        assert text is not None
+        specs = read_text_document(text, str(document), Path(document).parent)
+    folder = None if out is None else Path(out)
+    return run_all(prepare_all(specs, folder), folder, document=text)
+
+
+def _own(frame: pd.DataFrame, schema: Schema | None, options: dict[str, Any]) -> tuple[Dataset, dict[str, Any]]:
+    options = dict(options)
+    target = options.pop("target", None)
+    steering = {name: options.pop(name) for name in [f.name for f in fields(Policy)] if name in options}
+    dataset, _ = own_table(frame, schema, target=target, policy=Policy(**steering))
+    return dataset, options

@@ -351,6 +351,12 @@ class AuditSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     unit: ClassVar[str] = "victim"
+    setting: ClassVar[str] = "horizontal"
+
+    @classmethod
+    def of(cls, **values: Any) -> AuditSpec:
+        """Return a spec of plain values."""
+        return make_spec(**values)
 
     dataset: str = "adult"
     data: Path | None = None
@@ -632,3 +638,6 @@ def _distinct(kind: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         if names.count(name) > 1:
             raise BadInputError(f"two different {kind}s would both be called {name!r} in results; give one a label.")
     return tuple(kept)
+
+
+Spec = AuditSpec
