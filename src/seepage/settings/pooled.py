@@ -31,10 +31,10 @@ from seepage.datasets import Dataset
 from seepage.datasets.marked import SYNTHETIC, marked, with_synthetic
 from seepage.datasets.population import Nodes, Texts
 from seepage.defenses.accounting import gaussian_guarantee
+from seepage.digests import plain
 from seepage.errors import BadInputError, unknown_name
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
-from seepage.settings.grid import plain
 from seepage.settings.parts import registry
 from seepage.settings.pooled_spec import UPDATES, PooledDefense, PooledSpec, pair
 from seepage.settings.spec import Part

@@ -40,11 +40,11 @@ from torch import Tensor
 from seepage.assessment import Measurement, lift
 from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
+from seepage.digests import plain
 from seepage.run.runner import Listener
 from seepage.run.store import Store
 from seepage.run.workers import threads
 from seepage.settings.code import own_code
-from seepage.settings.grid import plain
 from seepage.settings.spec import Part
 from seepage.settings.study_spec import told_apart
 
