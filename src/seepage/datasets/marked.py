@@ -166,8 +166,8 @@ def with_synthetic(
     added = Continuous(name=SYNTHETIC, low=0, high=10, tolerance=0, integer=True, sensitive=True)
     frame[SYNTHETIC] = attribute
     table = Table(Schema(columns=(*schema.columns, added), target=schema.target), frame)
-    said = " and ".join([*map(repr, columns), *(["the target"] if target else [])]) or "nothing"
-    note = f"a synthetic column A was added, with which {said} correlates at a strength of {strength:g}"
+    correlated = " and ".join([*map(repr, columns), *(["the target"] if target else [])]) or "nothing"
+    note = f"a synthetic column A was added, with which {correlated} correlates at a strength of {strength:g}"
     return replace(data, train=table, test=None, notes=(*data.notes, note))
 
 

@@ -154,7 +154,7 @@ def _texts(
     least: int,
     notes: tuple[str, ...],
 ) -> Texts:
-    words, vectors, said = numbered(texts, folder, length, least)
+    words, vectors, origin = numbered(texts, folder, length, least)
     labels = (torch.tensor(stars) >= _GOOD).long()
     said_length = f"of each text, the first {length} words that have a vector are read"
     return Texts(
@@ -165,5 +165,5 @@ def _texts(
         _CLASSES,
         {attribute: torch.tensor(carries) for attribute, carries in marks.items()},
         "rating",
-        (*notes, said, said_length),
+        (*notes, origin, said_length),
     )

@@ -340,9 +340,9 @@ def _plan(
             except BadInputError:
                 raise
             except Exception as error:  # A user's module may raise anything.
-                said = " ".join(str(error).split()) or type(error).__name__
+                reason = " ".join(str(error).split()) or type(error).__name__
                 raise BadInputError(
-                    f"the network does not take {len(blocks)} codes and {numbers} numbers a record ({said}); "
+                    f"the network does not take {len(blocks)} codes and {numbers} numbers a record ({reason}); "
                     "build it for the columns of this schema."
                 ) from error
         return watching.calls

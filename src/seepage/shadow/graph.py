@@ -166,8 +166,8 @@ class Convolutional:
 
     def describe(self) -> dict[str, Any]:
         """Return the recipe as plain values."""
-        told = ("classes", "hidden", "epochs", "learning_rate", "weight_decay")
-        return {"model": "gcn", "nodes": len(self.graph), **{name: getattr(self, name) for name in told}}
+        fields = ("classes", "hidden", "epochs", "learning_rate", "weight_decay")
+        return {"model": "gcn", "nodes": len(self.graph), **{name: getattr(self, name) for name in fields}}
 
     def initial(self, seeds: Sequence[int]) -> StackedGraph:
         """Return untrained models: weights drawn uniformly after Glorot and Bengio (2010), no biases."""
@@ -199,9 +199,9 @@ class Convolutional:
             )
         entries = (self.graph.features.nnz + self.graph.edges.nnz) / len(self.graph) + self.hidden
         each = max(1, int(_ENTRIES / (chosen.shape[1] * entries + self.hidden * self.graph.width)))
-        told = labels.long()
+        classes = labels.long()
         return in_parts(
-            lambda some: self._train(nodes[chosen[some].numpy()], told[chosen[some]], seeds[some]),
+            lambda some: self._train(nodes[chosen[some].numpy()], classes[chosen[some]], seeds[some]),
             *(len(seeds), each, self.learning_rate),
         )
 

@@ -280,6 +280,6 @@ class StealthAttack(_InverNet):
         return guess_of(found, view.received)
 
 
-def guess_of(found: Inverse, inputs: Float[Tensor, "training record feature"], queries: int = 0) -> FeatureGuess:
+def guess_of(inverse: Inverse, inputs: Float[Tensor, "training record feature"], queries: int = 0) -> FeatureGuess:
     """Return the guess of a trained network."""
-    return FeatureGuess(found.cells(inputs), found.chances(inputs), failed=found.failed, queries=queries)
+    return FeatureGuess(inverse.cells(inputs), inverse.chances(inputs), failed=inverse.failed, queries=queries)

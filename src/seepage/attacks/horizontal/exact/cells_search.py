@@ -130,20 +130,20 @@ class CellsSearch:
             torch.cat([part.misfit for part in parts]),
         )
 
-    def made(self, found: Found) -> Float[Tensor, "start unit"]:
+    def hidden_outputs(self, ends: Found) -> Float[Tensor, "start unit"]:
         """Return the first layer's outputs at the ends of searches, before its ReLU."""
-        return self._made_base + self._made[self._first + found.codes].sum(1) + found.numbers @ self._slope.T
+        return self._made_base + self._made[self._first + ends.codes].sum(1) + ends.numbers @ self._slope.T
 
-    def spread(self, found: Found) -> Float[Tensor, "start continuous"]:
+    def spread(self, ends: Found) -> Float[Tensor, "start continuous"]:
         """Return the standard errors of standardised numbers, if the remaining misfit is random."""
-        hidden = self.made(found)
+        hidden = self.hidden_outputs(ends)
         jacobian = self._away_slope.expand(len(hidden), -1, -1)
         if self._deep is not None:
             slopes = (hidden > 0).to(hidden.dtype)[..., None] * self._slope
             jacobian = torch.cat([jacobian, self._deep.off_rows[:, :-1] @ slopes], 1)
         inverse = torch.linalg.pinv(jacobian.mT @ jacobian, hermitian=True)
         rest = max(1, jacobian.shape[1] - jacobian.shape[2])
-        return (inverse.diagonal(dim1=-2, dim2=-1) * found.misfit[:, None] / rest).clamp_min(0).sqrt()
+        return (inverse.diagonal(dim1=-2, dim2=-1) * ends.misfit[:, None] / rest).clamp_min(0).sqrt()
 
     def _run(self, codes: Tensor, numbers: Tensor, rounds: int) -> Found:
         index = self._first + codes

@@ -58,40 +58,40 @@ def affine_layers(module: nn.Module) -> list[nn.Linear] | None:
 
 
 def chain_of(
-    parts: Sequence[nn.Module], module: nn.Module, held: Sequence[Tensor], received: Sequence[Tensor]
+    parts: Sequence[nn.Module], module: nn.Module, parameters: Sequence[Tensor], received: Sequence[Tensor]
 ) -> Chain:
     """Return the layers of ``parts_of``, ready to run.
 
     Args:
         parts: layers of the module.
         module: module that gives the order of parameters.
-        held: parameters, *parameter for all victims or (victim, *parameter).
+        parameters: parameters, *parameter for all victims or (victim, *parameter).
         received: gradients, one a parameter, (victim, *parameter).
     """
     places = {id(parameter): i for i, parameter in enumerate(module.parameters())}
     layers: list[DifferentiatedLayer] = []
     for part in parts:
         if isinstance(part, Residual):
-            layers.append(Concatenation(chain_of(branch_of(part), module, held, received)))
+            layers.append(Concatenation(chain_of(branch_of(part), module, parameters, received)))
         elif isinstance(part, nn.Linear):
             i = places[id(part.weight)]
             layers.append(
                 Affine(
                     place=i,
-                    weight=held[i],
-                    bias=held[i + 1],
+                    weight=parameters[i],
+                    bias=parameters[i + 1],
                     received=received[i],
                     received_bias=received[i + 1],
-                    weight_back=held[i].transpose(-2, -1).contiguous(),
+                    weight_back=parameters[i].transpose(-2, -1).contiguous(),
                     received_back=received[i].transpose(1, 2).contiguous(),
                 )
             )
         elif isinstance(part, BatchNorm):
             i = places[id(part.weight)]
-            layers.append(Normalisation(i, held[i], held[i + 1], part.eps, received[i], received[i + 1]))
+            layers.append(Normalisation(i, parameters[i], parameters[i + 1], part.eps, received[i], received[i + 1]))
         elif isinstance(part, nn.Conv1d):
             i = places[id(part.weight)]
-            layers.append(Convolution(i, held[i][..., 0, :], received[i][:, :, 0]))
+            layers.append(Convolution(i, parameters[i][..., 0, :], received[i][:, :, 0]))
         elif isinstance(part, nn.ReLU):
             layers.append(Rectifier())
         elif isinstance(part, nn.Flatten):
