@@ -140,9 +140,9 @@ def with_synthetic(
 
     Example:
         >>> from seepage.datasets.planted import telling
-        >>> made = with_synthetic(telling(rows=1000), target=True)
-        >>> share = made.train.column(made.schema.names.index("A")) > 5
-        >>> bool((made.train.labels[share].mean() - made.train.labels[~share].mean()).abs() > 0.5)
+        >>> extended = with_synthetic(telling(rows=1000), target=True)
+        >>> share = extended.train.column(extended.schema.names.index("A")) > 5
+        >>> bool((extended.train.labels[share].mean() - extended.train.labels[~share].mean()).abs() > 0.5)
         True
     """
     if not 0 <= strength <= 1:

@@ -124,7 +124,7 @@ def yelp_health(
 
 
 def _lines(content: bytes, name: str) -> list[tuple[int, dict[str, object]]]:
-    made = []
+    entries = []
     for number, line in enumerate(content.decode("utf-8", errors="replace").splitlines(), start=1):
         if not line.strip():
             continue
@@ -134,8 +134,8 @@ def _lines(content: bytes, name: str) -> list[tuple[int, dict[str, object]]]:
             entry = None
         if not isinstance(entry, dict):
             raise BadInputError(f"line {number} of {name} is no JSON object; get the file again, unedited.")
-        made.append((number, entry))
-    return made
+        entries.append((number, entry))
+    return entries
 
 
 def _field(entry: dict[str, object], field: str, number: int, name: str) -> str:

@@ -82,8 +82,8 @@ def cooccurrence_vectors(
         seed: seed of the factorisation's start.
 
     Example:
-        >>> made = cooccurrence_vectors([[1, 2, 1, 2], [3, 4, 3, 4]], words=5, size=2)
-        >>> bool(abs(made[1] @ made[4]) < 1e-6)
+        >>> vectors = cooccurrence_vectors([[1, 2, 1, 2], [3, 4, 3, 4]], words=5, size=2)
+        >>> bool(abs(vectors[1] @ vectors[4]) < 1e-6)
         True
     """
     pairs = [
@@ -103,9 +103,9 @@ def cooccurrence_vectors(
     kept = min(size, words - 1)
     start = np.random.default_rng(seed).standard_normal(words)
     left, values, _ = svds(association, k=kept, v0=start)
-    made = np.zeros((words, size), dtype=np.float32)
-    made[:, :kept] = left * np.sqrt(values)
-    return made
+    vectors = np.zeros((words, size), dtype=np.float32)
+    vectors[:, :kept] = left * np.sqrt(values)
+    return vectors
 
 
 def numbered(

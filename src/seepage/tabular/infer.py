@@ -418,14 +418,14 @@ class _ColumnReading:
     def column(self, sensitive: bool, limit: int) -> Column:
         if self.kind not in ("discrete", "continuous"):
             raise unknown_name(f"kind of column {self.name!r}:", self.kind, ("discrete", "continuous"))
-        made = Discrete if self.kind == "discrete" else Continuous
-        known = [field for field in made.model_fields if field != "name"]
+        column_type = Discrete if self.kind == "discrete" else Continuous
+        known = [field for field in column_type.model_fields if field != "name"]
         for given in self.override:
             if given not in known:
                 raise unknown_name(f"field of the {self.kind} column {self.name!r}:", str(given), known)
         fields = self._categories(limit) if self.kind == "discrete" else self.numbers or {}
         try:
-            return made(**{"name": self.name, "sensitive": sensitive, **self.override, **fields})
+            return column_type(**{"name": self.name, "sensitive": sensitive, **self.override, **fields})
         except ValidationError as error:
             raise unusable_schema(error, f"column {self.name!r}") from error
 

@@ -78,9 +78,9 @@ class Table:
 
     @classmethod
     def _of(cls, schema: Schema, columns: Sequence[Tensor], target: Tensor, notes: tuple[str, ...] = ()) -> Table:
-        made = cls.__new__(cls)
-        made.schema, made._columns, made._target, made.notes = schema, tuple(columns), target, notes
-        return made
+        table = cls.__new__(cls)
+        table.schema, table._columns, table._target, table.notes = schema, tuple(columns), target, notes
+        return table
 
     def __len__(self) -> int:
         return len(self._target)

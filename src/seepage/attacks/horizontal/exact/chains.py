@@ -116,18 +116,18 @@ def _leaves(parts: Sequence[nn.Module]) -> list[nn.Module]:
 
 def _fits(parts: Sequence[nn.Module], at_start: bool) -> bool:
     """Whether all parts are known and in allowed places: ReLUs work in place, convolutions on rows."""
-    made, flat = False, True
+    fresh, flat = False, True
     for i, part in enumerate(parts):
         kind = type(part)
         if kind is nn.Linear and isinstance(part, nn.Linear):
-            fits, made = flat and part.bias is not None, True
+            fits, fresh = flat and part.bias is not None, True
         elif kind is nn.ReLU:
-            fits, made = made, False
+            fits, fresh = fresh, False
         elif isinstance(part, BatchNorm):
-            fits, made = kind is BatchNorm and part.takes_batch and part.weight is not None, True
+            fits, fresh = kind is BatchNorm and part.takes_batch and part.weight is not None, True
         elif isinstance(part, Residual):
             branch = branch_of(part)
-            fits, made = flat and kind is Residual and bool(branch) and _fits(branch, at_start=False), False
+            fits, fresh = flat and kind is Residual and bool(branch) and _fits(branch, at_start=False), False
         elif isinstance(part, nn.Unflatten):
             shape = tuple(part.unflattened_size)
             fits = kind is nn.Unflatten and at_start and i == 0 and part.dim == 1 and shape[0] == 1 == len(shape) - 1
@@ -135,10 +135,10 @@ def _fits(parts: Sequence[nn.Module], at_start: bool) -> bool:
             fits = fits and type(parts[1]) is nn.Conv1d
         elif isinstance(part, nn.Conv1d):
             plain = (part.stride, part.padding, part.dilation, part.bias) == ((1,), (0,), (1,), None)
-            fits, made = kind is nn.Conv1d and i == 1 and not flat and part.in_channels == 1 and plain, True
+            fits, fresh = kind is nn.Conv1d and i == 1 and not flat and part.in_channels == 1 and plain, True
         elif isinstance(part, nn.Flatten):
             fits = kind is nn.Flatten and not flat and (part.start_dim, part.end_dim) == (1, -1)
-            made, flat = False, True
+            fresh, flat = False, True
         else:
             return False
         if not fits:

@@ -109,10 +109,10 @@ class Spear:
         encoder = Encoder(known.schema, known.statistics, device=layer.weight.device)
         name = next(iter(read.gradient))
         held = read.model.parameters if read.parameters is None else read.parameters
-        made = [(held[key].detach().double()) for key in (name, name.removesuffix("weight") + "bias")]
+        own = [(held[key].detach().double()) for key in (name, name.removesuffix("weight") + "bias")]
         cells, certified, regime = [], [], []
         for victim, seed in enumerate(seeds):
-            weight, bias = made if read.parameters is None else (part[victim] for part in made)
+            weight, bias = own if read.parameters is None else (part[victim] for part in own)
             found = self._solve(layer, victim, torch.cat([weight, bias[:, None]], 1), known.batch_size, seed)
             one, sure = _cells(encoder, known, found)
             cells.append(one)

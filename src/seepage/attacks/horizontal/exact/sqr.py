@@ -297,9 +297,11 @@ def _norms(
     ]
     low, high, number = _SIZES
     sizes = torch.logspace(math.log10(low), math.log10(high), number, dtype=directions.dtype)
-    made = hermite(activation, sizes)
-    made = torch.cat([made, made * made.new_tensor([-1.0, 1.0, -1.0])]).to(directions.device)
-    alike = nn.functional.normalize(torch.stack(weights, -1), dim=-1) @ nn.functional.normalize(made, dim=-1).T
+    coefficients = hermite(activation, sizes)
+    coefficients = torch.cat([coefficients, coefficients * coefficients.new_tensor([-1.0, 1.0, -1.0])]).to(
+        directions.device
+    )
+    alike = nn.functional.normalize(torch.stack(weights, -1), dim=-1) @ nn.functional.normalize(coefficients, dim=-1).T
     return torch.cat([sizes, -sizes]).to(directions.device)[alike.abs().argmax(-1)]
 
 
