@@ -70,7 +70,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class InferredColumn:
-    """How one column of a table was interpreted.
+    """Interpretation of one column of a table.
 
     Attributes:
         name: name of the column.
@@ -107,7 +107,7 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     continuous, with the smallest and largest value as bounds, integer-valued if all are whole, and
     a tolerance of ``tolerance_factor`` unbiased standard deviations (TabLeak section 5.1); whole
     numbers with at most ``discrete_at_most`` different values are discrete instead. The bounds are
-    those of the table at hand: override them where the column can hold more. Dates and times are continuous,
+    those of the given table: override them where the column can hold more. Dates and times are continuous,
     in days since 1970-01-01, texts that are all dates or numbers with thousands separators likewise.
 
     Identifiers are left out: texts with more than 20 values of which there is one for fewer than two rows,
@@ -412,7 +412,7 @@ class _ColumnReading:
 
     @property
     def listed(self) -> int:
-        """How many categories there are to list."""
+        """Number of categories to list."""
         return len(self.override.get("categories", self.counts))
 
     def column(self, sensitive: bool, limit: int) -> Column:

@@ -171,7 +171,7 @@ def frame_of(schema: Schema, cells: Float[Tensor, "record column"]) -> pd.DataFr
 
 
 def _read(schema: Schema, source: Source, missing: Missing) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
-    """Return each column's cells in the smallest type that holds them, and notes about what became of some."""
+    """Return each column's cells in the smallest type that holds them, and notes about missing and rare cells."""
     wanted = {column.name: column for column in (*schema.columns, schema.target)}
     lacking = [name for name in wanted if name not in source.names]
     if lacking:

@@ -141,7 +141,7 @@ def _network(view: GradientView) -> _Network:
     plain = all(type(part) is nn.Sequential for part in module.modules() if list(part.children()))
     kinds = [type(part) is nn.Linear for _, part in parts]
     if not plain or kinds != [True, False, True] or any(True for _ in parts[1][1].parameters()):
-        raise _refused(view, "is another")
+        raise _refused(view, "is of another kind")
     names = [f"{name}.weight" for name, _ in (parts[0], parts[2])]
     if f"{parts[0][0]}.bias" in view.gradient:
         raise _refused(view, "has biases in its first layer")
