@@ -60,8 +60,8 @@ class PredictionView:
             )
         if not bool((answers.isfinite() & (answers >= 0)).all()):
             raise BadInputError(
-                "the query interface answered with numbers that are not probabilities (negative or not finite); answers "
-                "are the probability of each class."
+                "the query interface answered with numbers that are not probabilities (negative or not finite); "
+                "answers are the probability of each class."
             )
         self.recorded.append((queries, answers))
         return answers
