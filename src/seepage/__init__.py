@@ -10,9 +10,10 @@ Example:
 from seepage import openmp as openmp
 
 # isort: split
+from seepage.auditing import audit, audit_document
 from seepage.captures.captured import capture
 from seepage.errors import BadInputError
-from seepage.report import Report, audit, audit_document
+from seepage.report.report import Report
 from seepage.versions import installed
 
 __all__ = ["BadInputError", "Report", "audit", "audit_document", "capture"]

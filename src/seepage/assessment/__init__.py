@@ -22,6 +22,7 @@ from seepage.assessment.measuring import measure, measure_matched
 from seepage.assessment.n_leaked import rows_worth, rows_worth_of_error
 from seepage.assessment.quarters import Quarters
 from seepage.assessment.rmse import RMSE
+from seepage.assessment.row import ResultRow
 
 __all__ = [
     "RMSE",
@@ -39,6 +40,7 @@ __all__ = [
     "Measurement",
     "Metric",
     "Quarters",
+    "ResultRow",
     "auc",
     "best_baseline",
     "calibration_error",

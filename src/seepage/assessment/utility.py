@@ -12,7 +12,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from seepage.assessment.intervals import Estimate, interval
+from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
 from seepage.defenses import AnyDefense, Defense, defended, guarded
 from seepage.defenses.accounting import Guarantee, Private
@@ -250,8 +251,8 @@ def measure_utility(
 
 def utility_row(
     utility: Utility, *, dataset: str, protocol: str, model: str, batch_size: int, defense: str, seed: int
-) -> dict[str, Any]:
-    """Return a row of results like those of attacks, see ``seepage.results.rows.rows``.
+) -> ResultRow:
+    """Return how well the task is learnt as a row of results.
 
     ``attack`` is ``none``, ``n`` the number of trainings, the baseline a prediction that uses no record. ``lift`` is
     the gain of training over it, positive where it is better, for an error too. ``status`` is ``diverged``, and there
@@ -263,30 +264,28 @@ def utility_row(
     if estimate.mean is not None:
         ends = (estimate.mean, estimate.low, estimate.high) if is_rate else (estimate.mean, estimate.high, estimate.low)
         gained = [None if end is None else (end - utility.baseline) * (1 if is_rate else -1) for end in ends]
-    return {
-        "dataset": dataset,
-        "protocol": protocol,
-        "model": model,
-        "batch_size": batch_size,
-        "attack": "none",
-        "defense": defense,
-        "metric": utility.metric,
-        "column": None,
-        "mean": estimate.mean,
-        "low": estimate.low,
-        "high": estimate.high,
-        "std": estimate.std,
-        "n": estimate.n,
-        "baseline": utility.baseline,
-        "baseline_name": "majority_class" if is_rate else "mean",
-        "lift": gained[0],
-        "lift_low": gained[1],
-        "lift_high": gained[2],
-        "seconds_per_victim": None,
-        "is_attack": False,
-        "status": "diverged" if utility.diverged else "ok",
-        "seed": seed,
-        "settings": {
+    return ResultRow(
+        dataset=dataset,
+        protocol=protocol,
+        model=model,
+        batch_size=batch_size,
+        attack="none",
+        defense=defense,
+        metric=utility.metric,
+        mean=estimate.mean,
+        low=estimate.low,
+        high=estimate.high,
+        std=estimate.std,
+        n=estimate.n,
+        baseline=utility.baseline,
+        baseline_name="majority_class" if is_rate else "mean",
+        lift=gained[0],
+        lift_low=gained[1],
+        lift_high=gained[2],
+        kind="about",
+        status="diverged" if utility.diverged else "ok",
+        seed=seed,
+        settings={
             **dataclasses.asdict(utility.recipe),
             "clients": 1,
             "learning_rate": utility.learning_rate,
@@ -297,21 +296,33 @@ def utility_row(
             "local": None if utility.local is None else dataclasses.asdict(utility.local),
             "privacy": None if utility.guarantee is None else dataclasses.asdict(utility.guarantee),
         },
-        "knowledge": {},
-    }
+    )
 
 
-def privacy_row(task: dict[str, Any]) -> dict[str, Any] | None:
+def privacy_row(task: ResultRow) -> ResultRow | None:
     """Return the row of the guarantee for single records by the trainings of ``utility_row``, None where there is none.
 
     ``metric`` is ``epsilon``, its mean the figure, which is computed and has no interval; delta, steps, sample rate
     and accountant are in ``settings``.
     """
-    privacy = task["settings"]["privacy"]
+    privacy = task.settings["privacy"]
     if privacy is None:
         return None
-    nothing = dict.fromkeys(("low", "high", "std", "baseline", "baseline_name", "lift", "lift_low", "lift_high"))
-    return {**task, **nothing, "metric": "epsilon", "mean": privacy["epsilon"], "status": "ok", "settings": privacy}
+    return dataclasses.replace(
+        task,
+        metric="epsilon",
+        mean=privacy["epsilon"],
+        low=None,
+        high=None,
+        std=None,
+        baseline=None,
+        baseline_name=None,
+        lift=None,
+        lift_low=None,
+        lift_high=None,
+        status="ok",
+        settings=privacy,
+    )
 
 
 def held_out(

@@ -15,9 +15,9 @@ from seepage import __version__
 from seepage.cli.exits import Exit
 from seepage.config.mistakes import DocumentError
 from seepage.errors import BadInputError
-from seepage.results.text import clean
 from seepage.run.memory import keep_freed_memory
 from seepage.run.store import FILE as STORE
+from seepage.text import clean
 
 app = typer.Typer(
     name="seepage",

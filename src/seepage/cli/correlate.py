@@ -15,8 +15,8 @@ from seepage.cli.app import app
 from seepage.cli.own import DataFolder, DatasetName, DatasetOption, Own, with_own_table
 from seepage.files import write_whole
 from seepage.report import make_console, make_table
-from seepage.results.text import clean
 from seepage.tabular.correlation import ColumnAssociation, associations
+from seepage.text import clean
 
 _TOLD = {
     "cramers_v": "Cramér's V",

@@ -126,15 +126,29 @@ def _is_file(place: str) -> bool:
     return place.endswith(".py")
 
 
+# Modules that only a folder of the user's explains: no other process could import them by name.
+_LOADED: dict[str, ModuleType] = {}
+
+
+def loaded_files() -> list[ModuleType]:
+    """Return the modules that were loaded from files and folders of the user's."""
+    return list(_LOADED.values())
+
+
 @contextmanager
 def _searched_first(folder: Path) -> Iterator[None]:
     # Only while importing: a file of the user's must not shadow a library that seepage imports later.
     entry = str(folder)
+    before = set(sys.modules)
     sys.path.insert(0, entry)
     importlib.invalidate_caches()
     try:
         yield
     finally:
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file is not None and folder in Path(file).resolve().parents and "site-packages" not in file:
+                _LOADED[name] = sys.modules[name]
         if entry in sys.path:
             sys.path.remove(entry)
 

@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.text import Text
 
 from seepage.report.console import make_table
-from seepage.results.text import clean
 from seepage.tabular.infer import Inferred
+from seepage.text import clean
 
 _COLUMNS = 40
 

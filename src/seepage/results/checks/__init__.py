@@ -11,9 +11,9 @@ from seepage.results.checks import table as table
 from seepage.results.checks.alarm import SEVERITIES, Alarm, Severity, Where
 from seepage.results.checks.explain import explanation
 from seepage.results.checks.facts import Facts
-from seepage.results.checks.registry import CHECKS, Check, run_checks
+from seepage.results.checks.registry import CHECKS, Check, not_applicable, run_checks
 from seepage.results.checks.table import pooled_shares
-from seepage.settings.control import LEAKED, control_of
+from seepage.settings.setting import LEAKED
 
 __all__ = [
     "CHECKS",
@@ -24,8 +24,8 @@ __all__ = [
     "Facts",
     "Severity",
     "Where",
-    "control_of",
     "explanation",
+    "not_applicable",
     "pooled_shares",
     "run_checks",
 ]
