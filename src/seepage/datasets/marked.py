@@ -140,9 +140,9 @@ def with_synthetic(
 
     Example:
         >>> from seepage.datasets.planted import telling
-        >>> made = with_synthetic(telling(rows=1000), target=True)
-        >>> share = made.train.column(made.schema.names.index("A")) > 5
-        >>> bool((made.train.labels[share].mean() - made.train.labels[~share].mean()).abs() > 0.5)
+        >>> extended = with_synthetic(telling(rows=1000), target=True)
+        >>> share = extended.train.column(extended.schema.names.index("A")) > 5
+        >>> bool((extended.train.labels[share].mean() - extended.train.labels[~share].mean()).abs() > 0.5)
         True
     """
     if not 0 <= strength <= 1:
@@ -166,8 +166,8 @@ def with_synthetic(
     added = Continuous(name=SYNTHETIC, low=0, high=10, tolerance=0, integer=True, sensitive=True)
     frame[SYNTHETIC] = attribute
     table = Table(Schema(columns=(*schema.columns, added), target=schema.target), frame)
-    said = " and ".join([*map(repr, columns), *(["the target"] if target else [])]) or "nothing"
-    note = f"a synthetic column A was added, with which {said} correlates at a strength of {strength:g}"
+    correlated = " and ".join([*map(repr, columns), *(["the target"] if target else [])]) or "nothing"
+    note = f"a synthetic column A was added, with which {correlated} correlates at a strength of {strength:g}"
     return replace(data, train=table, test=None, notes=(*data.notes, note))
 
 

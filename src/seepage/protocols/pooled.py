@@ -96,8 +96,8 @@ class PooledLearning:
         """Return positions of the rows that victims and further parties of each joint model hold, without training.
 
         Args:
-            pool, seed: as in ``train`` and ``update``.
-            shares: share of the attribute in the victims' rows; one a part where they bring some in later.
+            pool, seed: arguments of ``train`` and ``update``.
+            shares: share of the attribute in the victims' rows; one a part where they add some later.
 
         Raises:
             BadInputError: see ``train``.

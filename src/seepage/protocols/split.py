@@ -215,12 +215,12 @@ class SplitLearning:
             batches = torch.randperm(rows, generator=generator).split(self.batch_size)
             return [(batch, torch.full((len(batch),), float(len(batch))), 1) for batch in batches]
         groups = torch.randperm(len(held), generator=generator).split(self.clients)
-        made = []
+        exchanges = []
         for group in groups:
             chosen = [held[i] for i in group.tolist()]
             behind = torch.cat([torch.full((len(one),), float(len(one))) for one in chosen])
-            made.append((torch.cat(chosen), behind, len(chosen)))
-        return made
+            exchanges.append((torch.cat(chosen), behind, len(chosen)))
+        return exchanges
 
     def _decay(self, model: SplitModel) -> None:
         for part in (model.server, model.client):
