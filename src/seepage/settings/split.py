@@ -23,7 +23,7 @@ from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
 from seepage.settings.code import own_code
 from seepage.settings.device import find_device
-from seepage.settings.grid import plain
+from seepage.digests import plain
 from seepage.settings.parts import registry
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Part

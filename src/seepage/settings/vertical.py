@@ -32,7 +32,7 @@ from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
 from seepage.settings.code import own_code
-from seepage.settings.grid import plain
+from seepage.digests import plain
 from seepage.settings.parts import registry
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Part
