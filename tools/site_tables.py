@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import site_figures
-from seepage.datasets.about import cards
+from seepage.datasets.about import card_of
 from seepage.reproduce import PublishedTable, StudyTable, study_tables, tables
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -121,8 +121,9 @@ def _about(name: str, table: Table, lines: Sequence[site_figures.Line]) -> str:
     if commits:
         said.append(f"Measured at commit {', '.join(commits)}.")
     for dataset, rows in dict.fromkeys((_dataset(table, line), line.get("rows", "")) for line in lines):
-        if rows and dataset in cards and int(rows) < cards[dataset].rows:
-            said.append(f"Partial data: {int(rows):,} of the {cards[dataset].rows:,} rows of `{dataset}`.")
+        card = card_of(dataset)
+        if rows and card is not None and int(rows) < card.rows:
+            said.append(f"Partial data: {int(rows):,} of the {card.rows:,} rows of `{dataset}`.")
     said += [f"{note[0].upper()}{note[1:]}." for note in table.notes]
     return " ".join(said)
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from seepage import attacks, models
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.matching import Cosine
 from seepage.attacks.horizontal.matching.priors import BatchStatistics, Guided, Squares
@@ -15,7 +16,6 @@ from seepage.errors import BadInputError
 from seepage.learning import batch_statistics
 from seepage.models.model import Model
 from seepage.protocols.fedsgd import FedSGD
-from seepage.registry import attacks, models
 from seepage.settings.grid import Setting, settings
 from seepage.settings.spec import make_spec
 from seepage.settings.subject import prepare

@@ -12,7 +12,7 @@ from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
-@defenses.register("none")
+@defenses.register("none", "horizontal")
 @dataclass(frozen=True)
 class Undefended:
     """No defense: the update is sent as it is.

@@ -21,7 +21,7 @@ from seepage.wire.horizontal import KnownDefense
 _ENTRIES_AT_ONCE = 1 << 24
 
 
-@defenses.register("soteria")
+@defenses.register("soteria", "horizontal")
 @dataclass(frozen=True)
 class Soteria:
     """What the last layer's gradient says of each record is pruned where it says most of the record itself.

@@ -18,10 +18,11 @@ from seepage.datasets import Dataset, own_table
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.models.model import Model
-from seepage.report.console import make_console, show_report
+from seepage.report.console import show_report
 from seepage.report.html import FILE as PAGE
 from seepage.report.html import write_html
 from seepage.report.summary import summary
+from seepage.report.terminal import make_console
 from seepage.results.checks import Alarm, Facts, control_of, run_checks
 from seepage.results.examples import Example, examples
 from seepage.results.rows import Row, rows, write_results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from seepage.settings.parts import registry
+from seepage import registry
 from seepage.settings.spec import AuditSpec, Part, make_spec
 from seepage.settings.subject import Subject, prepare
 
@@ -42,7 +42,7 @@ def control_of(spec: AuditSpec, subject: Subject) -> tuple[AuditSpec, Subject]:
         ((1,), 'wide', 3)
     """
     columns = len(subject.dataset.schema.columns)
-    kept = any(hasattr(registry.attacks[attack.name].factory, "network") for attack in spec.attacks)
+    kept = any(hasattr(registry.attacks.of("horizontal")[attack.name].factory, "network") for attack in spec.attacks)
     control = make_spec(
         **{
             **{name: getattr(spec, name) for name in AuditSpec.model_fields},

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seepage import assessment, baselines, defenses, protocols, registry
 from seepage.assessment import Metric
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.reconstruct import ROWS_AT_ONCE
@@ -26,7 +27,6 @@ from seepage.run.job import Job
 from seepage.run.store import digest_of
 from seepage.seeds import stream
 from seepage.settings.code import foreign_code, own_code
-from seepage.settings.parts import registry
 from seepage.settings.spec import AuditSpec, Part
 from seepage.settings.subject import Subject
 from seepage.versions import installed
@@ -180,12 +180,12 @@ def settings(spec: AuditSpec, subject: Subject) -> list[Setting]:
         BadInputError: an attack, baseline or defense does not take its arguments.
     """
     made = []
-    baselines = [(part, False, registry.baselines.create(part.name, **part.options)) for part in spec.baselines]
+    compared = [(part, False, baselines.create(part.name, "horizontal", **part.options)) for part in spec.baselines]
     attacks = [(part, True, _make_attack(spec, part)) for part in spec.attacks]
-    guards = [(part, registry.defenses.create(part.name, **part.options)) for part in spec.defenses]
+    guards = [(part, defenses.create(part.name, **part.options)) for part in spec.defenses]
     for batch_size in spec.batch_sizes:
         for defense, guard in guards:
-            protocol = registry.protocols.create(
+            protocol = protocols.create(
                 spec.protocol,
                 batch_size=batch_size,
                 replacement=spec.replacement,
@@ -208,7 +208,7 @@ def settings(spec: AuditSpec, subject: Subject) -> list[Setting]:
                     f"batch statistics are those of one batch, but clients of protocol {spec.protocol!r} go through "
                     "several; leave them hidden, or use 'fedsgd'."
                 )
-            for part, is_attack, one in (*baselines, *attacks):
+            for part, is_attack, one in (*compared, *attacks):
                 made.append(_setting(spec, subject, batch_size, defense, protocol, part, is_attack, one))
     return made
 
@@ -223,7 +223,7 @@ def _setting(
     is_attack: bool,
     made: Callable[..., Any],
 ) -> Setting:
-    kind = registry.attacks if is_attack else registry.baselines
+    kind = registry.attacks.of("horizontal") if is_attack else registry.baselines.of("horizontal")
     configuration = _configuration(made, part)
     identity = {
         "version": installed("seepage"),
@@ -256,22 +256,23 @@ def _setting(
 
 
 def _metrics(spec: AuditSpec) -> tuple[Metric, ...]:
-    return tuple(registry.metrics.create(part.name, **part.options) for part in spec.metrics)
+    return tuple(assessment.create(part.name, **part.options) for part in spec.metrics)
 
 
 def _make_attack(spec: AuditSpec, part: Part) -> Callable[..., Any]:
-    factory = registry.attacks[part.name].factory
+    kind = registry.attacks.of("horizontal")
+    factory = kind[part.name].factory
     options: dict[str, Any] = {}
     # A factory that passes any argument on may not know a profile, so it is told of none but another one.
     if "profile" in inspect.signature(factory).parameters or (spec.profile != "default" and takes(factory, "profile")):
         options["profile"] = spec.profile
     if spec.iterations is not None and takes(factory, "iterations"):
         options["iterations"] = spec.iterations
-    made = registry.attacks.create(part.name, **{**options, **part.options})
+    made = kind.create(part.name, **{**options, **part.options})
     # An attack defined by its single start would be another attack with several.
     several = getattr(made, "restarts", 1) > 1 and takes(factory, "restarts")
     if spec.restarts is not None and several and "restarts" not in part.options:
-        made = registry.attacks.create(part.name, **{**options, "restarts": spec.restarts, **part.options})
+        made = kind.create(part.name, **{**options, "restarts": spec.restarts, **part.options})
     return made
 
 

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage import datasets
+from seepage import datasets, registry
 from seepage.assessment import Figures, rows_worth
 from seepage.attacks.pooled import (
     DeepSets,
@@ -35,7 +35,6 @@ from seepage.errors import BadInputError, unknown_name
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
 from seepage.settings.grid import plain
-from seepage.settings.parts import registry
 from seepage.settings.pooled_spec import UPDATES, PooledDefense, PooledSpec, pair
 from seepage.settings.spec import Part
 from seepage.settings.study import Answer, Scale, Study, StudyPart, rows_identity
@@ -217,7 +216,7 @@ def _of_population(spec: PooledSpec) -> _Source:
     """Return texts or nodes of a graph; what the spec does not say of training is as their recipes have it."""
     named = registry.populations[spec.dataset]
     folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
-    data: Texts | Nodes = registry.populations.create(spec.dataset, **folder, **spec.dataset_options)
+    data = cast("Texts | Nodes", registry.populations.create(spec.dataset, **folder, **spec.dataset_options))
     for defense in spec.defenses:
         if defense.without or defense.clip is not None or spec.inputs or spec.synthetic is not None:
             raise BadInputError(
@@ -329,7 +328,7 @@ class _Made:
         if name == "training" and part.kind == "about":
             return self._training()
         if part.kind == "guess":
-            guess = registry.property_baselines.create(name, **options)(self.spec.targets, self.known)
+            guess = registry.baselines.of("pooled").create(name, **options)(self.spec.targets, self.known)
             # Right as often as the guess holds the truth for likely; of new rows, one of two shares is.
             update = self.spec.protocol == "update"
             told = [("accuracy", name) for name in (None, *self.spec.told)]
@@ -342,7 +341,7 @@ class _Made:
         if name == "melis":
             return self._gradients(part)
         begun = time.perf_counter()
-        attack: Any = registry.property_attacks.create(name, **options)
+        attack: Any = registry.attacks.of("pooled").create(name, **options)
         seed = stream(self.spec.seed, self.unit, "attack") % 2**31
         shadows: Any = self._spread if isinstance(attack, Ratio) else self._shadows
         view: Any = self._seen.models if isinstance(attack, WhiteBox | DeepSets) else self._seen.answers.again()
@@ -450,7 +449,7 @@ class _Made:
 
     def _gradients(self, part: StudyPart) -> Answer:
         """Return what gradients of federated training give away instead of the joint model."""
-        attack: Melis = registry.property_attacks.create(part.part.name, **part.part.options)
+        attack = cast(Melis, registry.attacks.of("pooled").create(part.part.name, **part.part.options))
         learner = self.learning.learner
         # Refused otherwise before anything ran.
         assert isinstance(learner, Dense)
@@ -471,7 +470,7 @@ class _Made:
 
     def _update(self, part: StudyPart) -> Answer:
         spec = self.spec
-        attack = registry.property_attacks.create(part.part.name, **part.part.options)
+        attack = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
         begun = time.perf_counter()
         view, shares = self._updates
         view = replace(view, before=view.before.again(), after=view.after.again())

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from seepage import registry
 from seepage.defenses.answers import Answers
 from seepage.errors import BadInputError
-from seepage.settings.parts import registry
 from seepage.settings.spec import Part, Parts
 from seepage.settings.study_spec import Labelled, Names, StudySpec, known, told_apart
 from seepage.tabular.schema import Category
@@ -135,12 +135,12 @@ class PooledSpec(StudySpec):
     @field_validator("attacks")
     @classmethod
     def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("attack", registry.property_attacks, parts)
+        return known("attack", registry.attacks.of("pooled"), parts)
 
     @field_validator("baselines")
     @classmethod
     def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("baseline", registry.property_baselines, parts)
+        return known("baseline", registry.baselines.of("pooled"), parts)
 
     @field_validator("defenses")
     @classmethod

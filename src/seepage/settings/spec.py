@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, get_args
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from seepage import registry
 from seepage.attacks.horizontal.matching.profiles import Profile
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Head
-from seepage.settings.parts import registry
 from seepage.tabular.infer import Missing, Policy
 
 Labels = Literal["restored", "true", "ordered"]
@@ -62,7 +62,7 @@ def _several(value: Any) -> Any:
 
 
 def _all_baselines() -> tuple[Part, ...]:
-    return tuple(Part(name=name) for name in registry.baselines.names())
+    return tuple(Part(name=name) for name in registry.baselines.of("horizontal").names())
 
 
 def _all_metrics() -> tuple[Part, ...]:
@@ -227,7 +227,7 @@ class AuditSpec(BaseModel):
     @field_validator("protocol")
     @classmethod
     def _known_protocol(cls, name: str) -> str:
-        return registry.protocols[name].name
+        return registry.protocols.of("horizontal")[name].name
 
     @field_validator("labels", "batch_statistics", "profile", "head", "missing", mode="before")
     @classmethod
@@ -251,7 +251,7 @@ class AuditSpec(BaseModel):
     @classmethod
     def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         for part in parts:
-            registry.attacks[part.name]
+            registry.attacks.of("horizontal")[part.name]
         return _distinct("attack", parts)
 
     @field_validator("protocol_options")
@@ -266,7 +266,7 @@ class AuditSpec(BaseModel):
     @classmethod
     def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         for part in parts:
-            registry.baselines[part.name]
+            registry.baselines.of("horizontal")[part.name]
         return _distinct("baseline", parts)
 
     @field_validator("metrics")
@@ -284,7 +284,7 @@ class AuditSpec(BaseModel):
     @classmethod
     def _known_defenses(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         for part in parts:
-            registry.defenses[part.name]
+            registry.defenses.of("horizontal")[part.name]
         if not parts:
             raise BadInputError("an audit needs at least one defense; give 'none' for updates sent as they are.")
         return _distinct("defense", parts)

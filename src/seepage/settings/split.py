@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from seepage import datasets
+from seepage import datasets, registry
 from seepage.assessment import Figures, auc, measure_columns
 from seepage.attacks.split import Posterior, direction_scores, norm_scores
 from seepage.attacks.split.parts.space import Space, check_enumerable
@@ -20,7 +20,6 @@ from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
-from seepage.settings.parts import registry
 from seepage.settings.spec import Part
 from seepage.settings.split_spec import CutDefense, SplitSpec
 from seepage.settings.study import Answer, Scale, Study, StudyPart, rows_identity
@@ -181,7 +180,7 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
         if flip is not None:
             flip.epsilon(model.classes)
     for part in spec.attacks:
-        made = registry.cut_attacks.create(part.name, **part.options)
+        made = registry.attacks.of("split").create(part.name, **part.options)
         if getattr(made, "search", "exhaustive") == "exhaustive" and hasattr(made, "most"):
             check_enumerable(space, made.most)
         noisy = next((defense for defense in spec.defenses if defense.noise_multiplier is not None), None)
@@ -262,9 +261,9 @@ class _Made:
         if name == PRIOR:
             attack, known = Posterior(observed=False), self.known
         elif part.kind == "attack":
-            attack, known = registry.cut_attacks.create(name, **options), self.known
+            attack, known = registry.attacks.of("split").create(name, **options), self.known
         else:
-            attack, known = registry.cut_baselines.create(name, **options), self.neighbours
+            attack, known = registry.baselines.of("split").create(name, **options), self.neighbours
         begun = time.perf_counter()
         guess = attack(self.seen.view, known, seeds)
         seconds = time.perf_counter() - begun

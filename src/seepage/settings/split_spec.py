@@ -7,11 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
+from seepage import registry
 from seepage.defenses.cut_noise import CutNoise, Rule
 from seepage.defenses.label_flip import LabelFlip
 from seepage.defenses.weight_noise import WeightNoise
 from seepage.protocols.split import SplitLearning
-from seepage.settings.parts import registry
 from seepage.settings.spec import Part, Parts
 from seepage.settings.study_spec import Labelled, Names, StudySpec, known, told_apart
 
@@ -114,12 +114,12 @@ class SplitSpec(StudySpec):
     @field_validator("attacks")
     @classmethod
     def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("attack", registry.cut_attacks, parts)
+        return known("attack", registry.attacks.of("split"), parts)
 
     @field_validator("baselines")
     @classmethod
     def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("baseline", registry.cut_baselines, parts)
+        return known("baseline", registry.baselines.of("split"), parts)
 
     @field_validator("defenses")
     @classmethod

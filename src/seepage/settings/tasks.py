@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from seepage import defenses, protocols
 from seepage.assessment.utility import Recipe, measure_utility, privacy_row, utility_row
 from seepage.models.model import Model
 from seepage.protocols.fedavg import FedAvg
@@ -14,7 +15,6 @@ from seepage.seeds import stream
 from seepage.settings.code import own_code
 from seepage.settings.grid import plain
 from seepage.settings.network import make_model
-from seepage.settings.parts import registry
 from seepage.settings.spec import AuditSpec, Part
 from seepage.settings.subject import Subject
 
@@ -96,8 +96,8 @@ def _row(
     recipe: Recipe,
     missing: bool,
 ) -> Row | None:
-    defense = registry.defenses.create(part.name, **part.options)
-    protocol = registry.protocols.create(
+    defense = defenses.create(part.name, **part.options)
+    protocol = protocols.create(
         spec.protocol, batch_size=batch_size, replacement=spec.replacement, **spec.protocol_options
     )
     local = protocol.training if isinstance(protocol, FedAvg) else None

@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from seepage import registry
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.returned import PaImfl, ReturnedDefense, ReturnedNoise, VflDefender
 from seepage.protocols.vertical import VerticalLearning
-from seepage.settings.parts import registry
 from seepage.settings.spec import Part, Parts
 from seepage.settings.study_spec import Labelled, StudySpec, known, several, told_apart
 from seepage.tabular.partition import Partition, by_names, by_shares
@@ -128,12 +128,12 @@ class VerticalSpec(StudySpec):
     @field_validator("attacks")
     @classmethod
     def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("attack", registry.feature_attacks, parts)
+        return known("attack", registry.attacks.of("vertical"), parts)
 
     @field_validator("baselines")
     @classmethod
     def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("baseline", registry.feature_baselines, parts)
+        return known("baseline", registry.baselines.of("vertical"), parts)
 
     @field_validator("defenses")
     @classmethod

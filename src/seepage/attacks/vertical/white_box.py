@@ -15,7 +15,7 @@ from seepage.attacks.vertical.parts.relaxed import relaxed
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
@@ -74,7 +74,7 @@ class Descent:
             schedule.step()
 
 
-@feature_attacks.register("ginver")
+@attacks.register("ginver", "vertical")
 @dataclass(frozen=True)
 class Ginver(Descent):
     """A network whose rows, sent through the target's bottom model, give the received features back.
@@ -112,7 +112,7 @@ class Ginver(Descent):
             return self.guess(encoder, self.rows(encoder, networks(scaled)))
 
 
-@feature_attacks.register("gia")
+@attacks.register("gia", "vertical")
 @dataclass(frozen=True)
 class GradientInversion(Descent):
     """Each record's cells are moved until the joint model predicts for it what it did.
@@ -159,7 +159,7 @@ class GradientInversion(Descent):
             return self.guess(encoder, self.rows(encoder, free))
 
 
-@feature_attacks.register("grn")
+@attacks.register("grn", "vertical")
 @dataclass(frozen=True)
 class Generator(Descent):
     """A network makes the target's cells of the attacker's own, so that the joint model predicts what it did.
