@@ -336,15 +336,16 @@ def test_rows_hold_the_paired_lift_over_the_best_baseline(subject: Subject) -> N
     made = rows(spec, subject, outcome)
     scored = values(outcome)
     for row in made:
-        if row["metric"] != "accuracy" or row["seconds_per_victim"] is None:
+        if row.metric != "accuracy" or row.seconds_per_victim is None:
             continue
-        size, column = row["batch_size"], row["column"]
-        own = scored[size, row["attack"], "accuracy", column]
+        size, column = row.batch_size, row.column
+        assert size is not None
+        own = scored[size, row.attack, "accuracy", column]
         guesses = {name: scored[size, name, "accuracy", column] for name in registry.baselines.of("horizontal").names()}
         best = max(guesses, key=lambda name: sum(guesses[name]))
-        assert row["mean"] == pytest.approx(sum(own) / 3)
-        assert row["baseline"] == pytest.approx(sum(guesses[best]) / 3)
-        assert row["lift"] == pytest.approx(sum(a - b for a, b in zip(own, guesses[best], strict=True)) / 3)
+        assert row.mean == pytest.approx(sum(own) / 3)
+        assert row.baseline == pytest.approx(sum(guesses[best]) / 3)
+        assert row.lift == pytest.approx(sum(a - b for a, b in zip(own, guesses[best], strict=True)) / 3)
 
 
 def test_figures_do_not_depend_on_the_number_of_workers(
@@ -392,8 +393,8 @@ def test_a_job_that_fails_is_recorded_and_stops_no_other(
         [failure] = by_name["moody"].failures
         assert failure.message == "ValueError: not today"
         assert "raise ValueError" in failure.traceback
-        [row] = [row for row in rows(spec, subject, outcome) if row["attack"] == "moody"]
-        assert (row["status"], row["mean"], row["n"]) == ("failed", None, 0)
+        [row] = [row for row in rows(spec, subject, outcome) if row.attack == "moody"]
+        assert (row.status, row.mean, row.n) == ("failed", None, 0)
     # The cause mended, the same command finishes.
     register(monkeypatch, registry.attacks, "moody", Quiet, "horizontal")
     monkeypatch.setattr(grid, "foreign_code", lambda factory: None)
@@ -448,7 +449,7 @@ def test_a_budget_gives_every_setting_its_first_victims_and_says_what_it_leaves_
 def test_no_job_begins_when_the_time_is_over(subject: Subject) -> None:
     [outcome] = run_audits([(make_spec(**TINY), subject)], Store(None), budget=0.0)
     assert {run.status for run in outcome.runs} == {"left_out"}
-    assert {row["status"] for row in rows(make_spec(**TINY), subject, outcome)} == {"left_out"}
+    assert {row.status for row in rows(make_spec(**TINY), subject, outcome)} == {"left_out"}
 
 
 def test_a_defended_setting_is_one_of_its_own(subject: Subject) -> None:

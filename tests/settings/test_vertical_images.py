@@ -14,6 +14,7 @@ from seepage.report import run_studies
 from seepage.settings.vertical import vertical_study
 from seepage.settings.vertical_spec import VerticalSpec
 from tests.attacks.vertical.parts import images, table
+from tests.rows import number
 
 pytest.importorskip("skimage")
 DATA = images(rows=160)
@@ -38,14 +39,14 @@ SPEC = {
 def test_images_are_attacked_measured_and_shown(tmp_path: Path) -> None:
     spec = VerticalSpec.of(**SPEC)
     [report] = run_studies([(spec, vertical_study(spec, DATA))], tmp_path)
-    mean = {(row["attack"], row["metric"]): row["mean"] for row in report.rows if row["column"] is None}
+    mean = {(row.attack, row.metric): number(row.mean) for row in report.rows if row.mean is not None}
     # These images are smooth, and the party's answers to others of the kind say how they are inverted.
     assert mean["uifv_qa", "psnr"] > mean["constant", "psnr"] + 2
     assert mean["uifv_qa", "ssim"] > mean["constant", "ssim"]
     assert mean["uifv_qa", "psnr"] > mean["uifv_dpa", "psnr"]
     assert mean["uifv_dpa_self_inversion", "psnr"] > mean["uifv_dpa", "psnr"]
-    assert {row["column"] for row in report.rows} == {None}
-    assert {row["n"] for row in report.rows} == {2}
+    assert {row.column for row in report.rows} == {None}
+    assert {row.n for row in report.rows} == {2}
     shown = {picture.called for picture in report.pictures}
     assert shown == {"training", "constant", "own_columns", "uifv_dpa_self_inversion"} | {
         f"uifv_{name}" for name in ("qa", "dpa", "iqa", "sa")
@@ -74,7 +75,7 @@ def test_the_picture_holds_the_originals() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"parties": 3}, {"share": 0.3}, {"passive": ["p0"]}, {"defenses": [{"label": "narrow", "width": 2}]}]
+    "wrong", [{"parties": 3}, {"share": 0.3}, {"passive": ["p0"]}, {"defenses": [{"name": "bottleneck", "width": 2}]}]
 )
 def test_images_are_cut_in_one_way(wrong: dict) -> None:
     with pytest.raises(BadInputError, match="cut into a left half"):

@@ -1,4 +1,4 @@
-"""Scores of a guess against the secret, with intervals over victims and lift over guessing.
+"""Scores of a guess against the secret, with intervals over victims and lift over the best baseline.
 
 A new metric is one file and one line here.
 """
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from seepage.assessment.n_leaked import rows_worth, rows_worth_of_error
     from seepage.assessment.quarters import Quarters
     from seepage.assessment.rmse import RMSE
+    from seepage.assessment.row import ResultRow
 
 # Registered name and module, which is imported when the metric is first made.
 registry.metrics.declare(
@@ -76,6 +77,7 @@ __all__ = [
     "Measurement",
     "Metric",
     "Quarters",
+    "ResultRow",
     "auc",
     "best_baseline",
     "calibration_error",

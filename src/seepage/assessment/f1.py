@@ -9,19 +9,20 @@ from seepage.tabular.schema import Discrete
 
 
 def f1(column: Discrete, truth: Float[Tensor, " record"], guess: Float[Tensor, " record"]) -> float | None:
-    """Return the F1 of a column: of its positive category where there are two, the mean over categories else.
+    """Return the F1 of a column: of its positive category where there are two, otherwise the mean over categories.
 
-    Which averaging the paper means is not stated there; that it is this one follows from its figures (it says "0 when
-    all predicted 0", and its label-DP rows are the closed form of a binary F1). The positive category is the last in
-    sorted order, as label encoders number them: ``Male``, ``yes``, ``>50K``. The mean is over the categories that
-    occur in the truth or in the guess.
+    The paper does not state the averaging; its figures show that it is this one (it says "0 when all predicted 0", and
+    its label-DP rows are the closed form of a binary F1). The positive category is the last in sorted order, as label
+    encoders number them: ``Male``, ``yes``, ``>50K``. The mean is over the categories that occur in the truth or in
+    the guess.
 
     Args:
-        column: gives the categories.
+        column: column with the categories.
         truth, guess: codes.
 
     Returns:
-        None where the positive category occurs neither in the truth nor in the guess, or there are no records.
+        The F1, or None where the positive category occurs neither in the truth nor in the guess, or there are no
+        records.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""What is known of a share before any answer: nothing but which ones it may be."""
+"""Baseline of pooled learning: all possible shares are equally likely."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seepage.wire.pooled import PooledKnowledge, PropertyGuess
 @baselines.register("chance", "pooled")
 @dataclass(frozen=True)
 class Chance:
-    """Holds every share that is told apart for equally likely.
+    """Every share that is distinguished gets the same chance.
 
     Example:
         >>> Chance()

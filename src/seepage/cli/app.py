@@ -20,8 +20,8 @@ from seepage.cli.exits import Exit
 from seepage.config.mistakes import DocumentError
 from seepage.errors import BadInputError, nearest
 from seepage.files import STORE
-from seepage.results.text import clean
 from seepage.run.memory import keep_freed_memory
+from seepage.text import clean
 
 # Typer has its classes of commands, contexts and errors from Click or, later, from a copy of its own.
 _UsageError = cast(type[Exception], typer.BadParameter.__mro__[1])

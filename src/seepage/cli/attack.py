@@ -17,11 +17,11 @@ from seepage.cli.app import app
 from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
 from seepage.errors import BadInputError
 from seepage.report import Bar, make_console, make_table
-from seepage.results.text import clean, percent, points
 from seepage.settings.network import make_model
 from seepage.settings.spec import make_spec
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
+from seepage.text import clean, percent, points
 
 _SHOWN = 4
 

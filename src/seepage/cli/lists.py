@@ -55,8 +55,14 @@ def attacks() -> None:
 
 @app.command()
 def defenses() -> None:
-    """List the defenses: what clients can do to their updates before they send them."""
-    _list(registry.defenses.entries())
+    """List the defenses, setting by setting: what parties can do against leakage.
+
+    Documents name them with options (name: cut_noise, noise_multiplier: 0.1), or several that are combined
+    (all: [...], label: both).
+    """
+    for setting in registry.defenses.settings():
+        make_console().print(Text(setting, style="bold"))
+        _list(registry.defenses.of(setting).entries())
 
 
 @app.command()

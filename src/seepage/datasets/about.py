@@ -1,4 +1,4 @@
-"""What is known of a dataset before it is loaded: its size, its terms and where its files come from."""
+"""Card of a dataset: its size, its terms and the origin of its files, known before it is loaded."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class File:
     """One file that a dataset is read from.
 
     Attributes:
-        name: the file's own name, under which it is looked for in a folder (also gzipped, and
-            inside the archives of ``inside``).
+        name: name of the file, under which it is searched for in a folder (also gzipped, and inside the archives of
+            ``inside``).
         url: the official address of the file or of an archive that holds it; None where a licence
             must be accepted by hand first.
         inside: names of zip archives that may hold the file, outermost first.
-        sha256: of the unpacked file as published; None where it is not known.
+        sha256: digest of the unpacked file as published; None where it is not known.
     """
 
     name: str
@@ -36,18 +36,18 @@ class About:
     """A dataset's card.
 
     Attributes:
-        name: the registered name.
+        name: registered name.
         rows: number of rows after cleaning, of the complete original.
         columns: number of columns without the target.
         width: number of encoded columns; None where it depends on which rows are used.
         target: the target column.
         source: reference to the origin.
         licence: terms of use, as far as published.
-        home: where a person finds the files.
-        files: the files of the original; empty for bundled and generated data.
-        copies: names of derived or partial copies that are read when the original is not there.
+        home: page where a person finds the files.
+        files: files of the original; empty for bundled and generated data.
+        copies: names of derived or partial copies that are read where the original is missing.
         bundled: whether the package contains the data.
-        notes: what a reader of results must know in any case.
+        notes: facts that a reader of results must know in any case.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The list of datasets, with where each would come from; nothing is loaded."""
+"""The list of datasets with the origin of each; nothing is loaded."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Availability = Literal["bundled", "generated", "found", "copy found", "cached", 
 
 @dataclass(frozen=True)
 class Listing:
-    """What can be said of a dataset without loading it.
+    """The information on a dataset that needs no loading.
 
     Attributes:
-        name: the registered name.
-        summary: one line that says what it is.
-        rows, columns, width: size of the complete, cleaned original: rows, columns without the
-            target, encoded columns; None where a loader from elsewhere does not tell.
+        name: registered name.
+        summary: description in one line.
+        rows, columns, width: size of the complete, cleaned original: rows, columns without the target, encoded
+            columns; None where another distribution's loader does not say.
         availability: ``bundled`` with the package, ``generated`` on demand, ``found`` in the folder,
             ``copy found`` there (derived or partial), ``cached`` by an earlier download, to
             ``download`` when loaded, ``manual`` (to be put into the folder by hand), ``unknown``.
-        where: the path or address that goes with it.
-        source, licence: origin and terms; None where not told.
+        where: path or address that belongs to the availability.
+        source, licence: origin and terms; None where unknown.
         notes: remarks that hold for every load.
     """
 
@@ -46,7 +46,7 @@ def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:
     """List all datasets; nothing is loaded or downloaded.
 
     Args:
-        folder: where local files are looked for; without it, the folder that SEEPAGE_DATA names.
+        folder: folder with local files; without it, the folder that SEEPAGE_DATA names.
 
     Example:
         >>> [listing.availability for listing in catalogue() if listing.name in ("adult", "synthetic")]

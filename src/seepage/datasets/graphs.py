@@ -52,15 +52,15 @@ _SCORES = (2, 6, 11)
 def cora(folder: str | Path | None = None, classes: int = 7) -> Nodes:
     """Papers that cite each other: the field of each; the secret is the share of papers with a certain word.
 
-    It stands in for Amazon's products, which Zhang, Tople and Ohrimenko (2021) use. Attributes are the words by their
+    It replaces Amazon's products, which Zhang, Tople and Ohrimenko (2021) use. Attributes are the words by their
     numbers (``word 1177``); models do not see the word itself unless it is kept.
 
     Args:
-        folder: where the file lies, see :func:`seepage.datasets.files.obtain`.
-        classes: that the seven fields are put into, evenly.
+        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
+        classes: number of classes into which the seven fields are grouped, evenly.
 
     Raises:
-        BadInputError: the file is missing, damaged or another one, or there are not so many classes.
+        BadInputError: the file is missing, damaged or another one, or the number of classes is impossible.
     """
     check_count("classes", classes)
     names = (
@@ -115,14 +115,14 @@ def amazon_products(
     logarithms of the number of reviews and of the sales rank.
 
     Args:
-        folder: where the file lies, see :func:`seepage.datasets.files.obtain`.
-        classes: of average ratings from 0 to 5: above 3 or not, whole numbers, or halves.
-        products: that are drawn from those with a title, a rank and a review.
-        words: of titles that are told apart.
-        seed: of the draw.
+        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
+        classes: number of classes of average ratings from 0 to 5: above 3 or not, whole numbers, or halves.
+        products: number of products drawn from those with a title, a rank and a review.
+        words: number of title words that are used as features.
+        seed: seed of the draw.
 
     Raises:
-        BadInputError: the file is missing or is not in that format, or there are not so many classes.
+        BadInputError: the file is missing or is not in that format, or the number of classes is impossible.
     """
     if classes not in _SCORES:
         raise BadInputError(f"scores make 2, 6 or 11 classes; got classes={classes!r}.")
@@ -163,7 +163,7 @@ def amazon_products(
 
 
 class _Product:
-    """What is read of a product."""
+    """Fields of a product that are used."""
 
     def __init__(self, title: str, group: str, rank: int, score: float, customers: list[str]) -> None:
         self.title, self.group, self.rank, self.score = _WORD.findall(title.lower()), group, max(rank, 0), score

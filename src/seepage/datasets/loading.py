@@ -12,13 +12,13 @@ from seepage.errors import BadInputError
 
 
 def load(name: str, folder: str | Path | None = None, **options: Any) -> Dataset:
-    """Load the dataset ``name``.
+    """Load the dataset with this name.
 
     Args:
         name: a registered name; ``catalogue`` lists them.
-        folder: where local files are looked for; without it, in the folder that the environment
-            variable SEEPAGE_DATA names, then in the cache, then at the official address.
-            Bundled and generated datasets need none and take no notice.
+        folder: folder with local files. Without it, files are searched for in the folder that the environment variable
+            SEEPAGE_DATA names, then in the cache, then at the official address. Bundled and generated datasets ignore
+            it.
         options: further arguments of that dataset's own loader.
 
     Raises:

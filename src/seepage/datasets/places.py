@@ -13,7 +13,7 @@ FOLDER_VARIABLE = "SEEPAGE_DATA"
 
 
 def local_folder(folder: str | Path | None = None) -> Path | None:
-    """Return the folder to look in: the one given, or the one SEEPAGE_DATA names, or None."""
+    """Return the folder to search: the argument, or the one SEEPAGE_DATA names, or None."""
     named = folder if folder is not None else os.environ.get(FOLDER_VARIABLE)
     return Path(named).expanduser() if named else None
 

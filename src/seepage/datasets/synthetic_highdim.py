@@ -34,7 +34,7 @@ def synthetic_highdim(rows: int = 10_000, test_share: float = 0.2, seed: int = 0
     Args:
         rows: number of rows.
         test_share: share of test rows, see :func:`seepage.datasets.dataset.split`.
-        seed: fixes the distribution, the rows and the split.
+        seed: seed of the distribution, the rows and the split.
 
     Raises:
         BadInputError: too few rows, or the share leaves none.

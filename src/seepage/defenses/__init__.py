@@ -1,4 +1,4 @@
-"""What a client does to its update before it is sent. A new defense is one file and one line here."""
+"""What parties do against leakage, by setting. A new defense is one file and one line here."""
 
 from __future__ import annotations
 
@@ -22,6 +22,37 @@ registry.defenses.declare(
         "top_k": "seepage.defenses.top_k",
     },
     "horizontal",
+)
+registry.defenses.declare(
+    {
+        "cut_noise": "seepage.defenses.cut_noise",
+        "label_flip": "seepage.defenses.label_flip",
+        "none": "seepage.defenses.none",
+        "weight_noise": "seepage.defenses.weight_noise",
+    },
+    "split",
+)
+registry.defenses.declare(
+    {
+        "bottleneck": "seepage.defenses.bottleneck",
+        "feature_noise": "seepage.defenses.feature_noise",
+        "none": "seepage.defenses.none",
+        "returned_noise": "seepage.defenses.returned",
+        "pa_imfl": "seepage.defenses.returned",
+        "vfldefender": "seepage.defenses.returned",
+    },
+    "vertical",
+)
+registry.defenses.declare(
+    {
+        "rounded_answers": "seepage.defenses.answers",
+        "label_only": "seepage.defenses.answers",
+        "without_columns": "seepage.defenses.joint_training",
+        "dp_training": "seepage.defenses.joint_training",
+        "query_limit": "seepage.defenses.joint_training",
+        "none": "seepage.defenses.none",
+    },
+    "pooled",
 )
 
 

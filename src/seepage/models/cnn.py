@@ -20,9 +20,9 @@ def cnn_bn(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
     The kernel spans three columns; there is no padding and no bias, which the normalisation would undo.
 
     Args:
-        schema: gives the number of inputs (encoded width) and outputs (classes).
-        seed: of the initialisation, PyTorch's default.
-        head: default ``softmax`` for a discrete target, ``regression`` for a continuous one.
+        schema: schema that fixes the number of inputs (encoded width) and outputs (classes).
+        seed: seed of the initialisation, PyTorch's default.
+        head: head of the model; default ``softmax`` for a discrete target, ``regression`` for a continuous one.
 
     Raises:
         BadInputError: the schema encodes to fewer than three columns, or the head does not fit the target.

@@ -24,13 +24,13 @@ def mlp(
     """Return a fully connected ReLU network for ``schema`` with PyTorch's default initialisation.
 
     Args:
-        schema: gives the number of inputs (encoded width) and outputs (classes).
+        schema: schema that fixes the number of inputs (encoded width) and outputs (classes).
         widths: units of each hidden layer; none for a linear model.
-        seed: of the initialisation.
-        name: recorded in results.
-        head: default ``softmax`` for a discrete target, ``regression`` for a continuous one.
+        seed: seed of the initialisation.
+        name: name of the model in results.
+        head: head of the model; default ``softmax`` for a discrete target, ``regression`` for a continuous one.
         bias: whether layers have biases.
-        slope: of the activation below 0, a leaky ReLU's where it is not 0.
+        slope: slope of the activation below 0, a leaky ReLU's where it is not 0.
 
     Raises:
         BadInputError: the slope is not from 0 to below 1.

@@ -37,10 +37,10 @@ class FedSGD(Clients[GradientView]):
 
     @property
     def gradients(self) -> list[int]:
-        """One, of the whole batch."""
+        """Number of records of the whole batch, of which there is one gradient."""
         return [self.batch_size]
 
     @property
     def sees(self) -> str:
-        """What the server sees of a victim, for people."""
+        """Text that says what the server sees of a victim."""
         return self._of_clients("gradient of one batch")

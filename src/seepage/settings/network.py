@@ -59,7 +59,7 @@ def make_model(
         assert isinstance(made, Model)
     elif isinstance(model, str):
         own = load_own(model, schema, seed, head, options)
-        made, digest = own.made, own.digest
+        made, digest = own.network, own.digest
     else:
         made = copy.deepcopy(model)
     if isinstance(made, nn.Module):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -72,7 +72,7 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
     Raises:
         BadInputError: a setting cannot be used with these rows.
     """
-    by_label = {defense.label: defense for defense in spec.defenses}
+    by_label = {part.called: spec.defense(part) for part in spec.defenses}
     source = (
         _of_population(spec)
         if dataset is None and spec.dataset in registry.populations.names()
@@ -84,6 +84,11 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
         parts.append(StudyPart(Part(name=SHUFFLED), "about"))
     parts += [StudyPart(part, "guess") for part in spec.baselines]
     parts += [StudyPart(part, "attack") for part in spec.attacks]
+
+    known = {
+        part.called: {one.name: plain(one.options) for one in part.mechanisms if one.name != "none"}
+        for part in spec.defenses
+    }
 
     def granted(defense: str, part: StudyPart) -> dict[str, Any]:
         models = part.part.name in ("white_box", "deep_sets")
@@ -102,7 +107,7 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
             "auxiliary": spec.auxiliary if spec.auxiliary_from == "rows" else f"made up from {spec.auxiliary_from}",
             "own rows": 0 if spec.protocol == "single_party" else spec.rows,
             "training": "known",
-            "defense": by_label[defense].model_dump(mode="json", exclude={"label"}, exclude_defaults=True),
+            "defense": known[defense],
         }
 
     return Study(
@@ -114,7 +119,7 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
         units=spec.units,
         unit=spec.unit,
         make=lambda unit, defense: _make(spec, source, by_label[defense], unit).measure,
-        defenses={label: one.model_dump(mode="json", exclude={"label"}) for label, one in by_label.items()},
+        defenses={part.called: part.model_dump(mode="json", exclude={"label"}) for part in spec.defenses},
         parts=tuple(parts),
         identity={
             "spec": spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
@@ -190,13 +195,16 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> _Source:
         synthetic = spec.synthetic
         data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
     sensitive = SYNTHETIC if spec.synthetic is not None else spec.sensitive
-    made = {defense.label: _rows(spec, data, sensitive, defense) for defense in spec.defenses}
+    # Rows are the same under all defenses that train on the same columns.
+    by_columns = {one.without: _rows(spec, data, sensitive, one) for one in map(spec.defense, spec.defenses)}
     target = data.schema.target
     # Rows were refused otherwise.
     assert isinstance(target, Discrete)
 
     def learner(defense: PooledDefense) -> Learner:
-        rates = spec.learning_rate, spec.weight_decay, defense.clip, defense.noise
+        private = defense.training
+        clip, noise = (None, 0.0) if private is None else (float(private.clip), float(private.noise_multiplier))
+        rates = spec.learning_rate, spec.weight_decay, clip, noise
         return Dense(target.width, spec.hidden, spec.epochs, spec.batch_size, *rates)
 
     return _Source(
@@ -207,7 +215,7 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> _Source:
         target.name,
         sensitive,
         rows_identity(data),
-        lambda defense: made[defense.label],
+        lambda defense: by_columns[defense.without],
         learner,
     )
 
@@ -216,9 +224,9 @@ def _of_population(spec: PooledSpec) -> _Source:
     """Return texts or nodes of a graph; what the spec does not say of training is as their recipes have it."""
     named = registry.populations[spec.dataset]
     folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
-    data = cast("Texts | Nodes", registry.populations.create(spec.dataset, **folder, **spec.dataset_options))
-    for defense in spec.defenses:
-        if defense.without or defense.clip is not None or spec.inputs or spec.synthetic is not None:
+    data: Texts | Nodes = registry.populations.create(spec.dataset, **folder, **spec.dataset_options)
+    for defense in map(spec.defense, spec.defenses):
+        if defense.without or defense.training is not None or spec.inputs or spec.synthetic is not None:
             raise BadInputError(
                 f"{data.name} is no table: columns to train on (inputs, without), a synthetic column and DP-SGD are "
                 "for tables; leave them out."
@@ -265,7 +273,7 @@ def _of_population(spec: PooledSpec) -> _Source:
 
 def _check(spec: PooledSpec, source: _Source, defenses: dict[str, PooledDefense]) -> None:
     """Refuse, before anything is trained, what would fail after it."""
-    sets = _sets(spec, source.rows(spec.defenses[0]), 0)
+    sets = _sets(spec, source.rows(spec.defense(spec.defenses[0])), 0)
     # Parts of one model are drawn without replacement; what is needed most decides.
     wanted = torch.tensor([[share, *_others(spec)] for share in _all_shares(spec)], dtype=torch.float64)
     if spec.protocol == "update":
@@ -405,11 +413,16 @@ class _Made:
         truth = alternating(self.spec.shares, len(self.spec.shares) * max(1, _LOCAL // len(self.spec.shares)))
         local = replace(self.learning, others=()).train(self.sets.held, None, truth, self._seed("local"))
         figures = {("task_accuracy", None): accuracy(self._seen), ("local_accuracy", None): accuracy(local)}
-        if self.defense.clip is not None:
+        private = self.defense.training
+        if private is not None:
             count = self.spec.rows * (self.spec.parties if self._own is not None else 1)
             size = min(self.spec.batch_size or count, count)
             steps = self.spec.epochs * -(-count // size)
-            found = gaussian_guarantee(self.defense.noise, size / count, steps, DELTA) if self.defense.noise else None
+            found = (
+                gaussian_guarantee(float(private.noise_multiplier), size / count, steps, DELTA)
+                if private.noise_multiplier
+                else None
+            )
             figures["epsilon", None] = None if found is None else found.epsilon
         return Answer(figures)
 
@@ -449,7 +462,7 @@ class _Made:
 
     def _gradients(self, part: StudyPart) -> Answer:
         """Return what gradients of federated training give away instead of the joint model."""
-        attack = cast(Melis, registry.attacks.of("pooled").create(part.part.name, **part.part.options))
+        attack: Melis = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
         learner = self.learning.learner
         # Refused otherwise before anything ran.
         assert isinstance(learner, Dense)

@@ -23,7 +23,7 @@ Example:
     ...     parts=(StudyPart(Part(name="coin"), "guess"), StudyPart(Part(name="peek"), "attack")),
     ... )
     >>> rows = study_rows(run_study(study, Store(None)))
-    >>> [(row["defense"], row["mean"], round(row["lift"], 2)) for row in rows if row["is_attack"]]
+    >>> [(row.defense, row.mean, round(row.lift, 2)) for row in rows if row.is_attack]
     [('none', 0.91, 0.41), ('gloves', 0.61, 0.11)]
 """
 
@@ -38,8 +38,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.assessment import Measurement, lift
+from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
-from seepage.results.rows import Row
 from seepage.run.runner import Listener
 from seepage.run.store import Store
 from seepage.run.workers import threads
@@ -303,14 +303,14 @@ def _clusters(
     return tuple(found) if len(found) == len(values) else None
 
 
-def study_rows(outcome: StudyOutcome) -> list[Row]:
-    """Return the results of a study as rows, see ``audit.rows``; n counts units.
+def study_rows(outcome: StudyOutcome) -> list[ResultRow]:
+    """Return the results of a study as rows; n counts units.
 
     The lift is over the best guess on the same metric, column and units; the ones of metrics that say nothing about
     leakage are None.
     """
     study = outcome.study
-    made: list[Row] = []
+    made: list[ResultRow] = []
     for defense in study.defenses:
         here = [run for run in outcome.runs if run.defense == defense]
         guesses = {run.part.called: run.measured for run in here if run.part.kind == "guess"}
@@ -324,33 +324,34 @@ def study_rows(outcome: StudyOutcome) -> list[Row]:
                 }
                 gained = lift(measured, comparable) if telling else None
                 made.append(
-                    {
-                        "dataset": study.dataset,
-                        "protocol": study.protocol,
-                        "model": study.model,
-                        "variant": study.variant,
-                        "batch_size": study.batch_size,
-                        "attack": run.part.called,
-                        "defense": defense,
-                        "metric": measured.metric,
-                        "column": measured.column,
-                        "mean": estimate.mean,
-                        "low": estimate.low,
-                        "high": estimate.high,
-                        "std": estimate.std,
-                        "n": estimate.n,
-                        "baseline": None if gained is None else gained.reference.mean,
-                        "baseline_name": None if gained is None else gained.baseline,
-                        "lift": None if gained is None else gained.gain.mean,
-                        "lift_low": None if gained is None else gained.gain.low,
-                        "lift_high": None if gained is None else gained.gain.high,
-                        "seconds_per_victim": run.seconds,
-                        "is_attack": run.part.kind == "attack",
-                        "status": "undefined" if estimate.mean is None else "ok",
-                        "seed": study.seed,
-                        "settings": {**study.settings, "options": plain(run.part.part.options)},
-                        "knowledge": dict(study.granted(defense, run.part)) if run.part.kind == "attack" else {},
-                    }
+                    ResultRow(
+                        setting=study.kind,
+                        dataset=study.dataset,
+                        protocol=study.protocol,
+                        model=study.model,
+                        variant=study.variant,
+                        batch_size=study.batch_size,
+                        attack=run.part.called,
+                        defense=defense,
+                        metric=measured.metric,
+                        column=measured.column,
+                        mean=estimate.mean,
+                        low=estimate.low,
+                        high=estimate.high,
+                        std=estimate.std,
+                        n=estimate.n,
+                        baseline=None if gained is None else gained.reference.mean,
+                        baseline_name=None if gained is None else gained.baseline,
+                        lift=None if gained is None else gained.gain.mean,
+                        lift_low=None if gained is None else gained.gain.low,
+                        lift_high=None if gained is None else gained.gain.high,
+                        seconds_per_victim=run.seconds,
+                        kind="baseline" if run.part.kind == "guess" else run.part.kind,
+                        status="undefined" if estimate.mean is None else "ok",
+                        seed=study.seed,
+                        settings={**study.settings, "options": plain(run.part.part.options)},
+                        knowledge=dict(study.granted(defense, run.part)) if run.part.kind == "attack" else {},
+                    )
                 )
     return made
 

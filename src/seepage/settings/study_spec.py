@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from seepage.config.choices import shown
 from seepage.errors import BadInputError, FieldError
@@ -13,9 +13,6 @@ from seepage.registry import Registry
 from seepage.settings.spec import Part, Parts
 
 S = TypeVar("S", bound="StudySpec")
-L = TypeVar("L", bound="Labelled")
-# What results call no defense.
-NONE = "none"
 # In place of what pydantic says of them.
 _WORDS = {"extra_forbidden": "is no key here", "tuple_type": "Input should be a list", "missing": "is missing"}
 
@@ -31,26 +28,6 @@ class Plain(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     _lists = field_validator("*", mode="before")(_as_tuples)
-
-
-class Labelled(Plain):
-    """A defense of a study; subclasses add its settings.
-
-    Attributes:
-        label: what results call it; ``none`` for no defense.
-    """
-
-    label: str = Field(default=NONE, min_length=1)
-
-    @model_validator(mode="after")
-    def _named(self: L) -> L:
-        does = any(getattr(self, name) != field.get_default() for name, field in type(self).model_fields.items())
-        if self.label == NONE and does:
-            raise BadInputError(
-                f"a defense that does something would be called {NONE!r} in results; give it a label of its own, such "
-                "as label: mine."
-            )
-        return self
 
 
 class StudySpec(Plain):
@@ -77,7 +54,12 @@ class StudySpec(Plain):
     threads: int = Field(default=1, ge=1, le=1024)
 
     @property
-    def swept(self) -> Sequence[Labelled]:
+    def repeated(self) -> int:
+        """Number of units."""
+        return self.units
+
+    @property
+    def swept(self) -> tuple[Part, ...]:
         """The defenses."""
         return getattr(self, "defenses", ())
 

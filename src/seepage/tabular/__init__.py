@@ -1,4 +1,4 @@
-"""Tables: what their columns may hold, what they hold, and the vectors a network sees."""
+"""Tables: schema, cells, encoding, public statistics and associations between columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a file or a DataFrame to a schema: what the columns seem to hold, every guess overridable."""
+"""Inference of a schema from a file or a DataFrame; every inferred field can be overridden."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ from pydantic import ValidationError
 from seepage.errors import BadInputError, check_choice, check_count, unknown_name
 from seepage.tabular.reading import Source, open_table, typed
 from seepage.tabular.schema import LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
-from seepage.tabular.texts import DAYS, Texts, days, has_decimal_comma, is_date, number
+from seepage.tabular.texts import DAYS, TextColumn, days, has_decimal_comma, is_date, number
 
 Missing = Literal["refuse", "drop", "category"]
 MISSING_CHOICES: tuple[str, ...] = get_args(Missing)
 
 OTHER, NOTHING = "(other)", "(missing)"
-# Below this many distinct texts (or rows), distinctness says nothing about being an identifier.
+# With fewer distinct texts (or rows) than this, distinct values do not suggest an identifier.
 _FEW_TEXTS, _FEW_ROWS = 20, 50
 _LISTED = 20
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How a schema is inferred where a table leaves a choice.
+    """Choices in the inference of a schema.
 
     Attributes:
-        overrides: by column, what to say instead of the guess: any fields of ``Discrete`` or
-            ``Continuous`` but the name; what is left out is still guessed. An overridden column is
-            kept even if it has one value or looks like an identifier.
+        overrides: for each column, fields to set instead of the inferred ones: any field of ``Discrete`` or
+            ``Continuous`` except the name. Other fields are still inferred. An overridden column is kept even if it
+            has one value or looks like an identifier.
         sensitive: columns that a report singles out.
         drop: columns to leave out.
         missing: ``refuse`` missing cells; ``drop`` the rows that have one; or take them as a
             ``category`` of their own, in columns of numbers as the median. Rows without a target are
             dropped by the last as well.
-        most_categories: of a discrete column, beyond which the least frequent are taken together as ``(other)``.
-        most_encoded: encoded columns of the table, beyond which ``most_categories`` is lowered, to 20 at least.
+        most_categories: largest number of categories of a discrete column; the rarest beyond it are merged as
+            ``(other)``.
+        most_encoded: number of encoded columns of the table above which ``most_categories`` is lowered, to 20 at least.
         tolerance_factor: tolerance of a continuous column in standard deviations.
-        discrete_at_most: whole numbers with at most so many values are taken as categories.
+        discrete_at_most: largest number of different whole numbers that are taken as categories.
 
     Raises:
-        BadInputError: a choice that is none, or a limit that is too low.
+        BadInputError: an unknown choice, or a limit that is too low.
     """
 
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -68,13 +69,13 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What one column of a table was taken for.
+class InferredColumn:
+    """How one column of a table was interpreted.
 
     Attributes:
-        name: of the column.
-        taken: as what; ``left out`` where it is not part of the schema.
-        why: in a few words.
+        name: name of the column.
+        taken: kind that it was taken for; ``left out`` where it is not part of the schema.
+        why: reason, in a few words.
     """
 
     name: str
@@ -84,23 +85,23 @@ class Found:
 
 @dataclass(frozen=True)
 class Inferred:
-    """A schema and how it came about.
+    """A schema and the reasons for it.
 
     Attributes:
-        schema: of the columns that were kept.
-        found: one for each column of the table, in its order.
-        notes: what a reader of results must know: which columns were left out, and the width.
-        rows: of the table that it was inferred from.
+        schema: schema of the columns that were kept.
+        columns: interpretation of each column of the table, in the table's order.
+        notes: facts that a reader of results must know: which columns were left out, and the encoded width.
+        rows: number of rows of the table that the schema was inferred from.
     """
 
     schema: Schema
-    found: tuple[Found, ...]
+    columns: tuple[InferredColumn, ...]
     notes: tuple[str, ...]
     rows: int
 
 
 def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Policy | None = None) -> Inferred:
-    """Guess the schema of a table, and say why.
+    """Infer the schema of a table, with the reasons.
 
     Text, booleans and pandas categories are discrete (in sorted, or in declared order). Numbers are
     continuous, with the smallest and largest value as bounds, integer-valued if all are whole, and
@@ -116,9 +117,9 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     Columns are read one after the other; beside one of them, only what is known about each is held.
 
     Args:
-        source: a DataFrame, a file for ``open_table``, or what that returned.
-        target: the column to be learnt; all others are inputs.
-        policy: what to do where there is a choice.
+        source: a DataFrame, a file for ``open_table``, or an opened table.
+        target: name of the column to be learnt; all others are inputs.
+        policy: choices to make; the defaults if None.
 
     Raises:
         BadInputError: all that is wrong with the table in one message: fewer than two rows or one input column; a
@@ -129,7 +130,7 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
 
     Example:
         >>> frame = pd.DataFrame({"age": [30.5, 41, 65], "job": ["cook", "nurse", "cook"], "ill": [True, False, True]})
-        >>> for found in infer(frame, "ill").found:
+        >>> for found in infer(frame, "ill").columns:
         ...     print(found.name, found.taken, found.why, sep=", ")
         age, continuous, numbers from 30.5 to 65
         job, discrete, 2 different texts
@@ -148,11 +149,11 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
         raise BadInputError(f"the table has no column besides its target {target!r}; an audit needs at least one.")
 
     kept = _complete_rows(table, names, policy) if policy.missing == "drop" else None
-    guesses: dict[str, _Guess] = {}
+    guesses: dict[str, _ColumnReading] = {}
     wrong: list[str] = []
     for name, raw in table.columns(names):
         try:
-            guesses[name] = _Guess(name, raw, policy, kept, is_target=name == target)
+            guesses[name] = _ColumnReading(name, raw, policy, kept, is_target=name == target)
         except BadInputError as error:
             wrong.append(str(error))
     if guesses and next(iter(guesses.values())).rows < 2:
@@ -200,11 +201,11 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
         )
     schema = Schema(columns=inputs, target=columns[target])
     found = [
-        Found(name, "left out", "as asked for")
+        InferredColumn(name, "left out", "as asked for")
         if name in drop
-        else Found(name, "left out", left_out[name])
+        else InferredColumn(name, "left out", left_out[name])
         if name in left_out
-        else Found(name, columns[name].kind, guesses[name].why(columns[name]))
+        else InferredColumn(name, columns[name].kind, guesses[name].why(columns[name]))
         for name in table.names
     ]
     return Inferred(schema, tuple(found), _notes(schema, left_out, policy), guesses[target].rows)
@@ -224,14 +225,14 @@ def infer_schema(
     missing: Missing = "refuse",
     separator: str = ",",
 ) -> Schema:
-    """Return the schema that ``infer`` guesses; the arguments are those of ``Policy``.
+    """Return the schema that ``infer`` infers; the arguments are those of ``Policy``.
 
     Args:
         source: a DataFrame, or a file.
-        target: the column to be learnt.
+        target: name of the column to be learnt.
         overrides, sensitive, drop, tolerance_factor, discrete_at_most, most_categories, most_encoded, missing: see
             ``Policy``.
-        separator: between the cells of a CSV file.
+        separator: character between the cells of a CSV file.
 
     Raises:
         BadInputError: see ``infer``.
@@ -256,7 +257,7 @@ def infer_schema(
 
 
 def raise_all(wrong: list[str]) -> None:
-    """Raise one ``BadInputError`` of several findings; nothing where there are none.
+    """Raise one ``BadInputError`` for all findings; do nothing where there are none.
 
     Example:
         >>> raise_all(["'age' is empty", "'job' is empty"])
@@ -299,7 +300,7 @@ def _complete_rows(table: Source, names: list[str], policy: Policy) -> np.ndarra
         if here.all() or not here.any():
             continue
         try:
-            left_out = name not in policy.overrides and _Guess(name, raw, policy, None).identifier is not None
+            left_out = name not in policy.overrides and _ColumnReading(name, raw, policy, None).identifier is not None
         except BadInputError:
             left_out = True
         if not left_out:
@@ -308,7 +309,7 @@ def _complete_rows(table: Source, names: list[str], policy: Policy) -> np.ndarra
     return kept
 
 
-def _constant(guesses: dict[str, _Guess], policy: Policy, target: str) -> list[str]:
+def _constant(guesses: dict[str, _ColumnReading], policy: Policy, target: str) -> list[str]:
     found = [name for name, guess in guesses.items() if guess.useless and name not in policy.overrides]
     wrong = []
     if target in found:
@@ -328,7 +329,7 @@ def _constant(guesses: dict[str, _Guess], policy: Policy, target: str) -> list[s
     return wrong
 
 
-def _missing(guesses: dict[str, _Guess], left_out: Mapping[str, str], policy: Policy) -> list[str]:
+def _missing(guesses: dict[str, _ColumnReading], left_out: Mapping[str, str], policy: Policy) -> list[str]:
     if policy.missing != "refuse":
         return []
     counts = {
@@ -339,7 +340,7 @@ def _missing(guesses: dict[str, _Guess], left_out: Mapping[str, str], policy: Po
     return [missing_cells(counts)] if counts else []
 
 
-def _limit(guesses: dict[str, _Guess], left_out: Mapping[str, str], policy: Policy, target: str) -> int:
+def _limit(guesses: dict[str, _ColumnReading], left_out: Mapping[str, str], policy: Policy, target: str) -> int:
     """Return how many categories a column may keep, so that the table does not get too wide."""
     widths = [
         1 if guess.kind == "continuous" else guess.listed
@@ -366,11 +367,11 @@ def _notes(schema: Schema, left_out: Mapping[str, str], policy: Policy) -> tuple
     return tuple(notes)
 
 
-class _Guess:
-    """What one column seems to hold; the column itself is not kept."""
+class _ColumnReading:
+    """Inferred content of one column; the column itself is not kept."""
 
     def __init__(
-        self, name: str, raw: pd.Series | Texts, policy: Policy, kept: np.ndarray | None, is_target: bool = False
+        self, name: str, raw: pd.Series | TextColumn, policy: Policy, kept: np.ndarray | None, is_target: bool = False
     ) -> None:
         self.name, self.policy = name, policy
         # Nothing can be learnt from a row without a target.
@@ -429,7 +430,7 @@ class _Guess:
             raise unusable_schema(error, f"column {self.name!r}") from error
 
     def why(self, column: Column) -> str:
-        """Say in a few words what the column holds and what became of it."""
+        """Return in a few words what the column holds and how it was interpreted."""
         text = self.holds
         if isinstance(column, Continuous):
             text += f" from {_end(column, column.low)} to {_end(column, column.high)}"
@@ -492,7 +493,7 @@ class _Guess:
         return "continuous"
 
     def _seen_texts(self, series: pd.Series) -> str:
-        """Tell numbers and dates that are written as text, and names, from categories."""
+        """Recognise numbers and dates that are written as text, and identifiers, among the texts."""
         texts = [str(text) for text in pd.unique(series)]
         dates = _all(texts, is_date)
         if dates and not any(np.isnan(number(text)) for text in texts):
@@ -623,7 +624,7 @@ def numbers_of(name: str, series: pd.Series) -> np.ndarray:
     if seen == "string":
         gone = series.isna().to_numpy()
         texts = pa.array(series.astype(object).where(~gone, ""), type=pa.string())
-        return Texts.of(texts).numbers()
+        return TextColumn.of(texts).numbers()
     try:
         values = series.map(_as_number, na_action="ignore")
         return values.to_numpy(dtype=np.float64, na_value=np.nan)

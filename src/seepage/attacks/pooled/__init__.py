@@ -1,4 +1,4 @@
-"""Attacks on the distribution of a sensitive column in the rows behind a joint model."""
+"""Attacks on the distribution of a sensitive column in the rows of a joint model."""
 
 from __future__ import annotations
 

@@ -8,12 +8,12 @@ from seepage.lazy import lazy_package
 
 if TYPE_CHECKING:
     from seepage.results.checks.alarm import SEVERITIES, Alarm, Severity, Where
-    from seepage.results.checks.every import CHECKS, run_checks
+    from seepage.results.checks.every import CHECKS, not_applicable, run_checks
     from seepage.results.checks.explain import explanation, titles
     from seepage.results.checks.facts import Facts
     from seepage.results.checks.registry import Check
     from seepage.results.checks.table import pooled_shares
-    from seepage.settings.control import LEAKED, control_of
+    from seepage.settings.setting import LEAKED
 
 lazy_package(__name__)
 
@@ -26,8 +26,8 @@ __all__ = [
     "Facts",
     "Severity",
     "Where",
-    "control_of",
     "explanation",
+    "not_applicable",
     "pooled_shares",
     "run_checks",
     "titles",

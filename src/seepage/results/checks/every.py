@@ -10,4 +10,5 @@ from seepage.results.checks import proofs as proofs
 from seepage.results.checks import strength as strength
 from seepage.results.checks import table as table
 from seepage.results.checks.registry import CHECKS as CHECKS
+from seepage.results.checks.registry import not_applicable as not_applicable
 from seepage.results.checks.registry import run_checks as run_checks

@@ -1,4 +1,4 @@
-"""Which networks have their gradient differentiated by hand, and how they are taken apart into layers."""
+"""Networks whose gradient is differentiated in closed form, and their decomposition into layers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from seepage.attacks.horizontal.exact.layers import (
     Chain,
     Concatenation,
     Convolution,
+    DifferentiatedLayer,
     Flattening,
-    Layer,
     Normalisation,
     Rectifier,
 )
@@ -21,9 +21,9 @@ from seepage.models.resnet import Residual
 
 
 def parts_of(module: nn.Module) -> list[nn.Module] | None:
-    """Return the layers of a network that runs by hand, in order; None where it holds any other.
+    """Return the layers of a network with closed-form passes, in order; None where it holds any other layer.
 
-    These are affine layers, ReLUs of what they return, batch normalisations, residual blocks of such layers, and a
+    These are affine layers, ReLUs of their outputs, batch normalisations, residual blocks of such layers, and a
     convolution in front; the last one is affine.
 
     Example:
@@ -63,13 +63,13 @@ def chain_of(
     """Return the layers of ``parts_of``, ready to run.
 
     Args:
-        parts: of the module.
-        module: gives the order of parameters.
-        held: the parameters, *parameter for all victims or (victim, *parameter).
+        parts: layers of the module.
+        module: module that gives the order of parameters.
+        held: parameters, *parameter for all victims or (victim, *parameter).
         received: gradients, one a parameter, (victim, *parameter).
     """
     places = {id(parameter): i for i, parameter in enumerate(module.parameters())}
-    layers: list[Layer] = []
+    layers: list[DifferentiatedLayer] = []
     for part in parts:
         if isinstance(part, Residual):
             layers.append(Concatenation(chain_of(branch_of(part), module, held, received)))
@@ -115,7 +115,7 @@ def _leaves(parts: Sequence[nn.Module]) -> list[nn.Module]:
 
 
 def _fits(parts: Sequence[nn.Module], at_start: bool) -> bool:
-    """Whether all parts are known and stand where their passes may: ReLUs work in place, convolutions on rows."""
+    """Whether all parts are known and in allowed places: ReLUs work in place, convolutions on rows."""
     made, flat = False, True
     for i, part in enumerate(parts):
         kind = type(part)
@@ -147,7 +147,7 @@ def _fits(parts: Sequence[nn.Module], at_start: bool) -> bool:
 
 
 def _is_special(part: nn.Module) -> bool:
-    """Whether a module does more than its type says: hooks, or parameters that are made from others."""
+    """Whether a module does more than its type says: hooks, or parameters computed from others."""
     hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
     own = [name for name, _ in part.named_parameters(recurse=False)]
     return any(hooks) or (isinstance(part, nn.Linear | BatchNorm) and own != ["weight", "bias"])

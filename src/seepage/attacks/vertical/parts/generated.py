@@ -1,4 +1,4 @@
-"""Rows that an attacker makes up to ask for their features."""
+"""Rows that an attacker generates for queries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from seepage.models.images import Shape
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
 
-# Places that smoothing averages over in each direction, and the deviation of what is left, in units of half the range.
+# Number of positions that smoothing averages over in each direction, and the deviation of the result, in units of half
+# the range.
 _WINDOW = 5
 _CONTRAST = 0.4
 
@@ -24,9 +25,9 @@ def generated(
     """Return valid rows whose cells are drawn evenly: categories from all, numbers from their range.
 
     Args:
-        encoder: of the target's columns, with numbers from -1 to 1.
-        rows: of each training.
-        seeds: one a training.
+        encoder: encoder of the target's columns, with numbers from -1 to 1.
+        rows: number of rows of each training.
+        seeds: one seed a training.
         stretch: width of the range, in units of the true one.
 
     Example:
@@ -40,7 +41,7 @@ def generated(
 
 
 def plain_uniform(encoder: Encoder, rows: int, seeds: Sequence[int]) -> Float[Tensor, "training row encoded"]:
-    """Return rows whose encoded columns are all numbers drawn evenly from 0 to 1, which are no valid rows."""
+    """Return rows whose encoded columns are all numbers drawn evenly from 0 to 1; they are not valid rows."""
     drawn = [torch.rand(rows, encoder.width, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
     return torch.stack(drawn)
 
@@ -50,8 +51,8 @@ def smooth_noise(image: Shape, rows: int, seeds: Sequence[int]) -> Float[Tensor,
 
     Args:
         image: channels, height and width.
-        rows: of each training.
-        seeds: one a training.
+        rows: number of images of each training.
+        seeds: one seed a training.
 
     Example:
         >>> made = smooth_noise((3, 8, 8), rows=5, seeds=[0])

@@ -1,4 +1,4 @@
-"""A stand-in for the target's bottom model, trained through the frozen top model."""
+"""Shadow of the target's bottom model, trained through the frozen top model."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ def shadow(
     seeds: Sequence[int],
     image: Shape | None = None,
 ) -> nn.Module:
-    """Return networks that stand in for the target's bottom model: with them the top model predicts labels.
+    """Return shadows of the target's bottom model: networks with which the top model predicts labels.
 
     Args:
-        view: gives the top model.
-        rows: auxiliary ones, with labels and the other parties' features.
-        encoded: their target columns, as its bottom model takes them.
+        view: view with the top model.
+        rows: auxiliary rows, with labels and the other parties' features.
+        encoded: target columns of these rows, in the form that the bottom model takes.
         hidden: units of each hidden layer.
-        epochs: passes over the rows.
-        batch_size: rows of a step.
-        seeds: of initialisation and batches, one a training.
-        image: of rows that are parts of images, for which the bottom model is ``ImageBottom``.
+        epochs: number of passes over the rows.
+        batch_size: number of rows of a step.
+        seeds: seed of each training's initialisation and batches.
+        image: channels, height and width of rows that are parts of images, for which the bottom model is
+            ``ImageBottom``.
     """
     widths = (encoded.shape[-1], *hidden, view.received.shape[-1])
     made = Stack(widths, seeds) if image is None else ImageBottom(image, seeds)
