@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from seepage.settings.study import StudyPart
 
 from seepage.errors import BadInputError
 from seepage.report import Bar, gate, run_studies
@@ -17,7 +18,6 @@ from seepage.report.frames import overview
 from seepage.report.study import study_alarms
 from seepage.settings.spec import Part
 from seepage.settings.studies import make_study, study_kind
-from seepage.settings.study import StudyPart
 from seepage.settings.study_spec import StudySpec
 from tests.report.test_html import read
 from tests.rows import row

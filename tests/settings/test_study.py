@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from seepage.settings.study import Answer, Scale, Study, StudyPart, run_study, study_rows
 
 from seepage.assessment import clustered
 from seepage.run.runner import Listener
 from seepage.run.store import Store
 from seepage.settings.spec import Part
-from seepage.settings.study import Answer, Scale, Study, StudyPart, run_study, study_rows
 from tests.rows import number
 
 GUESS, PEEK, ABOUT = (

@@ -222,11 +222,11 @@ class HorizontalAudit(Audit):
             "configuration": self._arguments(part),
         }
 
-    def control(self) -> HorizontalAudit | None:
+    def control(self) -> HorizontalAudit:
         """Return the positive control: one record behind each gradient of a wide network, see ``settings.control``."""
         return control_of(self)
 
-    def negative(self) -> HorizontalAudit | None:
+    def negative(self) -> HorizontalAudit:
         """Return the negative control: as the positive one, but each message is that of other records."""
         found = control_of(self)
         return HorizontalAudit(

@@ -23,11 +23,13 @@ from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
 from seepage.datasets.planted import distinct, twins, uniform
 from seepage.models.model import seeded
-from seepage.results.checks import CHECKS, SEVERITIES, Alarm, Facts, Where, control_of, explanation, run_checks
-from seepage.results.rows import rows
+from seepage.results.checks import CHECKS, SEVERITIES, Alarm, Facts, Where, explanation, run_checks
+from seepage.results.rows import rows_of
 from seepage.results.verdict import verdict
-from seepage.run.runner import Outcome, Run, run_audits
+from seepage.run.runner import Run, run_audits
 from seepage.run.store import Failure, Store
+from seepage.settings.horizontal import HorizontalAudit, control_of
+from seepage.settings.probe import Probe
 from seepage.settings.spec import AuditSpec, make_spec
 from seepage.settings.subject import Subject, prepare
 from seepage.tabular.schema import Continuous, Discrete, Schema
@@ -71,7 +73,17 @@ def facts(
     spec = make_spec(**{**SPEC, **changes})
     # Unless said otherwise the control leaks.
     control = [row(mean=1.0)] if control == () else control
-    return Facts(spec, subject or german_subject(), [row()] if made is None else made, [], control)
+    return Facts(HorizontalAudit(spec, subject or german_subject()), [row()] if made is None else made, [], control)
+
+
+def horizontal(given: Facts) -> HorizontalAudit:
+    assert isinstance(given.audit, HorizontalAudit)
+    return given.audit
+
+
+def probe_of(given: Facts) -> Probe:
+    assert given.probe is not None
+    return given.probe
 
 
 def found(code: str, given: Facts) -> list[Alarm]:
@@ -352,7 +364,7 @@ def test_a_regression_cannot_be_saturated() -> None:
     )
     dataset = Dataset("own", Table(schema, frame), None, (), "made up", "none")
     one = seeded(lambda: nn.Linear(1, 1), seed=0)
-    assert of_module(one, dataset, labels="true").probe.certain is None
+    assert probe_of(of_module(one, dataset, labels="true")).certain is None
 
 
 @pytest.mark.parametrize(("activation", "bias"), [(nn.ReLU(), -1000.0), (nn.Tanh(), 1000.0), (nn.Sigmoid(), -1000.0)])
@@ -372,8 +384,8 @@ def test_stuck_units(activation: nn.Module, bias: float, share: float) -> None:
 def test_probing_a_model_leaves_it_as_it_is() -> None:
     module = two_layers(nn.ReLU())
     given = of_module(module)
-    assert given.probe.layers
-    for layer in (*module.modules(), *given.subject.model.module.modules()):
+    assert probe_of(given).layers
+    for layer in (*module.modules(), *horizontal(given).subject.model.module.modules()):
         assert not layer._forward_hooks
 
 
@@ -468,29 +480,33 @@ def test_every_check_is_documented_under_its_code() -> None:
         assert [words.split(". ")[0] for words in rest[-2:]] in (["Why it matters", "What to do"], [])
 
 
-def ran(spec: AuditSpec, subject: Subject) -> tuple[Outcome, list[ResultRow]]:
-    [outcome] = run_audits([(spec, subject)], Store(None))
-    return outcome, rows(spec, subject, outcome)
+def ran(audit: HorizontalAudit) -> list[ResultRow]:
+    [runs] = run_audits([audit], Store(None))
+    return rows_of(audit, runs)
+
+
+def controlled(spec: AuditSpec, subject: Subject | None = None) -> HorizontalAudit:
+    return control_of(HorizontalAudit(spec, subject or german_subject()))
 
 
 @pytest.mark.parametrize(("iterations", "fires"), [(400, False), (2, True)])
 def test_the_control_tells_an_attack_that_works_from_one_that_was_crippled(iterations: int, fires: bool) -> None:
     spec = make_spec(**{**SPEC, "victims": 2, "restarts": 3, "iterations": iterations})
-    control, subject = control_of(spec, german_subject())
-    assert (subject.own, control.batch_sizes, control.attacks) == (False, (1,), spec.attacks)
-    _, made = ran(control, subject)
+    control = controlled(spec)
+    assert (control.own, control.spec.batch_sizes, control.spec.attacks) == (False, (1,), spec.attacks)
+    made = ran(control)
     assert len(found("SEEP004", facts(control=made))) == fires
 
 
 def test_a_table_of_few_columns_gets_more_victims() -> None:
     spec = make_spec(**SPEC)
-    control, subject = control_of(spec, prepare(spec, distinct(rows=40, continuous=2, discrete=1)))
-    assert (control.victims, subject.own) == (20, True)
+    control = controlled(spec, prepare(spec, distinct(rows=40, continuous=2, discrete=1)))
+    assert (control.spec.victims, control.own) == (20, True)
 
 
 def test_the_control_has_a_network_of_its_own(tmp_path: Path) -> None:
     spec = make_spec(**{**SPEC, "weights": tmp_path / "trained.safetensors"})
-    assert control_of(spec, german_subject())[1].model.name == "wide"
+    assert controlled(spec).subject.model.name == "wide"
 
 
 def test_a_crafted_network_is_its_own_control() -> None:
@@ -505,17 +521,27 @@ def test_a_crafted_network_is_its_own_control() -> None:
             "victims": 2,
         }
     )
-    control, subject = control_of(spec, prepare(spec))
-    assert (control.model_options, control.batch_sizes, subject.model.name) == (options, (1,), "loki")
-    _, made = ran(control, subject)
+    control = controlled(spec, prepare(spec))
+    found_ = (control.spec.model_options, control.spec.batch_sizes, control.subject.model.name)
+    assert found_ == (options, (1,), "loki")
+    made = ran(control)
     assert not found("SEEP004", facts(control=made))
 
 
 def test_the_control_of_a_dataset_with_options_takes_its_rows_as_they_are() -> None:
     spec = make_spec(**{**SPEC, "dataset": "synthetic", "dataset_options": {"rows": 60}, "baselines": ()})
     subject = prepare(spec)
-    control, controlled = control_of(spec, subject)
-    assert controlled.dataset is subject.dataset
-    assert controlled.model.name == "wide"
-    assert controlled.own is subject.own is False
-    assert len(control.baselines) == 3
+    control = controlled(spec, subject)
+    assert control.dataset is subject.dataset
+    assert control.subject.model.name == "wide"
+    assert control.own is subject.own is False
+    assert len(control.spec.baselines) == 3
+
+
+def test_the_negative_control_reads_nothing_and_one_that_is_read_is_a_fault() -> None:
+    spec = make_spec(**{**SPEC, "victims": 2, "restarts": 3, "iterations": 300})
+    audit = HorizontalAudit(spec, german_subject())
+    made = ran(audit.negative())
+    assert found("SEEP021", Facts(audit, [row()], [], [row(mean=1.0)], made)) == []
+    # What a working attack reads of the positive control is far above every baseline.
+    assert found("SEEP021", Facts(audit, [row()], [], [row(mean=1.0)], ran(control_of(audit))))
