@@ -369,9 +369,8 @@ def gain(metric: str, place: Place, ours: Run, other: Run) -> Gain:
         )
         for run in (ours, other)
     ]
-    both = sorted({*ours.victims} & {*other.units})
+    both = sorted({*ours.units} & {*other.units})
     first, second = (
-        torch.stack([v[run.victims.index(victim)] for victim in both])
-        for v, run in zip(values, (ours, other), strict=True)
+        torch.stack([v[run.units.index(unit)] for unit in both]) for v, run in zip(values, (ours, other), strict=True)
     )
     return Gain(place, paired(first, second))

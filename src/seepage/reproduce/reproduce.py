@@ -225,16 +225,18 @@ def reproduce(
             for one, audit in zip(known, audits, strict=True)
         ]
         for (one, runs), audit in zip(held, audits, strict=True):
-            about, told = audit.about, ", ".join(f"{axis} {value}" for axis, value in one.planned.place.items())
+            about = audit.about
+            if audit.dataset is not None:
+                # Of all rows, not of the client's alone.
+                about = replace(about, rows=sum(len(t) for t in (audit.dataset.train, audit.dataset.test) if t))
+            told = ", ".join(f"{axis} {value}" for axis, value in one.planned.place.items())
             rows = [*rows_of(audit, runs), *_of_the_task(one, subjects, store, say, run_missing)]
             comparison.rows.extend(replace(row, variant=row.variant or told or None) for row in rows)
             cells = [
                 *compare(table, one.planned, one.spec, rows, about),
                 *compare_tuned(table, one.planned, one.spec, audit.configurations, runs, about),
             ]
-            comparison.cells.extend(
-                cell for cell, called, at in cells if one.counts(selection, cell.place, called, at)
-            )
+            comparison.cells.extend(cell for cell, called, at in cells if one.counts(selection, cell.place, called, at))
             comparison.notes.extend(note for note in about.notes if note not in comparison.notes)
         if not run_missing and not store.is_empty and not any(runs for _, runs in held) and not comparison.rows:
             raise BadInputError(

@@ -245,9 +245,7 @@ class PublishedTable(_Data):
     def places(self) -> Iterator[Place]:
         """Return what is ``known`` of each figure before anything is run; not the columns that figures are of."""
         for planned, spec in self.specs():
-            for called, at, metric in itertools.product(
-                self.shown(planned, spec), configurations(spec), self.metrics
-            ):
+            for called, at, metric in itertools.product(self.shown(planned, spec), configurations(spec), self.metrics):
                 yield self.known(planned, spec, called, metric, batch_size=at.batch_size, defense=at.defense)
 
 

@@ -112,6 +112,7 @@ add_setting(
         "seepage.settings.spec:AuditSpec",
         "seepage.settings.horizontal:prepared_audit",
         command="audit",
+        quick={"victims": 3},
     )
 )
 add_setting(

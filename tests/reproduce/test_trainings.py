@@ -9,25 +9,24 @@ from seepage.datasets import load
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.registry import datasets
-from seepage.reproduce import Selection, StudyTable, load_study_table, reproduce_study, study_tables
+from seepage.reproduce import PublishedTable, Selection, load_table, reproduce, tables
 from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
 from tests.parts import register
-from tests.rows import row
 
 NONE = {"name": "none", "label": "sl"}
 FLIPPED = {"name": "label_flip", "probability": 0.2, "label": "flipped"}
-TABLE = StudyTable.model_validate(
+TABLE = PublishedTable.model_validate(
     {
         "name": "made/table1",
         "title": "made up",
         "source": "nowhere",
         "published_victims": 3,
-        "study": "split",
+        "setting": "split",
         "metrics": {"f1": {}},
         "axes": ["column", "defense"],
-        "audit": {"dataset": "telling_here", "private": ["cause", "noise_0"], "hidden": [8], "records": 30},
-        "audits": [{"audit": {"defenses": [NONE, FLIPPED], "attacks": ["exact"]}}],
+        "spec": {"dataset": "telling_here", "private": ["cause", "noise_0"], "hidden": [8], "records": 30},
+        "audits": [{"spec": {"defenses": [NONE, FLIPPED], "attacks": ["exact"]}}],
         "parts": {"faithful": ["exact", "knn_features"], "prior": ["prior"]},
         "compared": {"knn_features": {"defense": "knn"}},
         "once": ["knn_features"],
@@ -43,20 +42,21 @@ def _planted() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("table", study_tables().values(), ids=lambda table: table.name)
-def test_every_published_figure_has_a_place_that_the_table_measures(table: StudyTable) -> None:
+STUDIES = [table for table in tables().values() if table.setting != "horizontal"]
+
+
+@pytest.mark.parametrize("table", STUDIES, ids=lambda table: table.name)
+def test_every_published_figure_has_a_place_that_the_table_measures(table: PublishedTable) -> None:
     places = set()
-    for planned, spec in table.specs(units=2):
+    for planned, spec in table.specs():
         called = [*(p.called for p in spec.attacks), *(p.called for p in spec.baselines), "prior", "training"]
         for name in called:
-            if table.part(name) is None:
+            if name not in table.shown(planned, spec):
                 continue
-            for defense in spec.swept[: 1 if name in table.once else None]:
+            for defense in spec.defenses[: 1 if name in table.once else None]:
                 for column in (*getattr(spec, "private", ()), *getattr(spec, "told", ()), "label"):
                     for metric in table.metrics:
-                        where = {"dataset": spec.dataset, "column": column, "defense": defense.called}
-                        found = row(**where, attack=name, metric=metric, model="", batch_size=None)
-                        place = table.place(planned, found)
+                        place = table.place(planned, spec, name, metric, column=column, defense=defense.called)
                         places.add(tuple(place.get(axis) for axis in table.axes))
 
     def printed(values: object, at: tuple = ()) -> set[tuple]:
@@ -71,8 +71,8 @@ def test_every_published_figure_has_a_place_that_the_table_measures(table: Study
 def test_rows_supply_the_shares_of_every_table_of_dataset_properties() -> None:
     data = load("adult_education")
     set_up = set()
-    for table in study_tables().values():
-        for _, spec in table.specs(units=1):
+    for table in STUDIES:
+        for _, spec in table.specs():
             if not isinstance(spec, PooledSpec) or spec.dataset != data.name:
                 continue
             needs = {"rows", "auxiliary", "queries", "apart", "shares", "parties", "sensitive", "value", "synthetic"}
@@ -85,7 +85,7 @@ def test_rows_supply_the_shares_of_every_table_of_dataset_properties() -> None:
 
 
 def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
-    found = reproduce_study(TABLE, tmp_path, units=2)
+    found = reproduce(TABLE, tmp_path, 2)
     cells = {(c.run, c.place["column"], c.place["defense"]): c for c in found.cells}
     assert cells["faithful", "cause", "sl"].ours == 1.0
     # The table prints no deviation.
@@ -101,13 +101,13 @@ def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
         "results.csv",
         "results.json",
     }
-    again = reproduce_study(TABLE, tmp_path, units=2, run_missing=False)
+    again = reproduce(TABLE, tmp_path, 2, run_missing=False)
     assert [c.ours for c in again.cells] == [c.ours for c in found.cells]
 
 
 def test_what_is_printed_of_something_else_is_shown_without_a_verdict() -> None:
     other = TABLE.model_copy(update={"unlike": ({"column": "label"},)})
-    found = reproduce_study(other, None, 1, Selection(runs=("faithful",), only={"defense": ["sl"]}))
+    found = reproduce(other, None, 1, Selection(runs=("faithful",), only={"defense": ["sl"]}))
     cells = {c.place["column"]: c for c in found.cells}
     assert (cells["label"].published, cells["label"].difference, cells["label"].agreement) == (1.0, None, None)
     assert cells["cause"].difference == 0.0
@@ -115,7 +115,7 @@ def test_what_is_printed_of_something_else_is_shown_without_a_verdict() -> None:
 
 def test_a_part_is_run_alone() -> None:
     chosen = Selection(runs=("faithful",), only={"defense": ["sl"]})
-    found = reproduce_study(TABLE, None, 1, chosen)
+    found = reproduce(TABLE, None, 1, chosen)
     assert {(c.run, c.place["defense"]) for c in found.cells} == {("faithful", "sl")}
     for wrong, said in (
         (Selection(runs=("faithfull",)), "did you mean 'faithful'"),
@@ -123,6 +123,6 @@ def test_a_part_is_run_alone() -> None:
         (Selection(only={"colum": ["x"]}), "did you mean 'column'"),
     ):
         with pytest.raises(BadInputError, match=said):
-            reproduce_study(TABLE, None, 1, wrong)
+            reproduce(TABLE, None, 1, wrong)
     with pytest.raises(BadInputError, match="did you mean 'exact/table"):
-        load_study_table("exact/tabel2")
+        load_table("exact/tabel2")
