@@ -17,7 +17,7 @@ from seepage.models.model import Model
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import attacks, models
 from seepage.settings.grid import Setting, settings
-from seepage.settings.spec import make_spec
+from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import prepare
 from seepage.tabular.align import match as matching_of
 from seepage.tabular.align import pairwise_error, reorder, right_cells

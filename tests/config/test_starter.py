@@ -16,7 +16,7 @@ from seepage.config.document import read_document, read_text_document
 from seepage.config.starter import _scalar, starter
 from seepage.config.tree import parse
 from seepage.errors import BadInputError
-from seepage.settings.spec import make_spec
+from seepage.settings.horizontal_spec import make_spec
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from rich.console import Console
 from seepage.report.console import show_report
 from seepage.report.summary import summary
 from seepage.results.verdict import strongest, verdict
-from seepage.settings.spec import make_spec
+from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import prepare
 
 TIERS = ["none", "low", "moderate", "high", "total"]

@@ -8,7 +8,8 @@ import pytest
 
 from seepage import registry
 from seepage.errors import BadInputError
-from seepage.settings.spec import AuditSpec, Part, make_spec
+from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
+from seepage.settings.spec import Part
 
 
 @pytest.mark.parametrize(
@@ -81,4 +82,4 @@ def test_a_spec_survives_json() -> None:
     spec = make_spec(
         data="people.csv", target="ill", attacks=[{"name": "dlg", "options": {"step": 0.1}, "label": "mine"}]
     )
-    assert AuditSpec.model_validate(spec.plain()) == spec
+    assert HorizontalSpec.model_validate(spec.plain()) == spec

@@ -18,7 +18,7 @@ from seepage.report.assumptions import assumptions
 from seepage.reproduce.table import load_table
 from seepage.run.job import carry_out
 from seepage.settings.grid import settings
-from seepage.settings.spec import Training, make_spec
+from seepage.settings.horizontal_spec import Training, make_spec
 from seepage.settings.subject import Subjects, keep_networks, prepare
 from seepage.settings.tasks import learnt_rows
 from seepage.settings.training import train

@@ -20,12 +20,13 @@ from seepage.cli.studies import run_study_command
 from seepage.config.document import read_text_document
 from seepage.config.mistakes import DocumentError
 from seepage.config.preset import presets, read_preset
-from seepage.config.study_document import is_study, read_study
+
 from seepage.config.tree import parse, read_text
 from seepage.errors import BadInputError
 from seepage.report import Bar, Report, audit_all, check_gate, combined, gate, make_console
 from seepage.report.inferred import show_inferred
-from seepage.settings.spec import AuditSpec, Gate
+from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.spec import Gate
 from seepage.settings.subject import Subject, Subjects
 
 # The panels that options are shown in.
@@ -469,7 +470,7 @@ def _limit(above: float | None, column: str | None, of_document: Gate | None) ->
     return Gate(above=limit, column=chosen)
 
 
-def _gate(limit: Gate | None, audits: Sequence[tuple[AuditSpec, Subject]]) -> Callable[[Sequence[Report]], None]:
+def _gate(limit: Gate | None, audits: Sequence[tuple[HorizontalSpec, Subject]]) -> Callable[[Sequence[Report]], None]:
     """Check a gate before anything runs, and return what decides and exits once there are reports."""
     if limit is None:
         return lambda _: None

@@ -20,7 +20,7 @@ from seepage.report import make_console, make_table
 from seepage.results.text import clean
 from seepage.seeds import stream
 from seepage.settings.network import make_model
-from seepage.settings.spec import make_spec
+from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import prepare
 from seepage.tabular.schema import Schema
 

@@ -16,7 +16,7 @@ import yaml
 
 from seepage.datasets import Dataset
 from seepage.errors import BadInputError, unknown_name
-from seepage.settings.spec import make_spec
+from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import load_rows
 from seepage.tabular.infer import Policy
 

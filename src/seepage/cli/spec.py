@@ -15,7 +15,7 @@ from seepage.cli.own import of_document
 from seepage.cli.studies import check_study_gate
 from seepage.config.document import read_text_document
 from seepage.config.starter import starter, study_starter
-from seepage.config.study_document import StudyDocument, is_study, read_study
+
 from seepage.config.tree import read_text
 from seepage.errors import BadInputError
 from seepage.files import write_whole

@@ -28,10 +28,10 @@ from seepage.report import (
 from seepage.results.rows import Row
 from seepage.results.text import clean, percent
 from seepage.settings.study import Study
-from seepage.settings.study_spec import StudySpec
+from seepage.settings.spec import Spec
 
 _GATE = "Gate"
-S = TypeVar("S", bound=StudySpec)
+S = TypeVar("S", bound=Spec)
 
 FailAbove = Annotated[
     float | None,
@@ -59,7 +59,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON 
 
 
 def run_study_command(
-    studies: Sequence[tuple[StudySpec, Study]],
+    studies: Sequence[tuple[Spec, Study]],
     out: Path | None,
     fail_above: float | None = None,
     fail_column: str | None = None,

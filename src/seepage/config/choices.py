@@ -6,7 +6,7 @@ import inspect
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,8 @@ from seepage.registry import Registry
 
 # More settings than anyone can run.
 MOST = 10_000
+# Types of options that take a list, as they are written.
+_LISTS = ("tuple", "list", "Sequence", "Iterable")
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,20 @@ class Said:
     def wrong(self, mistakes: Mistakes, message: object) -> None:
         """Note that this value is a mistake."""
         mistakes.add(self.node.line, self.node.source or self.path, message)
+
+    def within(self, steps: Iterable[str | int]) -> Said:
+        """Return the innermost value on a path of names and positions; what is no part of the value ends it."""
+        here = self
+        for step in steps:
+            inner = here.node.value
+            if isinstance(inner, dict) and step in inner:
+                node, path = inner[str(step)], join(here.path, str(step))
+            elif isinstance(inner, list) and isinstance(step, int) and step < len(inner):
+                node, path = inner[step], f"{here.path}[{step}]"
+            else:
+                break
+            here = Said(node.plain(), node, path)
+        return here
 
 
 @dataclass(frozen=True)
@@ -59,32 +75,33 @@ class Choice:
         return {key: said.value for key, said in self.options.items()}
 
 
-def _none(_: str) -> bool:
-    return False
-
-
 def read_choices(
     node: Node,
     path: str,
     registry: Registry[Any],
     mistakes: Mistakes,
-    own: Callable[[str], bool] = _none,
+    own: bool = False,
+    default: str | None = None,
+    whole: Collection[str] = (),
 ) -> list[Choice]:
     """Return what an entry, or a list of entries, chooses among.
 
     An entry is a registered name, or a mapping with ``name``, its options and perhaps a ``label``. A list as an option
-    sweeps over its items; an item that is a list itself is one value. Options whose names are taken (``name``,
-    ``label``) can be given below ``options``.
+    sweeps over its items, unless the part takes a list there; an item that is a list itself is one value. Options whose
+    names are taken (``name``, ``label``) can be given below ``options``.
 
     Args:
         node, path: the entries and where they stand.
         registry: of the names.
         mistakes: what is wrong is added there; what is returned is then of no use.
-        own: which further names stand for a part of the user's own.
+        own: whether names with a colon stand for a part of the user's own.
+        default: name of an entry that says none; None where each needs one.
+        whole: options of which a list is one value.
     """
+    read = _Entries(registry, mistakes, own, default, whole)
     choices: list[Choice] = []
     for entry in each(Said(None, node, path), mistakes, "entry"):
-        choices.extend(_read_entry(entry, registry, mistakes, own))
+        choices.extend(read.entry(entry))
     return _told_apart(choices, registry.kind, mistakes)
 
 
@@ -105,10 +122,45 @@ def each(said: Said, mistakes: Mistakes, what: str = "value") -> list[Said]:
     return items
 
 
-def _read_entry(entry: Said, registry: Registry[Any], mistakes: Mistakes, own: Callable[[str], bool]) -> list[Choice]:
+@dataclass(frozen=True)
+class _Entries:
+    """Reads entries, see ``read_choices``."""
+
+    registry: Registry[Any]
+    mistakes: Mistakes
+    own: bool
+    default: str | None
+    whole: Collection[str]
+
+    def entry(self, entry: Said) -> list[Choice]:
+        """Return what one entry chooses among."""
+        return _read_entry(self, entry)
+
+    def known(self, said: Said) -> bool:
+        """Return whether there is a part of a name; note it as a mistake where there is none."""
+        return _known(said, self.registry, self.mistakes, self.own)
+
+    def values(self, names: Sequence[Said], key: str, said: Said) -> list[Said]:
+        """Return what an option sweeps over."""
+        node = said.node.value
+        # A list of lists sweeps, whatever the part takes.
+        flat = isinstance(node, list) and not all(isinstance(item.value, list) for item in node)
+        if flat and (key in self.whole or any(self._takes_list(name.value, key) for name in names)):
+            return [said]
+        return each(said, self.mistakes)
+
+    def _takes_list(self, name: str, key: str) -> bool:
+        if name not in self.registry:
+            return False
+        parameter = inspect.signature(self.registry[name].factory).parameters.get(key)
+        return parameter is not None and any(kind in str(parameter.annotation) for kind in _LISTS)
+
+
+def _read_entry(read: _Entries, entry: Said) -> list[Choice]:
+    registry, mistakes = read.registry, read.mistakes
     kind = registry.kind
     if isinstance(entry.value, str):
-        return [Choice(entry.value, {}, None, entry)] if _known(entry, registry, mistakes, own) else []
+        return [Choice(entry.value, {}, None, entry)] if read.known(entry) else []
     fields = entry.node.value
     if not isinstance(fields, dict):
         entry.wrong(
@@ -116,9 +168,12 @@ def _read_entry(entry: Said, registry: Registry[Any], mistakes: Mistakes, own: C
             f"{kind}s are given by name, or as a mapping with name and options; got {shown(entry.value)}.",
         )
         return []
-    if "name" not in fields:
+    if "name" not in fields and read.default is None:
         entry.wrong(mistakes, f"this {kind} has no name; add one, such as 'name: {(registry.names() or ['...'])[0]}'.")
         return []
+    named = fields.get("name", Node(read.default, entry.node.line, entry.node.source))
+    place = Said(named.plain(), named, join(entry.path, "name"))
+    names = [said for said in each(place, mistakes, "name") if read.known(said)]
     axes: dict[str, list[Said]] = {}
     label: str | None = None
     for key, child in fields.items():
@@ -130,11 +185,9 @@ def _read_entry(entry: Said, registry: Registry[Any], mistakes: Mistakes, own: C
                 place = Said(value.plain(), value, join(said.path, inner))
                 if inner in fields:
                     place.wrong(mistakes, f"{inner!r} is given beside 'options' already; keep one of them.")
-                axes[inner] = each(place, mistakes)
+                axes[inner] = read.values(names, inner, place)
         elif key != "name":
-            axes[key] = each(said, mistakes)
-    place = Said(fields["name"].plain(), fields["name"], join(entry.path, "name"))
-    names = [said for said in each(place, mistakes, "name") if _known(said, registry, mistakes, own)]
+            axes[key] = read.values(names, key, said)
     number = len(names) * math.prod(map(len, axes.values()))
     if number > MOST:
         entry.wrong(mistakes, f"sweeps over {number:,} {kind}s; an audit takes at most {MOST:,}.")
@@ -149,11 +202,11 @@ def _read_entry(entry: Said, registry: Registry[Any], mistakes: Mistakes, own: C
     return choices
 
 
-def _known(said: Said, registry: Registry[Any], mistakes: Mistakes, own: Callable[[str], bool]) -> bool:
+def _known(said: Said, registry: Registry[Any], mistakes: Mistakes, own: bool) -> bool:
     if not isinstance(said.value, str):
         said.wrong(mistakes, f"{registry.kind}s go by their names, which are texts; got {shown(said.value)}.")
         return False
-    if own(said.value):
+    if own and ":" in said.value:
         return True
     try:
         registry[said.value]

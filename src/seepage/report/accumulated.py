@@ -9,7 +9,7 @@ from seepage.report.frames import Record
 from seepage.report.sections import Audited, Section
 from seepage.results.text import clean
 from seepage.results.verdict import UNDEFENDED, pick
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 
 NAME = "rounds"
 
@@ -53,7 +53,7 @@ def accumulated(reports: Sequence[Audited]) -> Section | None:
     return Section(NAME, "Leakage over rounds", words, figures=shown)
 
 
-def _else(spec: AuditSpec) -> str:
+def _else(spec: HorizontalSpec) -> str:
     """Return what is left of a spec without its rounds and its name."""
     plain = spec.plain()
     plain["training"] = {**(plain["training"] or {}), "attacked_rounds": None}

@@ -8,7 +8,7 @@ from seepage.results.rows import Row
 from seepage.results.text import clean, listed, percent
 from seepage.results.tiers import is_attack
 from seepage.results.verdict import UNDEFENDED
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.subject import Subject
 from seepage.settings.training import Learnt
 from seepage.tabular.encoder import Encoder
@@ -27,7 +27,7 @@ _LABELS = {
 }
 
 
-def assumptions(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> list[str]:
+def assumptions(spec: HorizontalSpec, subject: Subject, rows: Sequence[Row]) -> list[str]:
     """Return one sentence an assumption, the threat model first; table texts in them are printable lines."""
     granted = next((row["knowledge"] for row in rows if is_attack(row)), None)
     sees = "what clients send" if granted is None else clean(granted["sees"], 300)
@@ -49,7 +49,7 @@ def assumptions(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> list[
     return facts + _rank(spec, subject) + [clean(note, 200) for note in subject.dataset.notes]
 
 
-def _rank(spec: AuditSpec, subject: Subject) -> list[str]:
+def _rank(spec: HorizontalSpec, subject: Subject) -> list[str]:
     """Return how many records the rows of the table can be told apart by linear algebra, in all and in a batch."""
     dataset = subject.dataset
     encoder, cells = Encoder(dataset.schema, dataset.statistics), dataset.train.cells.cpu()

@@ -21,7 +21,7 @@ from seepage.results.rows import Row
 from seepage.results.text import clean, percent, points, span
 from seepage.results.tiers import Tier, is_attack, settings
 from seepage.results.verdict import UNDEFENDED, pick, strongest, verdict
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.subject import Subject
 
 _STYLES: dict[Tier, str] = {
@@ -58,7 +58,7 @@ def make_console(stderr: bool = False) -> Console:
 
 def show_report(
     console: Console,
-    spec: AuditSpec,
+    spec: HorizontalSpec,
     subject: Subject,
     rows: Sequence[Row],
     examples: Sequence[Example],
@@ -88,7 +88,7 @@ def show_report(
     console.print(Padding(Text(summary(spec, subject, rows, alarms)), (0, 0, 1, 2)))
 
 
-def _show_head(console: Console, spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> None:
+def _show_head(console: Console, spec: HorizontalSpec, subject: Subject, rows: Sequence[Row]) -> None:
     dataset = subject.dataset
     console.print()
     console.print(

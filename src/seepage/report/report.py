@@ -28,7 +28,7 @@ from seepage.results.rows import Row, rows, write_results
 from seepage.run.provenance import asked_before, check_folder, provenance, write_provenance
 from seepage.run.runner import Listener, Run, make_plan, run_audits
 from seepage.run.store import Store
-from seepage.settings.spec import AuditSpec, make_spec
+from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
 from seepage.settings.tasks import learnt_rows, task_rows
 from seepage.tabular.infer import Policy
@@ -51,7 +51,7 @@ class Report:
         left_out: settings and numbers of victims for which there was no time.
     """
 
-    spec: AuditSpec
+    spec: HorizontalSpec
     subject: Subject
     rows: list[Row]
     runs: list[Run]
@@ -108,7 +108,7 @@ def audit(
             or from the setting ``head``).
         schema: of the DataFrame; inferred if None, with the settings ``target`` and those of ``tabular.Policy``.
         out: run folder, see ``audit_all``; None to keep nothing.
-        settings: any of ``AuditSpec``: batch_sizes, attacks, labels, victims, seed and so on.
+        settings: any of ``HorizontalSpec``: batch_sizes, attacks, labels, victims, seed and so on.
 
     Raises:
         BadInputError: something cannot be used as given.
@@ -166,7 +166,7 @@ def audit_document(document: str | Path | Mapping[str, Any], out: str | Path | N
 
 
 def audit_all(
-    audits: Sequence[tuple[AuditSpec, Subject]],
+    audits: Sequence[tuple[HorizontalSpec, Subject]],
     folder: Path | None,
     listener: Listener | None = None,
     budget: float | None = None,

@@ -22,7 +22,7 @@ from seepage.results.rows import Row
 from seepage.results.text import clean, listed, percent, points
 from seepage.results.tiers import BOUNDS
 from seepage.results.verdict import UNDEFENDED, pick, strongest
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.subject import Subject
 
 MOST_ROWS = 2000
@@ -41,7 +41,7 @@ class Audited(Protocol):
     """What a page needs of an audit, see ``seepage.report.Report``."""
 
     @property
-    def spec(self) -> AuditSpec:
+    def spec(self) -> HorizontalSpec:
         """What was done."""
         ...
 
@@ -271,7 +271,7 @@ def _threat_model(found: _Found) -> Section:
     return Section(found.name("threat-model"), "Threat model and what the attacker is granted", words, facts)
 
 
-def _drawn(spec: AuditSpec) -> str:
+def _drawn(spec: HorizontalSpec) -> str:
     return "with replacement" if spec.replacement else "without replacement"
 
 

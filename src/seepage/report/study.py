@@ -27,7 +27,7 @@ from seepage.run.provenance import check_study_folder, study_provenance, write_p
 from seepage.run.runner import Listener
 from seepage.run.store import Store
 from seepage.settings.study import Study, run_study, study_rows
-from seepage.settings.study_spec import StudySpec
+from seepage.settings.spec import Spec
 
 # An attack works if it closes so much of the gap where nothing protects the records.
 _WORKS = 0.5
@@ -48,7 +48,7 @@ class StudyReport:
     Example:
         >>> from seepage.settings.studies import study_kind
         >>> split = study_kind("split")
-        >>> spec = split.spec.of(dataset="german", private=["housing"], units=1, epochs=1, attacks=["exact"])
+        >>> spec = split.spec.of(dataset="german", private_columns=["housing"], repetitions=1, epochs=1, attacks=["exact"])
         >>> [report] = run_studies([(spec, split.study(spec))])
         >>> report.frame().query("metric == 'accuracy' and column == 'housing' and is_attack")["mean"].tolist()
         [1.0]
@@ -70,7 +70,7 @@ class StudyReport:
 
 
 def run_studies(
-    studies: Sequence[tuple[StudySpec, Study]],
+    studies: Sequence[tuple[Spec, Study]],
     folder: Path | None = None,
     listener: Listener | None = None,
     document: str | None = None,

@@ -9,13 +9,13 @@ from seepage.results.rows import Row
 from seepage.results.text import clean, listed, percent
 from seepage.results.tiers import settings
 from seepage.results.verdict import UNDEFENDED, pick, strongest, verdict
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.subject import Subject
 
 _COLUMNS = 3
 
 
-def summary(spec: AuditSpec, subject: Subject, rows: Sequence[Row], alarms: Sequence[Alarm] = ()) -> str:
+def summary(spec: HorizontalSpec, subject: Subject, rows: Sequence[Row], alarms: Sequence[Alarm] = ()) -> str:
     """Return a paragraph for each batch size and defense, and one on how to read them."""
     paragraphs = [_of_setting(subject, rows, size, defense, alarms) for size, defense in settings(rows)]
     paragraphs = [paragraph for paragraph in paragraphs if paragraph]
@@ -112,7 +112,7 @@ def _column(row: Row) -> str:
     return f"{clean(row['column'])} ({percent(row['mean'], 0)}, guess {percent(row['baseline'], 0)})"
 
 
-def _reading(spec: AuditSpec) -> str:
+def _reading(spec: HorizontalSpec) -> str:
     granted = "was told the true labels" if spec.labels == "true" else "restored the labels from the gradient"
     if spec.batch_statistics == "granted":
         granted += ", and was told the statistics of batches where the model normalises them"

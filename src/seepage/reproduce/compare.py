@@ -18,7 +18,7 @@ from seepage.reproduce.table import Figure, Place, PlannedRun, Printed, Publishe
 from seepage.results.rows import Row
 from seepage.results.tuning import swept, tuned
 from seepage.run.runner import Run
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 
 # Within so much, or within the interval of the difference where that is wider, rates agree.
 MARGIN = 0.02
@@ -122,7 +122,7 @@ class Compared:
 
 
 def compare(
-    table: PublishedTable, planned: PlannedRun, spec: AuditSpec, made: Sequence[Row], rows: int
+    table: PublishedTable, planned: PlannedRun, spec: HorizontalSpec, made: Sequence[Row], rows: int
 ) -> list[Compared]:
     """Return the cells of one audit, those of baselines that are held against nothing left out.
 
@@ -146,7 +146,7 @@ def compare(
 
 
 def compare_tuned(
-    table: PublishedTable, planned: PlannedRun, spec: AuditSpec, runs: Sequence[Run], rows: int
+    table: PublishedTable, planned: PlannedRun, spec: HorizontalSpec, runs: Sequence[Run], rows: int
 ) -> list[Compared]:
     """Return the cells of attacks with a grid: the point that is best on the truth, and the one chosen on a pilot.
 

@@ -21,7 +21,7 @@ from seepage.run.runner import Listener
 from seepage.run.store import Store
 from seepage.settings.studies import study_kind
 from seepage.settings.study import Study, run_study, study_rows
-from seepage.settings.study_spec import StudySpec
+from seepage.settings.spec import Spec
 
 
 class StudyAudit(BaseModel):
@@ -70,11 +70,11 @@ class StudyTable(Printed):
         """Name of the run that is as the paper's."""
         return next(iter(self.parts))
 
-    def specs(self, **settings: Any) -> Iterator[tuple[StudyAudit, StudySpec]]:
+    def specs(self, **settings: Any) -> Iterator[tuple[StudyAudit, Spec]]:
         """Return the audits with their specs.
 
         Args:
-            settings: fields of the study's spec that replace the table's, such as ``units``.
+            settings: fields of the study's spec that replace the table's, such as ``repetitions``.
 
         Raises:
             BadInputError: a setting cannot be used.
@@ -125,7 +125,7 @@ def load_study_table(name: str) -> StudyTable:
 def reproduce_study(
     table: StudyTable,
     folder: Path | None,
-    units: int | None = None,
+    repetitions: int | None = None,
     selection: Selection | None = None,
     listener: Listener | None = None,
     run_missing: bool = True,
@@ -136,7 +136,7 @@ def reproduce_study(
     Args:
         table: which.
         folder: the run folder, made if need be; None to keep nothing.
-        units: of each audit; as the table has it if None.
+        repetitions: number of repetitions of each audit; as the table has it if None.
         selection: ``runs``, ``attacks`` and ``only`` of it.
         listener: told about the progress.
         run_missing: whether to run anything, or only to compare what is there.
@@ -148,9 +148,9 @@ def reproduce_study(
     selection = selection or Selection()
     _check(table, selection)
     comparison = Comparison(table)
-    studies: list[tuple[StudySpec, Study]] = []
+    studies: list[tuple[Spec, Study]] = []
     with Store(folder) as store:
-        more = {**settings, **({} if units is None else {"units": units})}
+        more = {**settings, **({} if repetitions is None else {"repetitions": repetitions})}
         for planned, spec in table.specs(**more):
             chosen = _chosen(table, planned, spec, selection)
             if chosen is None:
@@ -176,7 +176,7 @@ def reproduce_study(
     return comparison
 
 
-def _chosen(table: StudyTable, planned: StudyAudit, spec: StudySpec, selection: Selection) -> StudySpec | None:
+def _chosen(table: StudyTable, planned: StudyAudit, spec: Spec, selection: Selection) -> Spec | None:
     """Return an audit with the attacks, baselines and defenses that were chosen; None with nothing left."""
 
     def kept(**known: str) -> bool:

@@ -13,13 +13,13 @@ from typing import Any
 from seepage.assessment import Association, Estimate, Lift, Measured, lift
 from seepage.files import write_whole
 from seepage.run.runner import Outcome, Run
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.subject import Subject
 
 Row = dict[str, Any]
 
 
-def rows(spec: AuditSpec, subject: Subject, outcome: Outcome) -> list[Row]:
+def rows(spec: HorizontalSpec, subject: Subject, outcome: Outcome) -> list[Row]:
     """Return one row a setting, attack or baseline, metric and column.
 
     Each has dataset, protocol, model, variant (what else tells the audits of one document apart), batch_size,
@@ -41,7 +41,7 @@ def rows(spec: AuditSpec, subject: Subject, outcome: Outcome) -> list[Row]:
     return made
 
 
-def _rows_of(spec: AuditSpec, subject: Subject, run: Run, guessing: list[Run]) -> list[Row]:
+def _rows_of(spec: HorizontalSpec, subject: Subject, run: Run, guessing: list[Run]) -> list[Row]:
     if not run.measured:
         return [_row(spec, subject, run, ("accuracy", None), None, None)] if run.is_attack else []
     # On the very same victims, all of them: a baseline that lacks some cannot be compared with.
@@ -58,7 +58,7 @@ def _rows_of(spec: AuditSpec, subject: Subject, run: Run, guessing: list[Run]) -
 
 
 def _row(
-    spec: AuditSpec,
+    spec: HorizontalSpec,
     subject: Subject,
     run: Run,
     figure: tuple[str, str | None],

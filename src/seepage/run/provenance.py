@@ -16,10 +16,11 @@ from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.run.store import Store, digest_of
 from seepage.settings.code import own_code
+from seepage.settings.device import find_device
 from seepage.settings.grid import plain
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.study import Study
-from seepage.settings.study_spec import StudySpec
+from seepage.settings.spec import Spec
 from seepage.settings.subject import Subject
 from seepage.versions import installed
 
@@ -27,12 +28,12 @@ FILE = "provenance.json"
 _PACKAGES = ("seepage", "torch", "numpy", "scipy", "pandas", "pydantic")
 
 
-def provenance(audits: Sequence[tuple[AuditSpec, Subject]]) -> dict[str, Any]:
+def provenance(audits: Sequence[tuple[HorizontalSpec, Subject]]) -> dict[str, Any]:
     """Return what is needed to tell where figures come from; nothing of the rows but a digest."""
-    return _provenance([_identity(spec, subject) for spec, subject in audits], audits[0][0].where)
+    return _provenance([_identity(spec, subject) for spec, subject in audits], find_device(audits[0][0].device))
 
 
-def study_provenance(studies: Sequence[tuple[StudySpec, Study]]) -> dict[str, Any]:
+def study_provenance(studies: Sequence[tuple[Spec, Study]]) -> dict[str, Any]:
     """Return what is needed to tell where figures of studies come from, see ``provenance``."""
     told = [
         {
@@ -59,7 +60,7 @@ def _provenance(audits: list[dict[str, Any]], device: torch.device) -> dict[str,
     }
 
 
-def _identity(spec: AuditSpec, subject: Subject) -> dict[str, Any]:
+def _identity(spec: HorizontalSpec, subject: Subject) -> dict[str, Any]:
     dataset, model = subject.dataset, subject.model
     return {
         "spec": spec.plain(),
@@ -98,7 +99,7 @@ def write_provenance(folder: Path, store: Store, private: bool = False) -> None:
     write_whole(folder / FILE, json.dumps(store.runs(), indent=1, ensure_ascii=False) + "\n", private)
 
 
-def check_folder(folder: Path, store: Store, audits: Sequence[tuple[AuditSpec, Subject]]) -> None:
+def check_folder(folder: Path, store: Store, audits: Sequence[tuple[HorizontalSpec, Subject]]) -> None:
     """Refuse a folder whose results these audits would replace by fewer or by other ones.
 
     Same data, model and settings continue what is there: with more or fewer victims, another number
@@ -127,7 +128,7 @@ def check_folder(folder: Path, store: Store, audits: Sequence[tuple[AuditSpec, S
         )
 
 
-def check_study_folder(folder: Path, store: Store, studies: Sequence[tuple[StudySpec, Study]]) -> None:
+def check_study_folder(folder: Path, store: Store, studies: Sequence[tuple[Spec, Study]]) -> None:
     """Refuse a folder whose results these studies would replace by other ones.
 
     The same rows and settings continue what is there, with more or fewer units, defenses, attacks or guesses.
@@ -148,7 +149,7 @@ def check_study_folder(folder: Path, store: Store, studies: Sequence[tuple[Study
         )
 
 
-def asked_before(store: Store, audits: Sequence[tuple[AuditSpec, Subject]]) -> list[int]:
+def asked_before(store: Store, audits: Sequence[tuple[HorizontalSpec, Subject]]) -> list[int]:
     """Return of each audit how many victims earlier commands that a store knows asked for; 0 if none did."""
     earlier = [then for run in store.runs() for then in run["audits"]]
     now = [_identity(spec, subject) for spec, subject in audits]

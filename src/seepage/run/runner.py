@@ -15,12 +15,13 @@ from seepage.assessment.evidence import Evidence
 from seepage.run.job import Done, attack
 from seepage.run.store import Failure, Store
 from seepage.run.workers import Errand, run_here, run_in_workers, threads
+from seepage.settings.device import find_device
 from seepage.settings.grid import Setting, settings
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.subject import Subject
 from seepage.wire.horizontal import Knowledge
 
-Audit = tuple[AuditSpec, Subject]
+Audit = tuple[HorizontalSpec, Subject]
 
 # A trial is stopped at the first sign of progress after so long: enough to tell how long the whole will take.
 _TRIAL_SECONDS = 0.15
@@ -197,7 +198,7 @@ def _fitting(
 
 def _hands(audits: Sequence[Audit]) -> int:
     """Return how many jobs run side by side."""
-    if any(spec.where.type != "cpu" for spec, _ in audits):
+    if any(find_device(spec.device).type != "cpu" for spec, _ in audits):
         # One process keeps an accelerator busy.
         return 1
     return min(spec.workers or max(1, cpu_count() // spec.threads) for spec, _ in audits)
@@ -344,7 +345,7 @@ def _so_far(store: Store, setting: Setting) -> tuple[float | None, int]:
     return None, len(held)
 
 
-def held_runs(spec: AuditSpec, subject: Subject, store: Store) -> list[Run]:
+def held_runs(spec: HorizontalSpec, subject: Subject, store: Store) -> list[Run]:
     """Return what the store holds of an audit, without running anything: all victims of each setting."""
     runs = []
     for setting in settings(spec, subject):

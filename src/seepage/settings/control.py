@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from seepage.settings.parts import registry
-from seepage.settings.spec import AuditSpec, Part, make_spec
+from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
+from seepage.settings.spec import Part
 from seepage.settings.subject import Subject, prepare
 
 # The share of the gap between guessing and certainty that an attack has to close to pass. Attacks that work close
@@ -18,7 +19,7 @@ _CELLS = 60
 _FEWEST, _MOST = 3, 20
 
 
-def control_of(spec: AuditSpec, subject: Subject) -> tuple[AuditSpec, Subject]:
+def control_of(spec: HorizontalSpec, subject: Subject) -> tuple[HorizontalSpec, Subject]:
     """Return the positive control of an audit: what to run, and on what.
 
     The same table and the same attacks with the same settings, but one record behind each gradient, no
@@ -45,7 +46,7 @@ def control_of(spec: AuditSpec, subject: Subject) -> tuple[AuditSpec, Subject]:
     kept = any(hasattr(registry.attacks[attack.name].factory, "network") for attack in spec.attacks)
     control = make_spec(
         **{
-            **{name: getattr(spec, name) for name in AuditSpec.model_fields},
+            **{name: getattr(spec, name) for name in HorizontalSpec.model_fields},
             # The rows are passed on as they are loaded.
             "dataset_options": {},
             "batch_sizes": (1,),
@@ -54,7 +55,7 @@ def control_of(spec: AuditSpec, subject: Subject) -> tuple[AuditSpec, Subject]:
             "protocol_options": {name: value for name, value in spec.protocol_options.items() if name != "holds"},
             "head": subject.model.head,
             "defenses": (Part(name="none"),),
-            "baselines": spec.baselines or AuditSpec().baselines,
+            "baselines": spec.baselines or HorizontalSpec().baselines,
             "victims": min(_MOST, max(_FEWEST, -(-_CELLS // columns))),
             "keep_records": False,
             "control": False,

@@ -25,9 +25,11 @@ from seepage.registry import takes
 from seepage.run.job import Job
 from seepage.run.store import digest_of
 from seepage.seeds import stream
+from seepage.settings.device import find_device
 from seepage.settings.code import foreign_code, own_code
 from seepage.settings.parts import registry
-from seepage.settings.spec import AuditSpec, Part
+from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.spec import Part
 from seepage.settings.subject import Subject
 from seepage.versions import installed
 from seepage.wire.horizontal import AnyView, Knowledge, View
@@ -56,7 +58,7 @@ class Setting:
         group: victims that are attacked together.
     """
 
-    spec: AuditSpec
+    spec: HorizontalSpec
     subject: Subject
     batch_size: int
     defense: Part
@@ -143,7 +145,7 @@ class Setting:
             "replacement": spec.replacement,
             "protocol_options": spec.protocol_options,
             "model_seed": spec.seed if spec.model_seed is None else spec.model_seed,
-            "device": spec.where.type,
+            "device": find_device(spec.device).type,
             "threads": spec.threads,
             "configuration": self.configuration,
         }
@@ -173,7 +175,7 @@ def _in_rounds(subject: Subject, protocol: Clients[View]) -> bool:
     return bool(subject.later) or protocol.holds > protocol.batch_size
 
 
-def settings(spec: AuditSpec, subject: Subject) -> list[Setting]:
+def settings(spec: HorizontalSpec, subject: Subject) -> list[Setting]:
     """Return the settings of an audit, baselines before attacks at each point.
 
     Raises:
@@ -214,7 +216,7 @@ def settings(spec: AuditSpec, subject: Subject) -> list[Setting]:
 
 
 def _setting(
-    spec: AuditSpec,
+    spec: HorizontalSpec,
     subject: Subject,
     batch_size: int,
     defense: Part,
@@ -237,7 +239,7 @@ def _setting(
         "labels": spec.labels if is_attack else None,
         "batch_statistics": spec.batch_statistics if is_attack else None,
         "seed": spec.seed,
-        "device": spec.where.type if is_attack else None,
+        "device": find_device(spec.device).type if is_attack else None,
         "threads": spec.threads,
         "records": spec.keep_records,
         "metrics": [plain(metric) for metric in _metrics(spec)],
@@ -246,8 +248,8 @@ def _setting(
     group = _BASELINE_GROUP
     if is_attack:
         # What an attack optimises together anyway.
-        fit = ROWS_AT_ONCE[spec.where.type] // (int(getattr(made, "restarts", 1)) * protocol.records)
-        group = max(1, min(fit, _GROUP[spec.where.type]))
+        fit = ROWS_AT_ONCE[find_device(spec.device).type] // (int(getattr(made, "restarts", 1)) * protocol.records)
+        group = max(1, min(fit, _GROUP[find_device(spec.device).type]))
         if _in_rounds(subject, protocol):
             made = OverRounds(made)
     return Setting(
@@ -255,11 +257,11 @@ def _setting(
     )
 
 
-def _metrics(spec: AuditSpec) -> tuple[Metric, ...]:
+def _metrics(spec: HorizontalSpec) -> tuple[Metric, ...]:
     return tuple(registry.metrics.create(part.name, **part.options) for part in spec.metrics)
 
 
-def _make_attack(spec: AuditSpec, part: Part) -> Callable[..., Any]:
+def _make_attack(spec: HorizontalSpec, part: Part) -> Callable[..., Any]:
     factory = registry.attacks[part.name].factory
     options: dict[str, Any] = {}
     # A factory that passes any argument on may not know a profile, so it is told of none but another one.

@@ -37,7 +37,7 @@ from seepage.seeds import stream
 from seepage.settings.grid import plain
 from seepage.settings.parts import registry
 from seepage.settings.pooled_spec import UPDATES, PooledDefense, PooledSpec, pair
-from seepage.settings.spec import Part
+from seepage.settings.spec import Part, Spec
 from seepage.settings.study import Answer, Scale, Study, StudyPart, rows_identity
 from seepage.shadow.graph import Convolutional
 from seepage.shadow.learner import Learner
@@ -59,7 +59,7 @@ _SHUFFLES = 5
 _RANGE = (0.1, 0.9)
 _LOCAL = 20
 # Fields of a spec that say what is measured, on how many seeds and how it is called, but change no set-up.
-_NOT_DETERMINING = {"attacks", "baselines", "defenses", "units", "data_folder", "dataset"}
+_NOT_DETERMINING = {*Spec.model_fields, "repetitions"} - {"dataset_options", "sensitive", "seed", "threads"}
 
 
 def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = False) -> Study:
@@ -112,7 +112,7 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
         protocol=spec.protocol,
         model=str(source.learner(PooledDefense()).describe()["model"]),
         batch_size=spec.batch_size,
-        units=spec.units,
+        units=spec.repetitions,
         unit=spec.unit,
         make=lambda unit, defense: _make(spec, source, by_label[defense], unit).measure,
         defenses={label: one.model_dump(mode="json", exclude={"label"}) for label, one in by_label.items()},
@@ -147,6 +147,7 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
         sensitive=(source.sensitive,),
         seed=spec.seed,
         threads=spec.threads,
+        variant=spec.variant,
         own=own,
     )
 
@@ -190,7 +191,7 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> _Source:
     if spec.synthetic is not None:
         synthetic = spec.synthetic
         data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
-    sensitive = SYNTHETIC if spec.synthetic is not None else spec.sensitive
+    sensitive = SYNTHETIC if spec.synthetic is not None else spec.secret
     made = {defense.label: _rows(spec, data, sensitive, defense) for defense in spec.defenses}
     target = data.schema.target
     # Rows were refused otherwise.
@@ -247,17 +248,17 @@ def _of_population(spec: PooledSpec) -> _Source:
                 "networks on graphs have one hidden layer and train on whole batches (batch_size: null)."
             )
         said |= dict(zip(("hidden",), spec.hidden, strict=False))
-        graph = data.seen(spec.sensitive, spec.keep)
+        graph = data.seen(spec.secret, spec.keep)
         identity = [len(data), plain(data.labels), plain(torch.from_numpy(graph.features.indices)), graph.edges.nnz]
         learner = Convolutional(classes, graph, **said)
-    rows = data.marked(spec.sensitive)
+    rows = data.marked(spec.secret)
     return _Source(
         data.name,
         data.notes,
         f"{len(data):,} {'texts' if isinstance(data, Texts) else 'nodes'}",
         len(data),
         data.target,
-        spec.sensitive,
+        spec.secret,
         [*identity, plain(rows.carries.long())],
         lambda defense: rows,
         lambda defense: learner,
@@ -561,7 +562,7 @@ def _facts(spec: PooledSpec, source: _Source) -> tuple[str, ...]:
         f"Pooled learning on {source.name}, {source.extent}: the computation is ideal and gives away nothing but the "
         f"model's answers. Models are {kind} and {trained}; {recipe['epochs']} epochs of Adam at "
         f"{recipe['learning_rate']:g}, {'whole batches' if size is None else f'batches of {size}'}.",
-        f"In each of {spec.units} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked with "
+        f"In each of {spec.repetitions} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked with "
         f"{spec.shadows} shadow models; intervals resample attack seeds and the joint models within them.",
         f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but guessing is a fault.",
     )

@@ -21,7 +21,7 @@ from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
 from seepage.settings.parts import registry
-from seepage.settings.spec import Part
+from seepage.settings.spec import Part, Spec
 from seepage.settings.split_spec import CutDefense, SplitSpec
 from seepage.settings.study import Answer, Scale, Study, StudyPart, rows_identity
 from seepage.tabular.schema import Discrete
@@ -33,7 +33,7 @@ from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge
 PRIOR = "prior"
 DELTA = 1e-5
 # Fields of a spec that say what is measured, on how many trainings and how it is called, but change no training.
-_NOT_DETERMINING = {"attacks", "baselines", "defenses", "units", "private", "data_folder", "dataset"}
+_NOT_DETERMINING = {*Spec.model_fields, "repetitions", "private_columns"} - {"dataset_options", "seed", "threads"}
 
 
 def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = False) -> Study:
@@ -48,7 +48,7 @@ def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = Fal
         BadInputError: a setting cannot be used with these rows.
     """
     data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-    private = spec.private or default_private(data)
+    private = spec.private_columns or default_private(data)
     first = deepfm(data.schema, private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
     space = Space.of(first, CutKnowledge(data.schema, data.statistics))
     _check(spec, first, space)
@@ -72,7 +72,7 @@ def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = Fal
         protocol=spec.protocol,
         model="deepfm",
         batch_size=spec.batch_size if spec.protocol == "split" else spec.rows_each,
-        units=spec.units,
+        units=spec.repetitions,
         unit="training",
         make=lambda unit, defense: _make(spec, data, private, by_label[defense], unit).measure,
         defenses={label: one.model_dump(mode="json", exclude={"label"}) for label, one in by_label.items()},
@@ -113,6 +113,7 @@ def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = Fal
         sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
         seed=spec.seed,
         threads=spec.threads,
+        variant=spec.variant,
         own=own,
     )
 
@@ -139,7 +140,7 @@ def _facts(spec: SplitSpec, data: Dataset, private: Sequence[str], space: Space,
         else f"clients hold the private columns and labels of {spec.rows_each} rows each, {spec.clients} take part in "
         "an exchange"
     )
-    attacked = "all held-out records" if spec.records is None else f"up to {spec.records:,} held-out records"
+    attacked = "all held-out records" if spec.attacked_records is None else f"up to {spec.attacked_records:,} held-out records"
     return (
         f"The attacker is the server, honest but curious. It sees {_sees(spec)}.",
         "It is granted the schema, the marginals of all columns and of the label, "
@@ -152,7 +153,7 @@ def _facts(spec: SplitSpec, data: Dataset, private: Sequence[str], space: Space,
         + (f", {spec.tower} at the server" if spec.tower else "")
         + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
         f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}.",
-        f"Attacked are {attacked}, as though they were trained on next, in {spec.units} training(s) with seeds of "
+        f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds of "
         f"their own from seed {spec.seed}; intervals are over trainings.",
         "Guesses hold what the server holds anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
@@ -285,7 +286,7 @@ def _make(spec: SplitSpec, data: Dataset, private: Sequence[str], defense: CutDe
     )
     learning = spec.learning(defense)
     trained = learning.train(model, train, stream(spec.seed, training, "training") % 2**62)
-    attacked = test if spec.records is None else test.rows(range(min(spec.records, len(test))))
+    attacked = test if spec.attacked_records is None else test.rows(range(min(spec.attacked_records, len(test))))
     stage = replace(trained, model=trained.earlier[-spec.final]) if spec.final else trained
     granted = trained.earlier[-spec.stale] if spec.stale else trained.model
     if defense.published is not None:

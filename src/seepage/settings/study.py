@@ -5,7 +5,7 @@ repetition (a training, or targets with their shadow models), made once for each
 still to be measured, and shared by all attacks and guesses. Intervals are over units. What each attack or guess got out
 of a unit is kept in the store at once, so that a stopped study continues.
 
-A setting plugs in with one file: a spec (a subclass of ``StudySpec``) and a function that makes a ``Study`` of it,
+A setting plugs in with one file: a spec (a subclass of ``Spec``) and a function that makes a ``Study`` of it,
 entered in ``audit.studies``. Tables of ``reproduce``, the report, the gate and the command line then work as they are.
 
 Example:

@@ -21,8 +21,9 @@ from seepage.models.model import Model
 from seepage.run.workers import threads
 from seepage.settings import networks
 from seepage.settings.code import own_code
+from seepage.settings.device import find_device
 from seepage.settings.network import make_model
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.training import Learnt, train
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.infer import Inferred
@@ -109,7 +110,7 @@ class Subject:
 
 
 def prepare(
-    spec: AuditSpec,
+    spec: HorizontalSpec,
     dataset: Dataset | None = None,
     model: Model | nn.Module | None = None,
     folder: Path | None = None,
@@ -136,7 +137,7 @@ def prepare(
     return _subject(spec, loaded, inferred, spec.model if model is None else model, own, folder)
 
 
-def load_rows(spec: AuditSpec) -> tuple[Dataset, Inferred | None]:
+def load_rows(spec: HorizontalSpec) -> tuple[Dataset, Inferred | None]:
     """Return the rows that a spec names, and how their schema came about where it was inferred.
 
     Raises:
@@ -148,7 +149,7 @@ def load_rows(spec: AuditSpec) -> tuple[Dataset, Inferred | None]:
 
 
 def _subject(
-    spec: AuditSpec,
+    spec: HorizontalSpec,
     dataset: Dataset,
     inferred: Inferred | None,
     model: str | Model | nn.Module,
@@ -164,10 +165,10 @@ def _subject(
         head=spec.head,
         options=spec.model_options,
         weights=spec.weights,
-        device=spec.where,
+        device=find_device(spec.device),
     )
     dtype = next(iter(placed.parameters.values())).dtype
-    encoder = Encoder(dataset.schema, dataset.statistics, dtype=dtype, device=spec.where)
+    encoder = Encoder(dataset.schema, dataset.statistics, dtype=dtype, device=find_device(spec.device))
     untrained = Subject(dataset, placed, own, encoder, source, inferred)
     if spec.training is None:
         return untrained
@@ -178,7 +179,7 @@ def _subject(
         "training": spec.training.model_dump(),
         "seed": spec.seed,
         "threads": spec.threads,
-        "device": spec.where.type,
+        "device": find_device(spec.device).type,
     }
     found = None if folder is None else networks.find(networks.place_of(folder, made_from), placed, spec.training)
     if found is None:
@@ -188,7 +189,7 @@ def _subject(
     return replace(untrained, model=first, learnt=learnt, later=tuple(later), trained_from=made_from)
 
 
-def keep_networks(folder: Path, audits: Sequence[tuple[AuditSpec, Subject]]) -> None:
+def keep_networks(folder: Path, audits: Sequence[tuple[HorizontalSpec, Subject]]) -> None:
     """Keep the networks that were trained for some audits in a run folder.
 
     A network that was trained on a table of one's own is kept only where its records are.
@@ -209,7 +210,7 @@ class Subjects:
         folder: where networks that were trained before are looked for; nowhere if None.
 
     Example:
-        >>> from seepage.settings.spec import make_spec
+        >>> from seepage.settings.horizontal_spec import make_spec
         >>> subjects = Subjects()
         >>> one, other = (subjects.of(make_spec(dataset="german", model=name)) for name in ("nn1", "nn2"))
         >>> one.dataset is other.dataset
@@ -221,7 +222,7 @@ class Subjects:
         self._loaded: dict[str, tuple[Dataset, Inferred | None]] = {}
         self._made: dict[str, Subject] = {}
 
-    def of(self, spec: AuditSpec) -> Subject:
+    def of(self, spec: HorizontalSpec) -> Subject:
         """Return what ``prepare`` returns.
 
         Raises:
@@ -229,7 +230,7 @@ class Subjects:
         """
         rows = repr([getattr(spec, name) for name in _ROWS])
         seed = spec.seed if spec.model_seed is None else spec.model_seed
-        key = repr((rows, spec.model, spec.model_options, spec.weights, spec.head, seed, spec.where))
+        key = repr((rows, spec.model, spec.model_options, spec.weights, spec.head, seed, find_device(spec.device)))
         if spec.training is not None:
             key += repr((spec.training, spec.seed, spec.threads))
         if key not in self._made:
@@ -253,7 +254,7 @@ def _check_target(dataset: Dataset) -> None:
         )
 
 
-def _own(spec: AuditSpec) -> tuple[Dataset, Inferred | None]:
+def _own(spec: HorizontalSpec) -> tuple[Dataset, Inferred | None]:
     assert spec.data is not None
     if spec.schema_file is None:
         assert spec.target is not None

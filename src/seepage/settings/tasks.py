@@ -11,16 +11,18 @@ from seepage.results.rows import Row
 from seepage.run.store import Store
 from seepage.run.workers import threads
 from seepage.seeds import stream
+from seepage.settings.device import find_device
 from seepage.settings.code import own_code
 from seepage.settings.grid import plain
 from seepage.settings.network import make_model
 from seepage.settings.parts import registry
-from seepage.settings.spec import AuditSpec, Part
+from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.spec import Part
 from seepage.settings.subject import Subject
 
 
 def task_rows(
-    spec: AuditSpec,
+    spec: HorizontalSpec,
     subject: Subject,
     store: Store,
     say: Callable[[str], None],
@@ -53,7 +55,7 @@ def task_rows(
     return [row for task in trained for row in (task, privacy_row(task)) if row is not None]
 
 
-def learnt_rows(spec: AuditSpec, subject: Subject) -> list[Row]:
+def learnt_rows(spec: HorizontalSpec, subject: Subject) -> list[Row]:
     """Return the row of how well the attacked network does, where it was trained before; it has no interval."""
     learnt = subject.learnt
     if learnt is None:
@@ -87,7 +89,7 @@ def learnt_rows(spec: AuditSpec, subject: Subject) -> list[Row]:
 
 
 def _row(
-    spec: AuditSpec,
+    spec: HorizontalSpec,
     subject: Subject,
     batch_size: int,
     part: Part,
@@ -112,7 +114,7 @@ def _row(
             seed=seed,
             head=spec.head,
             options=spec.model_options,
-            device=spec.where,
+            device=find_device(spec.device),
         )[0]
 
     def train() -> Row:

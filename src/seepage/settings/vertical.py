@@ -31,7 +31,7 @@ from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
 from seepage.settings.parts import registry
-from seepage.settings.spec import Part
+from seepage.settings.spec import Part, Spec
 from seepage.settings.study import Answer, Measure, Scale, Study, StudyPart, rows_identity
 from seepage.settings.vertical_spec import FeatureDefense, VerticalSpec
 from seepage.tabular.partition import Partition
@@ -58,7 +58,7 @@ _OF_IMAGES = (
     "accuracy is the share of brightnesses found within a tenth of their range."
 )
 # Fields of a spec that say what is measured and how it is called, but change no training.
-_NOT_DETERMINING = {"attacks", "baselines", "defenses", "data_folder", "dataset", "passive", "threads"}
+_NOT_DETERMINING = {*Spec.model_fields, "passive"} - {"dataset_options", "seed"}
 _GRANTS: dict[Grant, str] = {
     "auxiliary": "auxiliary rows that it holds whole",
     "queries": "answers of the target to rows of its making",
@@ -114,7 +114,7 @@ def vertical_study(spec: VerticalSpec, dataset: Dataset | None = None, own: bool
         protocol="vertical",
         model=network.name,
         batch_size=spec.batch_size,
-        units=spec.units,
+        units=spec.repetitions,
         unit="training",
         make=_Federations(spec, data, partition, sizes).make,
         defenses={label: one.model_dump(mode="json", exclude={"label"}) for label, one in by_label.items()},
@@ -150,6 +150,7 @@ def vertical_study(spec: VerticalSpec, dataset: Dataset | None = None, own: bool
         sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
         seed=spec.seed,
         threads=spec.threads,
+        variant=spec.variant,
         own=own,
     )
 
@@ -197,7 +198,7 @@ def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
             f"{spec.leaked:,} records of the target are to leak, but of the {rows:,} rows {there:,} are attacked, of "
             "which at least one must remain; let fewer leak."
         )
-    attacked = there - spec.leaked if spec.records is None else min(spec.records, there - spec.leaked)
+    attacked = there - spec.leaked if spec.attacked_records is None else min(spec.attacked_records, there - spec.leaked)
     batches = min(spec.gradient_batches, attacked // spec.gradient_batch)
     if not batches and any(
         "gradients" in registry.feature_attacks.create(p.name, **p.options).grants for p in spec.attacks
@@ -235,7 +236,7 @@ def _facts(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Size
         f"rows are trained on, {sizes.auxiliary:,} others are auxiliary, {spec.leaked:,} leak and {sizes.attacked:,} "
         f"are attacked, {which}; up to {sizes.queries:,} queries.",
         f"{layers}, {spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
-        f"{spec.units} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
+        f"{spec.repetitions} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
         *(_OF_TABLES if data.image is None else (_OF_IMAGES,)),
         "A network of the attacker that diverged is a failure of the attack: it counts under 'failed', and in no "
         "other figure.",
@@ -395,12 +396,12 @@ class _Made:
 
 
 def _seeds(spec: VerticalSpec, purpose: str) -> list[int]:
-    return [stream(spec.seed, unit, purpose) % 2**62 for unit in range(spec.units)]
+    return [stream(spec.seed, unit, purpose) % 2**62 for unit in range(spec.repetitions)]
 
 
 def _make(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes, defense: FeatureDefense) -> _Made:
     # The split must not tell one defense from another.
-    both = [split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.units)]
+    both = [split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.repetitions)]
     rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
     auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
     model = _network(spec, data, partition, _seeds(spec, "initialisation"), defense)

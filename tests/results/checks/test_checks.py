@@ -26,7 +26,7 @@ from seepage.results.rows import rows
 from seepage.results.verdict import verdict
 from seepage.run.runner import Outcome, Run, run_audits
 from seepage.run.store import Failure, Store
-from seepage.settings.spec import AuditSpec, make_spec
+from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.subject import Subject, prepare
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
@@ -473,7 +473,7 @@ def test_every_check_is_documented_under_its_code() -> None:
         assert [words.split(". ")[0] for words in rest[-2:]] in (["Why it matters", "What to do"], [])
 
 
-def ran(spec: AuditSpec, subject: Subject) -> tuple[Outcome, list[dict[str, Any]]]:
+def ran(spec: HorizontalSpec, subject: Subject) -> tuple[Outcome, list[dict[str, Any]]]:
     [outcome] = run_audits([(spec, subject)], Store(None))
     return outcome, rows(spec, subject, outcome)
 

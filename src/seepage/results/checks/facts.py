@@ -13,7 +13,7 @@ from seepage.results.checks.probe import Probe
 from seepage.results.rows import Row
 from seepage.results.tiers import is_attack, settings, strongest_row
 from seepage.run.runner import Run
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.subject import Subject
 
 
@@ -29,7 +29,7 @@ class Facts:
         control: the results of the positive control, see ``control_of``; None where it was not run.
     """
 
-    spec: AuditSpec
+    spec: HorizontalSpec
     subject: Subject
     rows: Sequence[Row]
     runs: Sequence[Run]
