@@ -54,9 +54,9 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
         (("--attack", "uifv_iqa", "--queries", "0"), "budget|grants queries=0"),
         (("--attack", "uifv_sb"), "did you mean"),
         (("--parties", "7"), "holds no column"),
-        (("--returned", "pa_imfk"), "returned: .*pa_imfl"),
+        (("--returned", "pa_imfk"), "unknown --returned 'pa_imfk'; did you mean 'pa_imfl'"),
         (("--bottleneck", "0"), "--bottleneck: .*greater than or equal to 1"),
-        (("--feature-noise", "-1"), "--feature-noise: .*greater than 0"),
+        (("--feature-noise", "-1"), "--feature-noise: scale is a number above 0, got scale=-1.0"),
     ],
 )
 def test_what_cannot_be_audited_is_said_in_a_paragraph(seepage: Any, tmp_path: Path, arguments: Any, said: str) -> None:

@@ -142,6 +142,26 @@ def positive(name: str, value: object, most: float = math.inf) -> float:
     raise BadInputError(f"{name} is a number above 0{bound}, got {name}={value!r}{hint}.")
 
 
+def non_negative(name: str, value: object) -> float:
+    """Return a number from 0 up as a float.
+
+    Raises:
+        BadInputError: it is no finite number from 0 up.
+
+    Example:
+        >>> non_negative("noise_multiplier", -1)
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: noise_multiplier is a number from 0 up, got noise_multiplier=-1.
+    """
+    if isinstance(value, int | float) and value == 0 and not isinstance(value, bool):
+        return 0.0
+    try:
+        return positive(name, value)
+    except BadInputError as error:
+        raise BadInputError(str(error).replace("is a number above 0", "is a number from 0 up", 1)) from None
+
+
 def _number(value: object) -> float | None:
     try:
         return float(value) if isinstance(value, str) else None

@@ -126,10 +126,13 @@ metrics: Registry[Any] = Registry("metric")
 # Of split learning, whose views and guesses are others.
 cut_attacks: Registry[Any] = Registry("cut_attack")
 cut_baselines: Registry[Any] = Registry("cut_baseline")
+split_defenses: Registry[Any] = Registry("split_defense")
 # Of vertical learning.
 feature_attacks: Registry[Any] = Registry("feature_attack")
 feature_baselines: Registry[Any] = Registry("feature_baseline")
+vertical_defenses: Registry[Any] = Registry("vertical_defense")
 # Of pooled learning.
 populations: Registry[Any] = Registry("population")
 property_attacks: Registry[Any] = Registry("property_attack")
 property_baselines: Registry[Any] = Registry("property_baseline")
+pooled_defenses: Registry[Any] = Registry("pooled_defense")

@@ -22,8 +22,8 @@ from seepage.config.preset import presets, read_preset
 from seepage.errors import BadInputError
 from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.option import fields_of
-from seepage.settings.spec import Gate, Part
-
+from seepage.settings.part import Part
+from seepage.settings.spec import Gate
 
 KEYS = list(keys_of(HorizontalSpec))
 

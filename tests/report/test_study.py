@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from seepage.settings.study_spec import StudySpec
 
 from seepage.errors import BadInputError
 from seepage.report import Bar, gate, run_studies
 from seepage.report.frames import overview
 from seepage.report.study import study_alarms
-from seepage.settings.spec import Part
+from seepage.settings.part import Part
 from seepage.settings.studies import make_study, study_kind
 from seepage.settings.study import StudyPart
-from seepage.settings.study_spec import StudySpec
 from tests.report.test_html import read
 from tests.settings.test_study import planted
 

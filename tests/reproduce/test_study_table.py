@@ -13,6 +13,8 @@ from seepage.reproduce import Selection, StudyTable, load_study_table, reproduce
 from seepage.settings.pooled import pooled_study
 from seepage.settings.pooled_spec import PooledSpec
 
+NONE = {"name": "none", "label": "sl"}
+FLIPPED = {"name": "label_flip", "probability": 0.2, "label": "flipped"}
 TABLE = StudyTable.model_validate(
     {
         "name": "made/table1",
@@ -23,7 +25,7 @@ TABLE = StudyTable.model_validate(
         "metrics": {"f1": {}},
         "axes": ["column", "defense"],
         "audit": {"dataset": "telling_here", "private": ["cause", "noise_0"], "hidden": [8], "records": 30},
-        "audits": [{"audit": {"defenses": [{"label": "sl"}, {"label": "flipped", "flip": 0.2}], "attacks": ["exact"]}}],
+        "audits": [{"audit": {"defenses": [NONE, FLIPPED], "attacks": ["exact"]}}],
         "parts": {"faithful": ["exact", "knn_features"], "prior": ["prior"]},
         "compared": {"knn_features": {"defense": "knn"}},
         "once": ["knn_features"],
@@ -50,7 +52,7 @@ def test_every_published_figure_has_a_place_that_the_table_measures(table: Study
             for defense in spec.swept[: 1 if name in table.once else None]:
                 for column in (*getattr(spec, "private", ()), *getattr(spec, "told", ()), "label"):
                     for metric in table.metrics:
-                        row = {"dataset": spec.dataset, "column": column, "defense": defense.label, "attack": name}
+                        row = {"dataset": spec.dataset, "column": column, "defense": defense.called, "attack": name}
                         row |= {"model": None, "batch_size": None, "metric": metric}
                         place = table.place(planned, row)
                         places.add(tuple(place.get(axis) for axis in table.axes))

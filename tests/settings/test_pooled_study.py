@@ -76,7 +76,7 @@ def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() ->
     found = run(
         people(0.8),
         attacks=["meta", "ratio", "white_box"],
-        defenses=[{}, {"label": "label_only", "label_only": True}, {"label": "dp", "clip": 0.1, "noise": 20.0}],
+        defenses=["none", "label_only", {"label": "dp", "name": "dp_training", "clip": 0.1, "noise_multiplier": 20.0}],
     )
     for attack in ("meta", "ratio"):
         row = found["none", attack, "accuracy", None]
@@ -96,7 +96,7 @@ def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() ->
     assert found["none", "ratio", "share_error", None]["mean"] < 0.15
     worth = found["none", "meta", "rows_worth", None]["mean"]
     assert worth is None or worth > 0.2
-    assert found["label_only", "meta", "accuracy", None]["knowledge"]["defense"] == {"label_only": True}
+    assert found["label_only", "meta", "accuracy", None]["knowledge"]["defense"] == {"label_only": {}}
     assert found["none", "white_box", "accuracy", None]["knowledge"]["queries"] == 0
 
 
@@ -166,7 +166,7 @@ def test_the_synthetic_attribute_is_the_secret_then() -> None:
         ({"sensitive": "ill"}, "is the target"),
         ({"value": "maybe"}, "category of 'smoker'"),
         ({"inputs": ["agee"]}, "did you mean 'age'"),
-        ({"defenses": [{"label": "x", "without": ["agee"]}]}, "did you mean 'age'"),
+        ({"defenses": [{"name": "without_columns", "columns": "agee"}]}, "did you mean 'age'"),
         ({"rows": 1000}, "do not fit into 3000 rows|need .* rows"),
         ({"auxiliary": 180}, "auxiliary rows of 'people': .* need 100 rows"),
         ({"shares": [0.5]}, "at least two numbers"),

@@ -9,7 +9,7 @@ import pytest
 from seepage import registry
 from seepage.errors import BadInputError
 from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
-from seepage.settings.spec import Part
+from seepage.settings.part import Part
 
 
 @pytest.mark.parametrize(

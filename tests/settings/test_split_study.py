@@ -5,11 +5,13 @@ import pytest
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.run.store import Store
+from seepage.settings.part import Part
 from seepage.settings.split import default_private, split_study
-from seepage.settings.split_spec import CutDefense, SplitSpec
+from seepage.settings.split_spec import SplitSpec
 from seepage.settings.study import run_study, study_rows
 from tests.attacks.split.test_exact import table
 
+NONE = Part(name="none")
 DATA = table(2, rows=600)
 SPEC = SplitSpec(
     dataset="made",
@@ -18,7 +20,7 @@ SPEC = SplitSpec(
     batch_size=32,
     auxiliary=100,
     units=2,
-    defenses=(CutDefense(), CutDefense(label="noisy", noise_multiplier=1.0)),
+    defenses=(NONE, Part(name="cut_noise", options={"noise_multiplier": 1.0}, label="noisy")),
 )
 
 
@@ -51,8 +53,7 @@ def test_what_is_read_stands_beside_what_was_believed() -> None:
 
 def test_older_client_weights_tell_less() -> None:
     fresh, stale = (
-        figures(SPEC.model_copy(update={"stale": epochs, "defenses": (CutDefense(),)}), Store(None))
-        for epochs in (0, 4)
+        figures(SPEC.model_copy(update={"stale": epochs, "defenses": (NONE,)}), Store(None)) for epochs in (0, 4)
     )
     key = ("none", "exact", "accuracy", None)
     assert fresh[key] == 1.0
@@ -64,8 +65,8 @@ def test_older_client_weights_tell_less() -> None:
 def test_weights_that_are_off_are_allowed_for_where_the_attack_says_so() -> None:
     attacks = [{"name": "exact"}, {"name": "posterior", "options": {"weights": "about"}, "label": "about"}]
     plain = {**SPEC.model_dump(), "units": 1, "records": 60, "attacks": attacks, "baselines": []}
-    blurred = [{"label": "blurred", "weights_noise": 5}]
-    for label, more in (("none", {"final": 5, "defenses": [{}]}), ("blurred", {"defenses": blurred})):
+    blurred = [{"label": "blurred", "name": "weight_noise", "noise_multiplier": 5}]
+    for label, more in (("none", {"final": 5, "defenses": ["none"]}), ("blurred", {"defenses": blurred})):
         read = figures(SplitSpec.of(**{**plain, **more}), Store(None))
         exact, about = (read[label, attack, "accuracy", None] or 0 for attack in ("exact", "about"))
         assert exact < 1.0
@@ -79,14 +80,14 @@ def test_weights_that_are_off_are_allowed_for_where_the_attack_says_so() -> None
 
 
 def test_older_weights_get_noise_too() -> None:
-    defenses = [{}, {"label": "blurred", "weights_noise": 5}]
+    defenses = ["none", {"label": "blurred", "name": "weight_noise", "noise_multiplier": 5}]
     plain = {**SPEC.model_dump(), "units": 1, "records": 60, "attacks": ["exact"], "baselines": [], "stale": 1}
     read = figures(SplitSpec.of(**{**plain, "defenses": defenses}), Store(None))
     assert (read["blurred", "exact", "accuracy", None] or 0) < (read["none", "exact", "accuracy", None] or 0) - 0.1
 
 
 def test_clients_of_a_few_rows_give_away_as_much() -> None:
-    spec = SPEC.model_copy(update={"protocol": "federated_split", "defenses": (CutDefense(),), "units": 1})
+    spec = SPEC.model_copy(update={"protocol": "federated_split", "defenses": (NONE,), "units": 1})
     assert figures(spec, Store(None))["none", "exact", "accuracy", None] == 1.0
 
 
@@ -96,7 +97,13 @@ def test_clients_of_a_few_rows_give_away_as_much() -> None:
         ({"attacks": ["exakt"]}, "did you mean 'exact'"),
         ({"attacks": [{"name": "exact", "options": {"votes": 0}}]}, "votes is a whole number"),
         ({"attacks": ["exact", "exact"]}, "two attacks would both be called 'exact'"),
-        ({"defenses": [{"label": "a"}, {"label": "a"}]}, "two defenses would both be called 'a'"),
+        ({"defenses": [{"name": "none", "label": "a"}] * 2}, "two defenses would both be called 'a'"),
+        ({"defenses": ["label_flop"]}, "did you mean 'label_flip'"),
+        ({"defenses": ["label_flip"]}, "needs probability"),
+        ({"defenses": [{"name": "label_flip", "probability": 1}]}, "between 0 and 1, got probability=1"),
+        ({"defenses": [{"name": "label_flip", "probability": 0.1, "label": "none"}]}, "would be called 'none'"),
+        ({"defenses": ["label_flip:{probability: 0.1}+none"]}, "combines a defense with none"),
+        ({"defenses": []}, "at least 1 item"),
         ({"units": 0}, "greater than or equal to 1"),
     ],
 )

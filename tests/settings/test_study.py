@@ -12,7 +12,7 @@ import torch
 from seepage.assessment import clustered
 from seepage.run.runner import Listener
 from seepage.run.store import Store
-from seepage.settings.spec import Part
+from seepage.settings.part import Part
 from seepage.settings.study import Answer, Scale, Study, StudyPart, run_study, study_rows
 
 GUESS, PEEK, ABOUT = (

@@ -74,7 +74,7 @@ def test_the_picture_holds_the_originals() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"parties": 3}, {"share": 0.3}, {"passive": ["p0"]}, {"defenses": [{"label": "narrow", "width": 2}]}]
+    "wrong", [{"parties": 3}, {"share": 0.3}, {"passive": ["p0"]}, {"defenses": [{"name": "bottleneck", "width": 2}]}]
 )
 def test_images_are_cut_in_one_way(wrong: dict) -> None:
     with pytest.raises(BadInputError, match="cut into a left half"):

@@ -27,7 +27,7 @@ SPEC = VerticalSpec.of(
     epochs=8,
     attacks=[{"name": f"uifv_{name}", "options": QUICK} for name in ("qa", "dpa", "iqa", "sa")],
     baselines=["constant", "random"],
-    defenses=[{}, {"label": "noisy", "feature_noise": 3.0}],
+    defenses=["none", {"label": "noisy", "name": "feature_noise", "scale": 3.0}],
 )
 
 
@@ -67,7 +67,8 @@ def test_every_level_of_access_stands_beside_guesses_with_what_it_was_granted() 
 
 
 def test_a_bottleneck_hides_more_than_it_costs() -> None:
-    defenses = [{}, {"label": "narrow", "width": 1, "feature_noise": 0.1}, {"label": "back", "returned": "vfldefender"}]
+    narrow = {"label": "narrow", "all": [{"name": "bottleneck", "width": 1}, {"name": "feature_noise", "scale": 0.1}]}
+    defenses = ["none", narrow, {"label": "back", "name": "vfldefender"}]
     spec = VerticalSpec.of(**(SPEC.model_dump(mode="json") | {"defenses": defenses, "attacks": ["ridge_sa"]}))
     by = figures(spec, Store(None))
     read, kept = (by[one, "ridge_sa", "accuracy", None]["lift"] for one in ("none", "narrow"))
@@ -127,9 +128,9 @@ def test_what_cannot_be_audited_is_refused_before_anything_is_trained(changed: d
         {"queries": -1},
         {"leaked": -1},
         {"attacks": ["uifv_qb"]},
-        {"defenses": [{}, {}]},
-        {"defenses": [{"label": "both", "gradient_noise": 1.0, "returned": "pa_imfl"}]},
-        {"defenses": [{"label": "narrow", "width": 0}]},
+        {"defenses": ["none", "none"]},
+        {"defenses": ["returned_noise:{scale: 1.0}+pa_imfl"]},
+        {"defenses": [{"name": "bottleneck", "width": 0}]},
         {"attacks": ["uifv_qa", "uifv_qa"]},
     ],
 )

@@ -2,9 +2,6 @@
 
 # Each registers its command on import; the order is that of --help.
 from seepage.cli import audit as audit  # isort: skip
-from seepage.cli import split as split  # isort: skip
-from seepage.cli import vertical as vertical  # isort: skip
-from seepage.cli import pooled as pooled  # isort: skip
 from seepage.cli import correlate as correlate  # isort: skip
 from seepage.cli import spec as spec  # isort: skip
 from seepage.cli import schema as schema  # isort: skip

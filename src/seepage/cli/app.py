@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,16 +14,16 @@ from typer.models import CommandInfo
 
 from seepage import __version__
 from seepage.cli.exits import Exit
+from seepage.cli.text import told
 from seepage.config.mistakes import DocumentError
-from seepage.errors import BadInputError
-from seepage.results.text import clean
+from seepage.config.wording import as_option
+from seepage.errors import BadInputError, OldSpellingWarning
 from seepage.run.memory import keep_freed_memory
 from seepage.run.store import FILE as STORE
 
 app = typer.Typer(
     name="seepage",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help=(
@@ -39,15 +40,21 @@ def main() -> None:
     keep_freed_memory()
     for command in _commands(app):
         command.help = flowing(inspect.getdoc(command.callback) or "")
-    try:
-        app(prog_name="seepage")
-    except DocumentError as error:
-        for line in error.lines:
-            print(f"seepage: {clean(line, 4000)}", file=sys.stderr)
-        sys.exit(Exit.BAD_INPUT)
-    except BadInputError as error:
-        print(f"seepage: {clean(error, 4000)}", file=sys.stderr)
-        sys.exit(Exit.BAD_INPUT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", OldSpellingWarning)
+        others = warnings.showwarning
+        warnings.showwarning = lambda message, category, *rest: (
+            told(str(message)) if category is OldSpellingWarning else others(message, category, *rest)
+        )
+        try:
+            app(prog_name="seepage")
+        except DocumentError as error:
+            for line in error.lines:
+                told(line)
+            sys.exit(Exit.BAD_INPUT)
+        except BadInputError as error:
+            told(error.worded(as_option))
+            sys.exit(Exit.BAD_INPUT)
 
 
 def _commands(program: typer.Typer) -> Iterator[CommandInfo]:
@@ -66,6 +73,17 @@ def flowing(text: str) -> str:
     """
     parts = text.split("\n\n")
     return "\n\n".join(part if part.startswith("    ") else part.replace("\n", " ") for part in parts)
+
+
+def guide(text: str) -> str:
+    r"""Return a text in which what stands between backticks is bold on a terminal.
+
+    Example:
+        >>> guide("`seepage datasets` lists them.")
+        '[bold]seepage datasets[/bold] lists them.'
+    """
+    pieces = text.split("`")
+    return "".join(f"[bold]{piece}[/bold]" if i % 2 else piece for i, piece in enumerate(pieces))
 
 
 def _version(wanted: bool) -> bool:

@@ -19,8 +19,8 @@ from seepage.errors import BadInputError
 from seepage.report import Bar, make_console, make_table
 from seepage.results.text import clean, percent, points
 from seepage.settings.device import find_device
-from seepage.settings.network import make_model
 from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.network import make_model
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
 

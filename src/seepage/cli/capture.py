@@ -19,8 +19,8 @@ from seepage.protocols.fedsgd import FedSGD
 from seepage.report import make_console, make_table
 from seepage.results.text import clean
 from seepage.seeds import stream
-from seepage.settings.network import make_model
 from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.network import make_model
 from seepage.settings.subject import prepare
 from seepage.tabular.schema import Schema
 

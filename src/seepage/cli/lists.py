@@ -58,8 +58,19 @@ def attacks() -> None:
 
 @app.command()
 def defenses() -> None:
-    """List the defenses: what clients can do to their updates before they send them."""
-    _list([("defense", registry.defenses)])
+    """List the defenses, setting by setting: what parties can do against leakage.
+
+    Documents name them with options (name: cut_noise, noise_multiplier: 0.1), or several that are combined
+    (all: [...], label: both).
+    """
+    for setting, registered in (
+        ("horizontal", registry.defenses),
+        ("split", registry.split_defenses),
+        ("vertical", registry.vertical_defenses),
+        ("pooled", registry.pooled_defenses),
+    ):
+        make_console().print(Text(setting, style="bold"))
+        _list([("defense", registered)])
 
 
 @app.command()

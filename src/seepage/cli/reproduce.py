@@ -89,7 +89,11 @@ def reproduce(
     if table in studies:
         study_table = studies[table]
         quickly = dict(study_kind(study_table.study).spec.quick) if quick else {}
-        given = {"repetitions": victims, "data_folder": None if data_folder is None else str(data_folder), "threads": threads}
+        given = {
+            "repetitions": victims,
+            "data_folder": None if data_folder is None else str(data_folder),
+            "threads": threads,
+        }
         _study(
             study_table,
             folder,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -11,40 +11,40 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from seepage.cli.app import app
-from seepage.cli.own import of_document
-from seepage.cli.studies import check_study_gate
+from seepage.cli.options import fields_in_options
+from seepage.cli.text import told
 from seepage.config.document import read_text_document
-from seepage.config.starter import starter, study_starter
-
+from seepage.config.starter import starter
 from seepage.config.tree import read_text
+from seepage.config.wording import as_key
 from seepage.errors import BadInputError
 from seepage.files import write_whole
-from seepage.report import make_console
+from seepage.report import check_gate, make_console
 from seepage.results.checks import control_of
 from seepage.results.text import clean, lasting
 from seepage.run.forecast import Forecast, forecast
-from seepage.settings.studies import STUDIES
+from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.spec import Spec
+from seepage.settings.specs import SPECS
+from seepage.settings.studies import study_of
+from seepage.settings.study import Study
 from seepage.settings.subject import Subjects
 
 group = typer.Typer(no_args_is_help=True, help="Draft and check audit documents in YAML.", rich_markup_mode="rich")
 app.add_typer(group, name="spec")
 
 
+_OF_TABLES = ("dataset", "data", "target", "separator")
+
+
 @group.command("new")
+@fields_in_options(Spec, _OF_TABLES)
 def new(
-    dataset: Annotated[
-        str | None, typer.Option(help="Dataset by name; [bold]seepage datasets[/bold] lists them. Default: adult.")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="A table of your own (.csv, .csv.gz, .parquet) instead of a dataset.")
-    ] = None,
-    target: Annotated[str | None, typer.Option(help="The column of your table that the model learns.")] = None,
-    separator: Annotated[str, typer.Option(help="Between the cells of your CSV file.")] = ",",
-    study: Annotated[
-        str | None,
-        typer.Option(help=f"Of another setting than horizontal learning: {', '.join(STUDIES)}."),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The file to write; one that is there already is left alone.")] = Path(
+    *,
+    given: Any,
+    setting: Annotated[str, typer.Option(metavar="|".join(SPECS), help="Setting of the audit.")] = "horizontal",
+    study: Annotated[str | None, typer.Option(hidden=True)] = None,
+    out: Annotated[Path, typer.Option(help="File to write; one that is there already is left alone.")] = Path(
         "audit.yaml"
     ),
 ) -> None:
@@ -54,65 +54,64 @@ def new(
 
         seepage spec new --data people.csv --target outcome --out audit.yaml
 
-        seepage spec new --study split --dataset adult --out split.yaml
+        seepage spec new --setting split --dataset adult --out split.yaml
     """
-    if target is not None and data is None:
+    if study is not None:
+        told(f"--study is now --setting {study}; the old option will go with the next release.")
+        setting = study
+    [dataset] = given.pop("dataset", [None])
+    if "target" in given and "data" not in given:
         raise BadInputError("--target names a column of a table of your own; add the file: --data FILE.")
     if out.exists():
         raise BadInputError(f"{str(out)!r} is there already; choose another --out, or take it away first.")
-    text = (
-        starter(dataset or "adult", data, target, separator, out)
-        if study is None
-        else study_starter(study, dataset, data, target, separator, out)
-    )
-    write_whole(out, text)
+    write_whole(out, starter(setting, dataset, out=out, **given))
     print(f"Written: {clean(out, 200)}. Check it with: seepage spec check {clean(out, 200)}")
 
 
 @group.command("check")
 def check(
-    document: Annotated[Path, typer.Argument(help="The audit document.")],
+    document: Annotated[Path, typer.Argument(help="Audit document.")],
 ) -> None:
     """Say what a document would run, and about how long it would take on this machine.
 
-    Every mistake is told with its line and key (exit status 2). Where there is none, each setting is tried for a
-    moment, which shows that it can be run, and how fast; documents of a study (split, vertical and pooled learning)
-    are only read. Nothing is kept.
+    Every mistake is named with its line and key (exit status 2). Where there is none, each configuration of horizontal
+    learning is tried for a moment, which shows that it can be run, and how fast; documents of split, vertical and pooled
+    learning are only read. Nothing is kept.
 
     [bold]Example[/bold]
 
         seepage spec check audit.yaml
     """
     console = make_console()
-    text = read_text(document)
-    if is_study(text, str(document)):
-        with of_document():
-            _show_study(console, document, read_study(text, str(document), document.parent))
-        return
-    subjects = Subjects()
-    specs = read_text_document(text, str(document), document.parent)
-    with of_document():
-        audits = [(spec, subjects.of(spec)) for spec in specs]
+    specs = read_text_document(read_text(document), str(document), document.parent)
+    try:
+        if not isinstance(specs[0], HorizontalSpec):
+            for spec in specs:
+                _show_study(console, document, *study_of(spec))
+            return
+        subjects = Subjects()
+        audits = [(spec, subjects.of(spec)) for spec in cast("list[HorizontalSpec]", specs)]
+    except BadInputError as error:
+        raise BadInputError(error.worded(lambda remedy: as_key(remedy, type(specs[0])))) from error
     controls = [control_of(spec, subject) for spec, subject in audits if spec.control]
     found = forecast([*audits, *controls])
     console.print(_table(found))
     console.print(Text(_summary(document, found)))
 
 
-def _show_study(console: Console, document: Path, made: StudyDocument) -> None:
-    study = made.study
-    if made.gate is not None:
-        check_study_gate([study], made.gate.above, made.gate.column)
+def _show_study(console: Console, document: Path, spec: Spec, study: Study) -> None:
+    limit = spec.gate
+    if limit is not None:
+        check_gate(limit.above, limit.column, study.columns)
     parts = [part for part in study.parts if part.kind != "about"]
     grid = Grid(box=None, pad_edge=False, header_style="bold")
-    for name in ("defense", "attacks", "guesses"):
+    for name in ("defense", "attacks", "baselines"):
         grid.add_column(name)
     for defense in study.defenses:
-        told = (
+        listed = (
             ", ".join(clean(part.called, 60) for part in parts if part.kind == kind) for kind in ("attack", "guess")
         )
-        grid.add_row(Text(clean(defense, 40)), *map(Text, told))
-    limit = made.gate
+        grid.add_row(Text(clean(defense, 40)), *map(Text, listed))
     at = "" if limit is None else f" A gate fails above a lift of {limit.above:g}{_of(limit.column)}."
     console.print(grid)
     console.print(

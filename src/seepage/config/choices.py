@@ -10,10 +10,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from seepage.config.mistakes import Mistakes
 from seepage.config.tree import Node, is_word, join
 from seepage.errors import BadInputError, unknown_name
 from seepage.registry import Registry
+from seepage.settings.part import Part, combine, read_part
 
 # More settings than anyone can run.
 MOST = 10_000
@@ -57,12 +60,14 @@ class Choice:
         options: its arguments, each with its place.
         label: what the entry wants results to call it, with the swept options; None for the name.
         entry: the entry itself.
+        mechanisms: what a defense combines; empty for a part on its own.
     """
 
     name: str
     options: dict[str, Said]
     label: str | None
     entry: Said
+    mechanisms: tuple[Choice, ...] = ()
 
     @property
     def called(self) -> str:
@@ -136,6 +141,50 @@ class _Entries:
         """Return what one entry chooses among."""
         return _read_entry(self, entry)
 
+    def text(self, entry: Said) -> list[Choice]:
+        """Return what a text names: a part, one with options, or several mechanisms with ``+`` between them."""
+        if self.own and ":" in entry.value:
+            return [Choice(entry.value, {}, None, entry)]
+        try:
+            part = Part.model_validate(read_part(entry.value))
+        except (BadInputError, ValueError) as error:
+            entry.wrong(self.mistakes, error if isinstance(error, BadInputError) else self._expected(entry))
+            return []
+        made = []
+        for one in part.mechanisms:
+            if not self.known(Said(one.name, entry.node, entry.path)):
+                return []
+            options = {key: Said(value, entry.node, entry.path) for key, value in one.options.items()}
+            made.append(Choice(one.name, options, None, entry))
+        return made if len(made) == 1 else [_combined(made, None, entry)]
+
+    def together(self, entry: Said, fields: Mapping[str, Node]) -> list[Choice]:
+        """Return what an entry with ``all`` chooses among: combinations of mechanisms."""
+        for key in fields:
+            if key not in ("all", "label"):
+                place = Said(None, fields[key], join(entry.path, key))
+                place.wrong(
+                    self.mistakes, unknown_name(f"key of a combined {self.registry.kind}:", key, ("all", "label"))
+                )
+        node, label = fields["all"], None
+        if "label" in fields:
+            label = _read_label(
+                Said(fields["label"].plain(), fields["label"], join(entry.path, "label")), self.mistakes
+            )
+        items = [Said(one.plain(), one, f"{entry.path}.all[{i}]") for i, one in enumerate(node.items())]
+        lists = [self.entry(item) for item in items]
+        swept = any(len(one) > 1 for one in lists)
+        return [
+            _combined(made, describe(label, {c.name: c.values for c in made}) if swept and label else label, entry)
+            for made in itertools.product(*lists)
+            if made
+        ]
+
+    def _expected(self, entry: Said) -> str:
+        return (
+            f"{self.registry.kind}s are given by name, or as a mapping with name and options; got {shown(entry.value)}."
+        )
+
     def known(self, said: Said) -> bool:
         """Return whether there is a part of a name; note it as a mistake where there is none."""
         return _known(said, self.registry, self.mistakes, self.own)
@@ -160,8 +209,10 @@ def _read_entry(read: _Entries, entry: Said) -> list[Choice]:
     registry, mistakes = read.registry, read.mistakes
     kind = registry.kind
     if isinstance(entry.value, str):
-        return [Choice(entry.value, {}, None, entry)] if read.known(entry) else []
+        return read.text(entry)
     fields = entry.node.value
+    if isinstance(fields, dict) and "all" in fields:
+        return read.together(entry, fields)
     if not isinstance(fields, dict):
         entry.wrong(
             mistakes,
@@ -200,6 +251,11 @@ def _read_entry(read: _Entries, entry: Said) -> list[Choice]:
         told = {key: options[key].value for key in swept}
         choices.append(Choice(name.value, options, describe(base or name.value, told) if told else base, entry))
     return choices
+
+
+def _combined(made: Sequence[Choice], label: str | None, entry: Said) -> Choice:
+    options = {one.name: Said(one.values, entry.node, entry.path) for one in made if one.options}
+    return Choice("+".join(one.name for one in made), options, label, entry, tuple(made))
 
 
 def _known(said: Said, registry: Registry[Any], mistakes: Mistakes, own: bool) -> bool:
@@ -307,6 +363,15 @@ def check_names(
 def check_made(choice: Choice, registry: Registry[Any], mistakes: Mistakes) -> None:
     """Make a part to see whether its options fit, and note which do not."""
     before = len(mistakes)
+    if choice.mechanisms:
+        for one in choice.mechanisms:
+            check_made(one, registry, mistakes)
+        if len(mistakes) == before:
+            try:
+                combine(registry, Part(name=choice.name, options=choice.values, label=choice.label))
+            except (BadInputError, ValidationError) as error:
+                choice.entry.wrong(mistakes, error)
+        return
     check_names(choice, choice.options, registry, (), mistakes)
     if len(mistakes) > before or _refusal(choice, registry, choice.options) is None:
         return

@@ -15,7 +15,7 @@ from seepage.config.mistakes import Mistakes
 from seepage.config.override import keys_of, override
 from seepage.config.tree import Node, join, parse, plant, read_text
 from seepage.config.wording import as_key, as_option
-from seepage.errors import BadInputError, OldSpellingWarning, unknown_name
+from seepage.errors import OldSpellingWarning, unknown_name
 from seepage.settings.old import renamed
 from seepage.settings.option import SpecField, fields_of
 from seepage.settings.spec import Part, Problem, Spec
@@ -332,7 +332,9 @@ class _Reader:
                 check_made(choice, registered, self._mistakes)
             else:
                 self._bare.append((one, choice))
-        made = tuple(Part(name=c.name, options=c.values, label=None if c.called == c.name else c.label) for c in choices)
+        made = tuple(
+            Part(name=c.name, options=c.values, label=None if c.called == c.name else c.label) for c in choices
+        )
         places: dict[tuple[str | int, ...], Said] = {(one.name, i): c.entry for i, c in enumerate(choices)}
         return _Point({one.name: made}, {(one.name,): said, **places})
 

@@ -46,7 +46,7 @@ def as_option(remedy: Remedy, spec: type[Spec] = Spec) -> str:
 
 
 def _field(name: str, spec: type[Spec]) -> SpecField:
-    return (fields_of(spec).get(name) or fields_of(Spec)[name])
+    return fields_of(spec).get(name) or fields_of(Spec)[name]
 
 
 def _value(remedy: Remedy) -> str:

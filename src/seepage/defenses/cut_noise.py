@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -13,13 +13,15 @@ from scipy.stats import norm
 from torch import Tensor
 
 from seepage.errors import BadInputError, check_choice, check_count
+from seepage.registry import split_defenses
 
 Rule = Literal["quantile", "own"]
 
 
+@split_defenses.register("cut_noise")
 @dataclass(frozen=True)
 class CutNoise:
-    """A record's gradient at the cut is scaled down to a bound, then normal noise in units of the bound is added.
+    """Each record's gradient at the cut is clipped and gets normal noise.
 
     The paper clips to "half the gradient norm", after Andrew et al. (2021), which can be read in two ways, and both
     are here. ``quantile``: one bound for all records, which follows a quantile of their norms from batch to batch
@@ -27,7 +29,7 @@ class CutNoise:
     ``own``: half of each record's own norm, by which noise depends on the data and nothing is guaranteed.
 
     Attributes:
-        noise_multiplier: standard deviation of the noise on an entry, in units of the bound.
+        noise_multiplier: noise standard deviation / clipping bound.
         rule: what the bound is.
         quantile: of the norms, with ``quantile``.
         rate: how fast the bound follows, with ``quantile``.
@@ -43,6 +45,8 @@ class CutNoise:
         [1.0, 1.0]
     """
 
+    acts_on: ClassVar[str] = "gradients at the cut"
+
     noise_multiplier: float | int
     rule: Rule = "quantile"
     quantile: float | int = 0.5
@@ -53,9 +57,10 @@ class CutNoise:
         check_choice("rule for the bound:", self.rule, Rule)
         for name in ("noise_multiplier", "rate", "start"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not 0 <= value < math.inf or (name == "start" and value == 0):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 <= value < math.inf or (name == "start" and value == 0):
                 raise BadInputError(f"{name} is a number from 0 up, got {name}={value!r}.")
-        if not 0 < self.quantile < 1:
+        if not isinstance(self.quantile, int | float) or not 0 < self.quantile < 1:
             raise BadInputError(f"a quantile lies between 0 and 1, got quantile={self.quantile!r}.")
 
     def __call__(

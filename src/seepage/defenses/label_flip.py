@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import BadInputError
+from seepage.registry import split_defenses
 
 
+@split_defenses.register("label_flip")
 @dataclass(frozen=True)
 class LabelFlip:
-    """Each record's label is exchanged for another one, drawn evenly, with some chance; once, for all its exchanges.
+    """Each record's label is exchanged for another one with some probability: once, for all its exchanges.
 
     Attributes:
-        probability: chance of another label, below one over two classes' (k - 1) / k of k classes.
+        probability: probability of another label, drawn evenly; at most (k - 1) / k with k classes.
 
     Raises:
         BadInputError: the probability is not in (0, 1).
@@ -27,10 +30,13 @@ class LabelFlip:
         (2.1972245773362196, 4.59511985013459)
     """
 
-    probability: float
+    acts_on: ClassVar[str] = "labels"
+
+    probability: float | int
 
     def __post_init__(self) -> None:
-        if isinstance(self.probability, bool) or not 0 < self.probability < 1:
+        value = self.probability
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1:
             raise BadInputError(
                 f"the chance of a flipped label lies between 0 and 1, got probability={self.probability!r}; "
                 "0.1 is customary."

@@ -1,4 +1,4 @@
-"""The update as it is."""
+"""No defense, in every setting."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from seepage.defenses.defense import check_seeds
-from seepage.registry import defenses
+from seepage.registry import defenses, pooled_defenses, split_defenses, vertical_defenses
 from seepage.wire.horizontal import KnownDefense
 
 
+@pooled_defenses.register("none")
+@vertical_defenses.register("none")
+@split_defenses.register("none")
 @defenses.register("none")
 @dataclass(frozen=True)
 class Undefended:
-    """No defense: the update is sent as it is.
+    """No defense: what crosses the wire is sent as it is.
 
     Example:
         >>> import torch

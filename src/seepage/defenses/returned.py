@@ -12,18 +12,23 @@ from torch import Tensor
 
 from seepage.defenses.cut_noise import clipped
 from seepage.errors import BadInputError, positive
+from seepage.registry import vertical_defenses
+
+# Two mechanisms on the same thing cannot be combined.
+_ACTS_ON = "gradients that go back"
 
 
+@vertical_defenses.register("returned_noise")
 @dataclass(frozen=True)
 class ReturnedNoise:
-    """Each record's gradient is clipped and gets normal noise.
+    """Each record's gradient that goes back is clipped and gets normal noise.
 
     UIFV's "differential privacy" at ratios whose unit is not stated; our reading: the norm of the gradient of a
-    record's own loss is bounded by ``clip``, and the noise has a standard deviation of ``ratio`` bounds on each entry.
+    record's own loss is bounded by ``clip``, and the noise on each entry has ``scale`` times that standard deviation.
 
     Attributes:
-        ratio: standard deviation of the noise, in units of the bound.
-        clip: bound on the norm.
+        scale: noise standard deviation / clipping bound.
+        clip: clipping bound, on the norm of each record's gradient.
 
     Raises:
         BadInputError: an argument is not a positive number.
@@ -35,12 +40,13 @@ class ReturnedNoise:
     """
 
     name: ClassVar[str] = "returned_noise"
+    acts_on: ClassVar[str] = _ACTS_ON
 
-    ratio: float | int
+    scale: float | int
     clip: float | int = 1.0
 
     def __post_init__(self) -> None:
-        positive("ratio", self.ratio)
+        positive("scale", self.scale)
         positive("clip", self.clip)
 
     def __call__(
@@ -48,9 +54,10 @@ class ReturnedNoise:
     ) -> Float[Tensor, "training record feature"]:
         """Return what is sent back of the gradients of each record's own loss."""
         noise = torch.randn(gradients.shape, generator=generator, dtype=gradients.dtype).to(gradients.device)
-        return clipped(gradients, float(self.clip)) + self.ratio * self.clip * noise
+        return clipped(gradients, float(self.clip)) + self.scale * self.clip * noise
 
 
+@vertical_defenses.register("pa_imfl")
 @dataclass(frozen=True)
 class PaImfl:
     """PA-iMFL, our reading: Laplace noise on some coordinates, of which the signs alone are sent.
@@ -75,6 +82,7 @@ class PaImfl:
     """
 
     name: ClassVar[str] = "pa_imfl"
+    acts_on: ClassVar[str] = _ACTS_ON
 
     epsilon: float | int = 1.0
     kept: float | int = 0.5
@@ -112,6 +120,7 @@ class PaImfl:
         return noisy.sign() * magnitude
 
 
+@vertical_defenses.register("vfldefender")
 @dataclass(frozen=True)
 class VflDefender:
     """VFLDefender, our reading: a random vector at right angles is added to each record's gradient.
@@ -134,6 +143,7 @@ class VflDefender:
     """
 
     name: ClassVar[str] = "vfldefender"
+    acts_on: ClassVar[str] = _ACTS_ON
 
     ratio: float | int = 1.0
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.defenses.answers import Answers
+from seepage.defenses.answers import CoarseAnswers
 from seepage.errors import BadInputError, check_count
 from seepage.shadow.learner import Learner, Trained
 from seepage.shadow.pooling import MarkedRows, joint_models
@@ -41,7 +41,7 @@ class PooledLearning:
     learner: Learner
     rows: int
     others: tuple[float, ...] = ()
-    answers: Answers | None = None
+    answers: CoarseAnswers | None = None
     limit: int | None = None
 
     def __post_init__(self) -> None:

@@ -285,10 +285,10 @@ class VerticalLearning:
         """Return what an attacker who knows the defenses knows."""
         names: dict[str, dict[str, float | int | str | bool]] = {}
         if self.features is not None:
-            names["feature_noise"] = {"ratio": self.features.ratio}
+            names["feature_noise"] = {"scale": self.features.scale}
         if self.returned is not None:
             names[self.returned.name] = asdict(self.returned)
-        return KnownFeatures(names, 0.0 if self.features is None else float(self.features.ratio))
+        return KnownFeatures(names, 0.0 if self.features is None else float(self.features.scale))
 
     def knowledge(self, trained: TrainedVertical, target: int, statistics: Statistics) -> FeatureKnowledge:
         """Return what the active party knows of a target before anything is granted."""

@@ -26,8 +26,8 @@ from seepage.results.verdict import UNDEFENDED, pick
 from seepage.run.provenance import check_study_folder, study_provenance, write_provenance
 from seepage.run.runner import Listener
 from seepage.run.store import Store
-from seepage.settings.study import Study, run_study, study_rows
 from seepage.settings.spec import Spec
+from seepage.settings.study import Study, run_study, study_rows
 
 # An attack works if it closes so much of the gap where nothing protects the records.
 _WORKS = 0.5

@@ -17,7 +17,7 @@ from seepage.run.provenance import check_folder, commit, provenance, write_prove
 from seepage.run.runner import Listener, Outcome, Run, held_runs, make_plan, run_audits
 from seepage.run.store import Store
 from seepage.settings.horizontal_spec import HorizontalSpec
-from seepage.settings.spec import Part
+from seepage.settings.part import Part
 from seepage.settings.subject import Subject, Subjects, keep_networks
 from seepage.settings.tasks import learnt_rows, task_rows
 
@@ -221,7 +221,9 @@ def short_commit() -> str:
     return "" if found is None else str(found["hash"])[:9] + ("+" if found["dirty"] else "")
 
 
-def _gains(table: PublishedTable, held: Sequence[tuple[PlannedRun, HorizontalSpec, list[Run]]]) -> dict[str, list[Gain]]:
+def _gains(
+    table: PublishedTable, held: Sequence[tuple[PlannedRun, HorizontalSpec, list[Run]]]
+) -> dict[str, list[Gain]]:
     first = table.first
     by_cell = {
         (planned.name, metric, run.called, tuple(place.items())): (run, place)

@@ -19,9 +19,9 @@ from seepage.results.rows import Row, write_results
 from seepage.run.provenance import study_provenance, write_provenance
 from seepage.run.runner import Listener
 from seepage.run.store import Store
+from seepage.settings.spec import Spec
 from seepage.settings.studies import study_kind
 from seepage.settings.study import Study, run_study, study_rows
-from seepage.settings.spec import Spec
 
 
 class StudyAudit(BaseModel):
@@ -159,7 +159,7 @@ def reproduce_study(
             studies.append((chosen, study))
             made = study_rows(run_study(study, store, listener, run_missing))
             comparison.rows.extend({**row, "variant": _told(planned.place)} for row in made)
-            first = chosen.swept[0].label if chosen.swept else None
+            first = chosen.defenses[0].called
             comparison.cells.extend(_cells(table, planned, study, first, made, selection))
             comparison.notes.extend(n for n in study.notes if n not in comparison.notes)
         if not comparison.cells and run_missing:
@@ -189,13 +189,13 @@ def _chosen(table: StudyTable, planned: StudyAudit, spec: Spec, selection: Selec
 
     if not kept():
         return None
-    defenses = tuple(defense for defense in spec.swept if kept(defense=defense.label))
+    defenses = tuple(defense for defense in spec.defenses if kept(defense=defense.called))
     attacks = tuple(p for p in spec.attacks if shown(p.called))
     if selection.attacks:
         attacks = tuple(p for p in attacks if p.called in selection.attacks)
-    if spec.swept and not defenses:
+    if spec.defenses and not defenses:
         return None
-    return spec.model_copy(update={"attacks": attacks, **({"defenses": defenses} if spec.swept else {})})
+    return spec.model_copy(update={"attacks": attacks, **({"defenses": defenses} if spec.defenses else {})})
 
 
 def _cells(
@@ -242,8 +242,8 @@ def _values(table: StudyTable) -> str:
 
     for planned, spec in table.specs():
         note({"dataset": spec.dataset, **planned.place})
-        for defense in spec.swept:
-            note({"defense": defense.label})
+        for defense in spec.defenses:
+            note({"defense": defense.called})
     walk(table.published, table.axes)
     told = [f"{axis}: {', '.join(values)}" for axis, values in found.items() if values]
     return f"Known values: {'; '.join(told)}." if told else ""

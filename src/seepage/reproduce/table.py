@@ -171,7 +171,12 @@ class PublishedTable(Printed):
         return self.runs[0].name
 
     def place(
-        self, run: PlannedRun, spec: HorizontalSpec, called: str | None = None, metric: str | None = None, **more: Scalar
+        self,
+        run: PlannedRun,
+        spec: HorizontalSpec,
+        called: str | None = None,
+        metric: str | None = None,
+        **more: Scalar,
     ) -> Place:
         """Return where something stands in the table, on the axes on which it has a value.
 

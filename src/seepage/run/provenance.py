@@ -19,8 +19,8 @@ from seepage.settings.code import own_code
 from seepage.settings.device import find_device
 from seepage.settings.grid import plain
 from seepage.settings.horizontal_spec import HorizontalSpec
-from seepage.settings.study import Study
 from seepage.settings.spec import Spec
+from seepage.settings.study import Study
 from seepage.settings.subject import Subject
 from seepage.versions import installed
 
@@ -182,5 +182,16 @@ _OF_THE_TABLE = {
     *("data", "data_folder", "schema_file", "target", "sensitive", "drop", "separator"),
     *("overrides", "missing", "most_categories", "most_encoded"),
 }
-_FREE = {"victims", "workers", "threads", "device", "keep_records", "control", "gate", "variant", *_OF_THE_TABLE}
+_FREE = {
+    "victims",
+    "workers",
+    "time_budget",
+    "threads",
+    "device",
+    "keep_records",
+    "control",
+    "gate",
+    "variant",
+    *_OF_THE_TABLE,
+}
 _SWEPT = {"batch_sizes", "attacks", "baselines", "defenses", "metrics"}

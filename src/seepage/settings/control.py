@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from seepage.settings.parts import registry
 from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
-from seepage.settings.spec import Part
+from seepage.settings.part import Part
+from seepage.settings.parts import registry
 from seepage.settings.subject import Subject, prepare
 
 # The share of the gap between guessing and certainty that an attack has to close to pass. Attacks that work close

@@ -25,11 +25,11 @@ from seepage.registry import takes
 from seepage.run.job import Job
 from seepage.run.store import digest_of
 from seepage.seeds import stream
-from seepage.settings.device import find_device
 from seepage.settings.code import foreign_code, own_code
-from seepage.settings.parts import registry
+from seepage.settings.device import find_device
 from seepage.settings.horizontal_spec import HorizontalSpec
-from seepage.settings.spec import Part
+from seepage.settings.part import Part
+from seepage.settings.parts import registry
 from seepage.settings.subject import Subject
 from seepage.versions import installed
 from seepage.wire.horizontal import AnyView, Knowledge, View

@@ -10,8 +10,9 @@ from seepage.attacks.horizontal.matching.profiles import Profile
 from seepage.errors import BadInputError
 from seepage.models.model import Head
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option
+from seepage.settings.part import Part, Parts, several
 from seepage.settings.parts import registry
-from seepage.settings.spec import Attacks, Baselines, File, Part, Parts, Plain, Spec, several
+from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, Spec
 
 Labels = Literal["restored", "true", "ordered"]
 BatchStatistics = Literal["hidden", "granted"]
@@ -58,9 +59,9 @@ class Training(Plain):
         int, Field(ge=1), Option("Number of records of a client, fewer where the table has not as many.", PARTIES)
     ] = 32
     epochs: Annotated[int, Field(ge=1), Option("Number of local steps of a round.", PARTIES)] = 1
-    learning_rate: Annotated[
-        float, Field(gt=0, lt=float("inf")), Option("Learning rate of local steps.", PARTIES)
-    ] = 0.5
+    learning_rate: Annotated[float, Field(gt=0, lt=float("inf")), Option("Learning rate of local steps.", PARTIES)] = (
+        0.5
+    )
 
 
 class HorizontalSpec(Spec):
@@ -75,7 +76,9 @@ class HorizontalSpec(Spec):
     about: ClassVar[str] = "horizontal federated learning: what the server reads of a client's records"
     unit: ClassVar[str] = "victim"
     repeats: ClassVar[str] = "victims"
-    guide: ClassVar[str] = """Attack gradients and report what was read out of them, beside what guessing would have got.
+    guide: ClassVar[
+        str
+    ] = """Attack gradients and report what was read out of them, beside what guessing would have got.
 
 Each victim is one batch of a client's records. Attacks see its gradient as the server does; their guesses are then
 matched to the true records. The run folder gets report.html to read in a browser, results.json and results.csv (one row
@@ -166,7 +169,9 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
     ] = "fedsgd"
     protocol_options: Annotated[
         dict[str, Any],
-        Option("Argument of the protocol, such as epochs=5 of fedavg.", PARTIES, "NAME=VALUE", below="protocol", key=""),
+        Option(
+            "Argument of the protocol, such as epochs=5 of fedavg.", PARTIES, "NAME=VALUE", below="protocol", key=""
+        ),
     ] = Field(default_factory=dict)
     batch_sizes: Annotated[
         tuple[Annotated[int, Field(ge=1)], ...],
@@ -245,6 +250,18 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
             if name in options:
                 raise BadInputError(f"protocol option {name!r} is a setting of its own; leave it out of the options.")
         return options
+
+    @field_validator("defenses")
+    @classmethod
+    def _one_mechanism(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        for i, part in enumerate(parts):
+            if len(part.mechanisms) > 1:
+                raise ItemError(
+                    i,
+                    f"{part.name!r} combines mechanisms, but what an attacker of horizontal learning knows of a "
+                    "defense is about one of them; give each as a defense of its own.",
+                )
+        return parts
 
     @field_validator("metrics")
     @classmethod

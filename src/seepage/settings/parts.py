@@ -15,6 +15,9 @@ from seepage.registry import Registry
 _OF_SETTINGS: dict[tuple[str, str], Registry[Any]] = {
     ("attacks", "split"): registry.cut_attacks,
     ("baselines", "split"): registry.cut_baselines,
+    ("defenses", "split"): registry.split_defenses,
+    ("defenses", "vertical"): registry.vertical_defenses,
+    ("defenses", "pooled"): registry.pooled_defenses,
     ("attacks", "vertical"): registry.feature_attacks,
     ("baselines", "vertical"): registry.feature_baselines,
     ("attacks", "pooled"): registry.property_attacks,

@@ -35,9 +35,10 @@ from seepage.errors import BadInputError, unknown_name
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
 from seepage.settings.grid import plain
+from seepage.settings.part import Part
 from seepage.settings.parts import registry
 from seepage.settings.pooled_spec import UPDATES, PooledDefense, PooledSpec, pair
-from seepage.settings.spec import Part, Spec
+from seepage.settings.spec import Spec
 from seepage.settings.study import Answer, Scale, Study, StudyPart, rows_identity
 from seepage.shadow.graph import Convolutional
 from seepage.shadow.learner import Learner
@@ -73,7 +74,7 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
     Raises:
         BadInputError: a setting cannot be used with these rows.
     """
-    by_label = {defense.label: defense for defense in spec.defenses}
+    by_label = {part.called: spec.defense(part) for part in spec.defenses}
     source = (
         _of_population(spec)
         if dataset is None and spec.dataset in registry.populations.names()
@@ -85,6 +86,11 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
         parts.append(StudyPart(Part(name=SHUFFLED), "about"))
     parts += [StudyPart(part, "guess") for part in spec.baselines]
     parts += [StudyPart(part, "attack") for part in spec.attacks]
+
+    known = {
+        part.called: {one.name: plain(one.options) for one in part.mechanisms if one.name != "none"}
+        for part in spec.defenses
+    }
 
     def granted(defense: str, part: StudyPart) -> dict[str, Any]:
         models = part.part.name in ("white_box", "deep_sets")
@@ -103,7 +109,7 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
             "auxiliary": spec.auxiliary if spec.auxiliary_from == "rows" else f"made up from {spec.auxiliary_from}",
             "own rows": 0 if spec.protocol == "single_party" else spec.rows,
             "training": "known",
-            "defense": by_label[defense].model_dump(mode="json", exclude={"label"}, exclude_defaults=True),
+            "defense": known[defense],
         }
 
     return Study(
@@ -115,7 +121,7 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
         units=spec.repetitions,
         unit=spec.unit,
         make=lambda unit, defense: _make(spec, source, by_label[defense], unit).measure,
-        defenses={label: one.model_dump(mode="json", exclude={"label"}) for label, one in by_label.items()},
+        defenses={part.called: part.model_dump(mode="json", exclude={"label"}) for part in spec.defenses},
         parts=tuple(parts),
         identity={
             "spec": spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
@@ -192,13 +198,16 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> _Source:
         synthetic = spec.synthetic
         data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
     sensitive = SYNTHETIC if spec.synthetic is not None else spec.secret
-    made = {defense.label: _rows(spec, data, sensitive, defense) for defense in spec.defenses}
+    # Rows are the same under all defenses that train on the same columns.
+    by_columns = {one.without: _rows(spec, data, sensitive, one) for one in map(spec.defense, spec.defenses)}
     target = data.schema.target
     # Rows were refused otherwise.
     assert isinstance(target, Discrete)
 
     def learner(defense: PooledDefense) -> Learner:
-        rates = spec.learning_rate, spec.weight_decay, defense.clip, defense.noise
+        private = defense.training
+        clip, noise = (None, 0.0) if private is None else (float(private.clip), float(private.noise_multiplier))
+        rates = spec.learning_rate, spec.weight_decay, clip, noise
         return Dense(target.width, spec.hidden, spec.epochs, spec.batch_size, *rates)
 
     return _Source(
@@ -209,7 +218,7 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> _Source:
         target.name,
         sensitive,
         rows_identity(data),
-        lambda defense: made[defense.label],
+        lambda defense: by_columns[defense.without],
         learner,
     )
 
@@ -219,8 +228,8 @@ def _of_population(spec: PooledSpec) -> _Source:
     named = registry.populations[spec.dataset]
     folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
     data: Texts | Nodes = registry.populations.create(spec.dataset, **folder, **spec.dataset_options)
-    for defense in spec.defenses:
-        if defense.without or defense.clip is not None or spec.inputs or spec.synthetic is not None:
+    for defense in map(spec.defense, spec.defenses):
+        if defense.without or defense.training is not None or spec.inputs or spec.synthetic is not None:
             raise BadInputError(
                 f"{data.name} is no table: columns to train on (inputs, without), a synthetic column and DP-SGD are "
                 "for tables; leave them out."
@@ -267,7 +276,7 @@ def _of_population(spec: PooledSpec) -> _Source:
 
 def _check(spec: PooledSpec, source: _Source, defenses: dict[str, PooledDefense]) -> None:
     """Refuse, before anything is trained, what would fail after it."""
-    sets = _sets(spec, source.rows(spec.defenses[0]), 0)
+    sets = _sets(spec, source.rows(spec.defense(spec.defenses[0])), 0)
     # Parts of one model are drawn without replacement; what is needed most decides.
     wanted = torch.tensor([[share, *_others(spec)] for share in _all_shares(spec)], dtype=torch.float64)
     if spec.protocol == "update":
@@ -407,11 +416,16 @@ class _Made:
         truth = alternating(self.spec.shares, len(self.spec.shares) * max(1, _LOCAL // len(self.spec.shares)))
         local = replace(self.learning, others=()).train(self.sets.held, None, truth, self._seed("local"))
         figures = {("task_accuracy", None): accuracy(self._seen), ("local_accuracy", None): accuracy(local)}
-        if self.defense.clip is not None:
+        private = self.defense.training
+        if private is not None:
             count = self.spec.rows * (self.spec.parties if self._own is not None else 1)
             size = min(self.spec.batch_size or count, count)
             steps = self.spec.epochs * -(-count // size)
-            found = gaussian_guarantee(self.defense.noise, size / count, steps, DELTA) if self.defense.noise else None
+            found = (
+                gaussian_guarantee(float(private.noise_multiplier), size / count, steps, DELTA)
+                if private.noise_multiplier
+                else None
+            )
             figures["epsilon", None] = None if found is None else found.epsilon
         return Answer(figures)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from seepage.defenses.answers import Answers
+from seepage.defenses.answers import CoarseAnswers, LabelOnly, RoundedAnswers
+from seepage.defenses.joint_training import DpTraining, QueryLimit, WithoutColumns
 from seepage.errors import BadInputError
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Option
-from seepage.settings.spec import Attacks, Baselines, DatasetName, Names, Part, Plain, STEERING, Spec
-from seepage.settings.study_spec import Labelled, told_apart
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Option, fields_of
+from seepage.settings.part import NONE, Part, combine, of_kind
+from seepage.settings.spec import STEERING, Attacks, Baselines, DatasetName, Names, Plain, Spec
 from seepage.tabular.schema import Category
 
 PooledProtocol = Literal["multi_party", "single_party", "update"]
@@ -20,36 +22,21 @@ UPDATES = ("dominant", "joint")
 _FINE = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
-class PooledDefense(Labelled):
-    """What the parties do against the leak.
+@dataclass(frozen=True)
+class PooledDefense:
+    """What parties that pool their rows do, ready to use.
 
     Attributes:
-        label: what results call it.
-        without: columns that models are not trained on.
-        digits, label_only: of answers, see ``Answers``.
-        queries: that are answered at most.
-        clip, noise: of training with DP-SGD, see ``Dense``.
+        without: names of columns that models are not trained on.
+        answers: what is done to answers.
+        queries: number of queries that are answered; None for any.
+        training: differentially private training.
     """
 
-    without: Names = ()
-    digits: int | None = Field(default=None, ge=0)
-    label_only: bool = False
-    queries: int | None = Field(default=None, ge=1)
-    clip: float | None = Field(default=None, gt=0)
-    noise: float = Field(default=0.0, ge=0)
-
-    @model_validator(mode="after")
-    def _clipped(self) -> PooledDefense:
-        if self.noise and self.clip is None:
-            raise BadInputError(
-                f"noise={self.noise:g} is in units of clip, which is not given; add one, such as clip: 1."
-            )
-        return self
-
-    @property
-    def answers(self) -> Answers | None:
-        """What answers go through."""
-        return Answers(self.digits, self.label_only) if self.label_only or self.digits is not None else None
+    without: tuple[str, ...] = ()
+    answers: CoarseAnswers | None = None
+    queries: int | None = None
+    training: DpTraining | None = None
 
 
 class Synthetic(Plain):
@@ -58,10 +45,6 @@ class Synthetic(Plain):
     columns: Annotated[Names, Option("Column that goes with it.", TABLE, "COLUMN")] = ()
     target: Annotated[bool, Option("Whether the target goes with it.", TABLE)] = True
     strength: Annotated[float, Field(ge=0, le=1), Option("Strength of the dependence.", TABLE)] = 0.8
-
-
-def _one(value: Any) -> Any:
-    return (value,) if isinstance(value, Mapping | PooledDefense) else value
 
 
 class PooledSpec(Spec):
@@ -177,12 +160,6 @@ answers. Joint models with known shares say how often that is right, beside a ba
     shadows: Annotated[
         int, Field(ge=4), Option("Number of models that the attacker trains for each attack seed.", ATTACK)
     ] = 100
-    defenses: Annotated[
-        tuple[PooledDefense, ...],
-        BeforeValidator(_one),
-        Field(min_length=1),
-        Option("Defense with its label. Each is audited.", ATTACK, "OPTIONS"),
-    ] = (PooledDefense(),)
     attacks: Attacks = (
         Part(name="meta", options={"features": "raw", "classifier": "lr"}, label="meta_raw"),
         Part(name="meta"),
@@ -199,12 +176,6 @@ answers. Joint models with known shares say how often that is right, beside a ba
         ),
     ] = 5
 
-    @field_validator("defenses")
-    @classmethod
-    def _labels_differ(cls, defenses: tuple[PooledDefense, ...]) -> tuple[PooledDefense, ...]:
-        told_apart("defense", [defense.label for defense in defenses])
-        return defenses
-
     @model_validator(mode="before")
     @classmethod
     def _of_updates(cls, values: Any) -> Any:
@@ -216,6 +187,17 @@ answers. Joint models with known shares say how often that is right, beside a ba
     def secret(self) -> str:
         """The column whose distribution is the secret."""
         return self.sensitive[0]
+
+    def defense(self, part: Part) -> PooledDefense:
+        """Return a defense ready to use."""
+        made = combine(self.registered(fields_of(type(self))["defenses"]), part)
+        without, limit = of_kind(made, WithoutColumns), of_kind(made, QueryLimit)
+        return PooledDefense(
+            () if without is None else tuple(without.columns),
+            next((one for one in made if isinstance(one, RoundedAnswers | LabelOnly)), None),
+            None if limit is None else limit.queries,
+            of_kind(made, DpTraining),
+        )
 
     @property
     def new_shares(self) -> tuple[float, float]:
@@ -260,7 +242,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
                     f"{self.protocol!r}; choose {fitting}."
                 )
         if any(part.name == "melis" for part in self.attacks) and (
-            self.protocol != "multi_party" or self.parties > 2 or any(one.label != "none" for one in self.defenses)
+            self.protocol != "multi_party" or self.parties > 2 or any(one.name != NONE for one in self.defenses)
         ):
             raise BadInputError(
                 "the attack melis is on another's gradients in federated training of two parties (multi_party), which "
@@ -272,8 +254,6 @@ answers. Joint models with known shares say how often that is right, beside a ba
                 f"got {self.parties} parties and {list(shares)}."
             )
         return self
-
-
 
 
 def pair(first: float, second: float) -> str:

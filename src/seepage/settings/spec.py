@@ -27,6 +27,7 @@ from seepage.errors import BadInputError, OldSpellingWarning, Remedy, unknown_na
 from seepage.registry import Registry
 from seepage.settings.old import renamed
 from seepage.settings.option import ATTACK, GATE, OUTPUT, RUNNING, TABLE, Option, SpecField, fields_of
+from seepage.settings.part import NONE, Part, Parts, combine, several
 from seepage.settings.parts import registered
 from seepage.tabular.infer import Missing, Policy
 
@@ -66,45 +67,6 @@ def _as_tuples(value: Any) -> Any:
     return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
-class Part(BaseModel):
-    """An attack, a defense, a baseline or a metric by its registered name, with arguments.
-
-    Attributes:
-        name: registered name.
-        options: arguments of its factory.
-        label: name in results; the registered name if None.
-
-    Example:
-        >>> Part(name="random", options={"one_draw_per_column": True}, label="random_one_draw").called
-        'random_one_draw'
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    options: dict[str, Any] = Field(default_factory=dict)
-    label: str | None = None
-
-    @property
-    def called(self) -> str:
-        """The name in results."""
-        return self.label or self.name
-
-
-def as_part(value: Any) -> Any:
-    """Return a name, or a mapping in which options stand beside the name, as fields of a ``Part``."""
-    if isinstance(value, str):
-        return {"name": value}
-    if not isinstance(value, Mapping) or "options" in value:
-        return value
-    options = {key: option for key, option in value.items() if key not in Part.model_fields}
-    return {**{key: given for key, given in value.items() if key not in options}, "options": options}
-
-
-def several(value: Any) -> Any:
-    return (value,) if isinstance(value, str | int | float | Mapping | Part) else value
-
-
 def _seconds(value: Any) -> Any:
     """Return a span of time such as ``90s``, ``30m`` or ``1h30m`` in seconds; what is no text stays.
 
@@ -115,7 +77,9 @@ def _seconds(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     found = _TIME.fullmatch(value.replace(" ", ""))
-    total = sum(float(n or 0) * by for n, by in zip(found.groups(), (86_400, 3_600, 60, 1), strict=True)) if found else 0
+    total = (
+        sum(float(n or 0) * by for n, by in zip(found.groups(), (86_400, 3_600, 60, 1), strict=True)) if found else 0
+    )
     if not total > 0:
         raise BadInputError(f"a time is written like 90s, 30m or 2h, got {value!r}; say number and unit.")
     return total
@@ -131,7 +95,6 @@ def _kinds(value: Any) -> Any:
     return {column: {"kind": kind} if isinstance(kind, str) else kind for column, kind in value.items()}
 
 
-Parts = Annotated[tuple[Annotated[Part, BeforeValidator(as_part)], ...], BeforeValidator(several)]
 Names = Annotated[tuple[str, ...], BeforeValidator(several)]
 # JSON and YAML have no type of their own for these.
 File = Annotated[Path, Field(strict=False)]
@@ -179,6 +142,14 @@ def _lift(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool) and not 0 <= value < 1:
         raise BadInputError(f"a lift is a number from 0 up to but below 1 (0.2 is 20 points), got {value!r}.")
     return value
+
+
+class ItemError(BadInputError):
+    """An item of a list that cannot be used; ``index`` is its position."""
+
+    def __init__(self, index: int, *message: str | Remedy) -> None:
+        super().__init__(*message)
+        self.index = index
 
 
 class Gate(Plain):
@@ -247,9 +218,7 @@ class Spec(Plain):
     ] = None
     data: Annotated[
         File | None,
-        Option(
-            "A table of your own (.csv, .csv.gz, .parquet) instead of a dataset.", TABLE, "FILE", replaces=_TABLE
-        ),
+        Option("A table of your own (.csv, .csv.gz, .parquet) instead of a dataset.", TABLE, "FILE", replaces=_TABLE),
     ] = None
     schema_file: Annotated[
         File | None,
@@ -304,7 +273,7 @@ class Spec(Plain):
     ] = ","
     attacks: Attacks = ()
     baselines: Baselines = ()
-    defenses: Defenses = (Part(name="none"),)
+    defenses: Defenses = (Part(name=NONE),)
     seed: Annotated[
         int, Field(ge=0, lt=2**63), Option("Seed that every random number of the audit follows from.", RUNNING)
     ] = 0
@@ -337,7 +306,9 @@ class Spec(Plain):
         bool, Option("Whether true and reconstructed records of your own table are stored.", OUTPUT)
     ] = False
     control: Annotated[bool, Option("Whether a positive control shows that the attacks work here.", ATTACK)] = True
-    gate: Annotated[Gate | None, Option("Limit that the audit has to stay below.", GATE, whole="above", example="{above: 0.2}")] = None
+    gate: Annotated[
+        Gate | None, Option("Limit that the audit has to stay below.", GATE, whole="above", example="{above: 0.2}")
+    ] = None
     variant: Annotated[
         str | None,
         Option("Name that tells this audit from others beside it in results.", OUTPUT, "TEXT", default="none"),
@@ -364,15 +335,26 @@ class Spec(Plain):
             if not field.option.own:
                 known[value]
             return value
-        for part in value:
-            known[part.name]
+        for i, part in enumerate(value):
+            try:
+                for mechanism in part.mechanisms:
+                    known[mechanism.name]
+            except BadInputError as error:
+                raise ItemError(i, str(error)) from error
         return distinct(known.kind, value)
 
     @field_validator("defenses")
     @classmethod
-    def _some_defense(cls, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _some_defense(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         if not parts:
             raise BadInputError("an audit needs at least one defense; give 'none' for messages sent as they are.")
+        for i, part in enumerate(parts):
+            if part.called == NONE and part.name != NONE:
+                raise ItemError(
+                    i,
+                    f"a defense that does something would be called {NONE!r} in results; give it a label of its own, "
+                    "such as label: mine.",
+                )
         return parts
 
     @field_validator("device")
@@ -442,6 +424,7 @@ class Spec(Plain):
         made = cls.attempt(values)
         if isinstance(made, list):
             raise BadInputError(" ".join(dict.fromkeys(map(str, made))))
+        made.check_parts()
         return made
 
     @classmethod
@@ -451,6 +434,18 @@ class Spec(Plain):
             return cls.model_validate(values)
         except ValidationError as error:
             return [_problem(cls, details) for details in error.errors()]
+
+    def check_parts(self) -> None:
+        """Make every part once, to see whether its options fit.
+
+        Raises:
+            BadInputError: an option of a part is unknown, missing or out of range, or mechanisms do not go together.
+        """
+        for field in fields_of(type(self)).values():
+            if field.parts:
+                known = self.registered(field)
+                for part in getattr(self, field.name):
+                    combine(known, part) if field.name == "defenses" else known.create(part.name, **part.options)
 
     @property
     def repeated(self) -> int:
@@ -496,6 +491,8 @@ def _problem(cls: type[Spec], details: Any) -> Problem:
     if kind == "value_error":
         refusal = details["ctx"]["error"]
         advised = refusal if isinstance(refusal, BadInputError) else None
+        if isinstance(refusal, ItemError):
+            path = (*path, refusal.index)
         if isinstance(refusal, ContradictionError):
             return Problem((refusal.field,), str(refusal), advised=advised, contradiction=True)
         return Problem(path, str(refusal), advised=advised, contradiction=not path)

@@ -20,9 +20,10 @@ from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
+from seepage.settings.part import Part
 from seepage.settings.parts import registry
-from seepage.settings.spec import Part, Spec
-from seepage.settings.split_spec import CutDefense, SplitSpec
+from seepage.settings.spec import Spec
+from seepage.settings.split_spec import SplitDefense, SplitSpec
 from seepage.settings.study import Answer, Scale, Study, StudyPart, rows_identity
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
@@ -56,7 +57,7 @@ def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = Fal
     if space.configurations <= Posterior().most:
         parts.append(StudyPart(Part(name=PRIOR), "guess"))
     parts += [StudyPart(part, "attack") for part in spec.attacks]
-    by_label = {defense.label: defense for defense in spec.defenses}
+    by_label = {part.called: spec.defense(part) for part in spec.defenses}
     trained = len(split(data.all, spec.test_share, 0)[0])
     held = min(spec.auxiliary, trained)
 
@@ -75,7 +76,7 @@ def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = Fal
         units=spec.repetitions,
         unit="training",
         make=lambda unit, defense: _make(spec, data, private, by_label[defense], unit).measure,
-        defenses={label: one.model_dump(mode="json", exclude={"label"}) for label, one in by_label.items()},
+        defenses={part.called: part.model_dump(mode="json", exclude={"label"}) for part in spec.defenses},
         parts=tuple(parts),
         identity={
             "spec": spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
@@ -124,12 +125,12 @@ def _sees(spec: SplitSpec) -> str:
         weights += f" of {spec.stale} epoch(s) ago"
     elif spec.final:
         weights += f" {spec.final} epoch(s) later, at the end of training"
-    if any(defense.published for defense in spec.defenses):
+    if any(spec.defense(part).published for part in spec.defenses):
         weights += ", with noise on them where that is a defense"
     return f"what it sent and what came back of every record, and {weights}"
 
 
-def _known(spec: SplitSpec, defenses: dict[str, CutDefense], label: str) -> dict[str, Any]:
+def _known(spec: SplitSpec, defenses: dict[str, SplitDefense], label: str) -> dict[str, Any]:
     return spec.learning(defenses[label]).known().describe()
 
 
@@ -140,7 +141,9 @@ def _facts(spec: SplitSpec, data: Dataset, private: Sequence[str], space: Space,
         else f"clients hold the private columns and labels of {spec.rows_each} rows each, {spec.clients} take part in "
         "an exchange"
     )
-    attacked = "all held-out records" if spec.attacked_records is None else f"up to {spec.attacked_records:,} held-out records"
+    attacked = (
+        "all held-out records" if spec.attacked_records is None else f"up to {spec.attacked_records:,} held-out records"
+    )
     return (
         f"The attacker is the server, honest but curious. It sees {_sees(spec)}.",
         "It is granted the schema, the marginals of all columns and of the label, "
@@ -177,19 +180,19 @@ def default_private(data: Dataset) -> tuple[str, ...]:
 
 def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
     """Refuse, before anything is trained, what would fail after it."""
-    for defense in spec.defenses:
-        flip = defense.made[0]
+    for part in spec.defenses:
+        flip = spec.defense(part).flip
         if flip is not None:
             flip.epsilon(model.classes)
     for part in spec.attacks:
         made = registry.cut_attacks.create(part.name, **part.options)
         if getattr(made, "search", "exhaustive") == "exhaustive" and hasattr(made, "most"):
             check_enumerable(space, made.most)
-        noisy = next((defense for defense in spec.defenses if defense.noise_multiplier is not None), None)
+        noisy = next((one for one in spec.defenses if spec.defense(one).noise is not None), None)
         if getattr(made, "weights", "current") == "about" and noisy is not None:
             raise BadInputError(
                 f"{part.called!r} fits how far the client weights are off (weights='about') on gradients as they are, "
-                f"but under {noisy.label!r} clients clip theirs; leave out one of the two."
+                f"but under {noisy.called!r} clients clip theirs; leave out one of the two."
             )
     for name, told in (("stale", "are of {} epochs ago"), ("final", "are those of {} epochs later")):
         epochs = getattr(spec, name)
@@ -210,7 +213,7 @@ class _Made:
     """One training and what the server saw of the attacked rows."""
 
     spec: SplitSpec
-    defense: CutDefense
+    defense: SplitDefense
     learning: SplitLearning
     trained: TrainedSplit
     seen: CutTranscript
@@ -273,7 +276,7 @@ class _Made:
         return Answer(figures, seconds / self.seen.view.records)
 
 
-def _make(spec: SplitSpec, data: Dataset, private: Sequence[str], defense: CutDefense, training: int) -> _Made:
+def _make(spec: SplitSpec, data: Dataset, private: Sequence[str], defense: SplitDefense, training: int) -> _Made:
     # The split must not tell one defense from another.
     train, test = split(data.all, spec.test_share, stream(spec.seed, training, "split") % 2**32)
     model = deepfm(

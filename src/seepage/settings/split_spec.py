@@ -3,55 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import Field
 
-from seepage.defenses.cut_noise import CutNoise, Rule
+from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.defenses.weight_noise import WeightNoise
 from seepage.protocols.split import SplitLearning
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option
-from seepage.settings.spec import Attacks, Baselines, Names, Part, Spec
-from seepage.settings.study_spec import Labelled, told_apart
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option, fields_of
+from seepage.settings.part import Part, combine, of_kind
+from seepage.settings.spec import Attacks, Baselines, Names, Spec
 
 SplitProtocol = Literal["split", "federated_split"]
 
 
-class CutDefense(Labelled):
-    """What clients do to labels and gradients.
+@dataclass(frozen=True)
+class SplitDefense:
+    """What clients of split learning do, ready to use.
 
     Attributes:
-        label: what results call it.
-        flip: chance of another label.
-        noise_multiplier: of noise on clipped gradients, in units of the bound.
-        rule, quantile: of the bound, see ``CutNoise``.
-        weights_noise: of noise on the client weights that the server gets, see ``WeightNoise``.
+        flip: what is done to labels.
+        noise: what is done to gradients at the cut.
+        published: what is done to the client weights that the server gets.
     """
 
-    flip: float | None = Field(default=None, gt=0, lt=1)
-    noise_multiplier: float | None = Field(default=None, ge=0)
-    rule: Rule = "quantile"
-    quantile: float = Field(default=0.5, gt=0, lt=1)
-    weights_noise: float | None = Field(default=None, gt=0)
-
-    @property
-    def published(self) -> WeightNoise | None:
-        """What is done to the weights that the server gets."""
-        return None if self.weights_noise is None else WeightNoise(self.weights_noise)
-
-    @property
-    def made(self) -> tuple[LabelFlip | None, CutNoise | None]:
-        """Ready to use."""
-        noise = self.noise_multiplier
-        return (
-            None if self.flip is None else LabelFlip(self.flip),
-            None if noise is None else CutNoise(noise, self.rule, self.quantile),
-        )
-
-
-def _one(value: Any) -> Any:
-    return (value,) if isinstance(value, Mapping | CutDefense) else value
+    flip: LabelFlip | None = None
+    noise: CutNoise | None = None
+    published: WeightNoise | None = None
 
 
 # Beside every figure: what was believed beforehand, and what the paper compares with.
@@ -111,22 +91,20 @@ Beside every figure stands the best baseline, which holds all but what came back
     ] = 256
     learning_rate: Annotated[float, Field(gt=0), Option("Learning rate of Adagrad.", PARTIES)] = 0.01
     rows_each: Annotated[int, Field(ge=1), Option("Number of rows of each of many clients.", PARTIES, "ROWS")] = 16
-    clients: Annotated[
-        int, Field(ge=1), Option("Number of clients in an exchange, where there are many.", PARTIES)
-    ] = 16
-    defenses: Annotated[
-        tuple[CutDefense, ...],
-        BeforeValidator(_one),
-        Field(min_length=1),
-        Option("Defense with its label. Each is audited.", ATTACK, "OPTIONS"),
-    ] = (CutDefense(),)
+    clients: Annotated[int, Field(ge=1), Option("Number of clients in an exchange, where there are many.", PARTIES)] = (
+        16
+    )
     attacks: Attacks = (Part(name="exact"), Part(name="posterior"))
     baselines: Baselines = _BASELINES
     test_share: Annotated[
-        float, Field(gt=0, lt=1), Option("Share of rows that are not trained on; attacked ones are among them.", PARTIES)
+        float,
+        Field(gt=0, lt=1),
+        Option("Share of rows that are not trained on; attacked ones are among them.", PARTIES),
     ] = 0.1
     attacked_records: Annotated[
-        int | None, Field(ge=1), Option("Largest number of attacked records.", ATTACK, "RECORDS", default="all held-out rows")
+        int | None,
+        Field(ge=1),
+        Option("Largest number of attacked records.", ATTACK, "RECORDS", default="all held-out rows"),
     ] = None
     auxiliary: Annotated[
         int,
@@ -134,7 +112,9 @@ Beside every figure stands the best baseline, which holds all but what came back
         Option("Number of training rows that the attacker holds whole; 0 for marginals alone.", KNOWLEDGE, "ROWS"),
     ] = 2_000
     stale: Annotated[
-        int, Field(ge=0), Option("Number of epochs by which the client weights that the server knows are old.", KNOWLEDGE)
+        int,
+        Field(ge=0),
+        Option("Number of epochs by which the client weights that the server knows are old.", KNOWLEDGE),
     ] = 0
     final: Annotated[
         int,
@@ -151,21 +131,19 @@ Beside every figure stands the best baseline, which holds all but what came back
         Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK),
     ] = 3
 
-    @field_validator("defenses")
-    @classmethod
-    def _labels_differ(cls, defenses: tuple[CutDefense, ...]) -> tuple[CutDefense, ...]:
-        told_apart("defense", [defense.label for defense in defenses])
-        return defenses
+    def defense(self, part: Part) -> SplitDefense:
+        """Return a defense ready to use."""
+        made = combine(self.registered(fields_of(type(self))["defenses"]), part)
+        return SplitDefense(of_kind(made, LabelFlip), of_kind(made, CutNoise), of_kind(made, WeightNoise))
 
-    def learning(self, defense: CutDefense) -> SplitLearning:
+    def learning(self, defense: SplitDefense) -> SplitLearning:
         """Return the protocol under a defense."""
-        flip, noise = defense.made
         return SplitLearning(
             epochs=self.epochs,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             rows_each=self.rows_each if self.protocol == "federated_split" else None,
             clients=self.clients,
-            flip=flip,
-            noise=noise,
+            flip=defense.flip,
+            noise=defense.noise,
         )

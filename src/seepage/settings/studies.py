@@ -13,6 +13,7 @@ from seepage.settings.spec import Spec
 from seepage.settings.split import split_study
 from seepage.settings.split_spec import SplitSpec
 from seepage.settings.study import Study
+from seepage.settings.subject import load_rows
 from seepage.settings.vertical import vertical_study
 from seepage.settings.vertical_spec import VerticalSpec
 
@@ -52,6 +53,20 @@ def study_kind(name: str) -> StudyKind:
     return STUDIES[name]
 
 
+def study_of(spec: Spec) -> tuple[Spec, Study]:
+    """Return a spec, with the name of its table, and the study that it asks for.
+
+    Raises:
+        BadInputError: the rows cannot be read, or a value does not suit them.
+    """
+    kind = study_kind(spec.setting)
+    if spec.data is None:
+        return spec, kind.study(spec, None, own=False)
+    loaded, _ = load_rows(spec)
+    spec = spec.model_copy(update={"dataset": loaded.name})
+    return spec, kind.study(spec, loaded, own=True)
+
+
 def make_study(name: str, **values: Any) -> Study:
     """Return the study of a setting from plain values of its spec.
 
@@ -59,4 +74,4 @@ def make_study(name: str, **values: Any) -> Study:
         BadInputError: a value cannot be used, or does not suit the rows.
     """
     kind = study_kind(name)
-    return kind.study(kind.spec.of(**values))
+    return study_of(kind.spec.of(**values))[1]

@@ -9,7 +9,7 @@ A setting plugs in with one file: a spec (a subclass of ``Spec``) and a function
 entered in ``audit.studies``. Tables of ``reproduce``, the report, the gate and the command line then work as they are.
 
 Example:
-    >>> from seepage.settings.spec import Part
+    >>> from seepage.settings.part import Part
     >>> from seepage.run.store import Store
     >>> def make(unit, defense):
     ...     hidden = 0.9 if defense == "none" else 0.6
@@ -39,14 +39,14 @@ from torch import Tensor
 
 from seepage.assessment import Measurement, lift
 from seepage.datasets import Dataset
+from seepage.errors import BadInputError
 from seepage.results.rows import Row
 from seepage.run.runner import Listener
 from seepage.run.store import Store
 from seepage.run.workers import threads
 from seepage.settings.code import own_code
 from seepage.settings.grid import plain
-from seepage.settings.spec import Part
-from seepage.settings.study_spec import told_apart
+from seepage.settings.part import Part
 
 # A part measures the set-up itself (how well the network does, what a defense guarantees), guesses without what crossed
 # the wire, or attacks.
@@ -175,7 +175,10 @@ class Study:
     own: bool = False
 
     def __post_init__(self) -> None:
-        told_apart("part", [part.called for part in self.parts])
+        called = [part.called for part in self.parts]
+        for name in called:
+            if called.count(name) > 1:
+                raise BadInputError(f"two parts would both be called {name!r} in results; give one another label.")
 
     def scale(self, metric: str) -> Scale:
         """Return how a metric reads, a rate unless said otherwise."""

@@ -22,8 +22,9 @@ from seepage.run.workers import threads
 from seepage.settings import networks
 from seepage.settings.code import own_code
 from seepage.settings.device import find_device
-from seepage.settings.network import make_model
 from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.network import make_model
+from seepage.settings.spec import Spec
 from seepage.settings.training import Learnt, train
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.infer import Inferred
@@ -137,7 +138,7 @@ def prepare(
     return _subject(spec, loaded, inferred, spec.model if model is None else model, own, folder)
 
 
-def load_rows(spec: HorizontalSpec) -> tuple[Dataset, Inferred | None]:
+def load_rows(spec: Spec) -> tuple[Dataset, Inferred | None]:
     """Return the rows that a spec names, and how their schema came about where it was inferred.
 
     Raises:
@@ -254,7 +255,7 @@ def _check_target(dataset: Dataset) -> None:
         )
 
 
-def _own(spec: HorizontalSpec) -> tuple[Dataset, Inferred | None]:
+def _own(spec: Spec) -> tuple[Dataset, Inferred | None]:
     assert spec.data is not None
     if spec.schema_file is None:
         assert spec.target is not None

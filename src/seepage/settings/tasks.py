@@ -11,13 +11,13 @@ from seepage.results.rows import Row
 from seepage.run.store import Store
 from seepage.run.workers import threads
 from seepage.seeds import stream
-from seepage.settings.device import find_device
 from seepage.settings.code import own_code
+from seepage.settings.device import find_device
 from seepage.settings.grid import plain
-from seepage.settings.network import make_model
-from seepage.settings.parts import registry
 from seepage.settings.horizontal_spec import HorizontalSpec
-from seepage.settings.spec import Part
+from seepage.settings.network import make_model
+from seepage.settings.part import Part
+from seepage.settings.parts import registry
 from seepage.settings.subject import Subject
 
 

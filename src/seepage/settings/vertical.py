@@ -30,10 +30,11 @@ from seepage.models.images import Shape, vertical_images
 from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
+from seepage.settings.part import Part
 from seepage.settings.parts import registry
-from seepage.settings.spec import Part, Spec
+from seepage.settings.spec import Spec
 from seepage.settings.study import Answer, Measure, Scale, Study, StudyPart, rows_identity
-from seepage.settings.vertical_spec import FeatureDefense, VerticalSpec
+from seepage.settings.vertical_spec import VerticalDefense, VerticalSpec
 from seepage.tabular.partition import Partition
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
@@ -86,7 +87,7 @@ def vertical_study(spec: VerticalSpec, dataset: Dataset | None = None, own: bool
     data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
     partition = spec.partition(data.schema) if data.image is None else _halves(spec, data)
     # Refuses, before anything is trained, a target or widths that no network here fits.
-    network = _network(spec, data, partition, [0], FeatureDefense())
+    network = _network(spec, data, partition, [0], VerticalDefense())
     sizes = _sizes(spec, data)
     parts = [StudyPart(Part(name="training"), "about"), *(StudyPart(part, "guess") for part in spec.baselines)]
     parts += [
@@ -95,7 +96,7 @@ def vertical_study(spec: VerticalSpec, dataset: Dataset | None = None, own: bool
         if part.name == "uifv_dpa"
     ]
     parts += [StudyPart(part, "attack") for part in spec.attacks]
-    by_label = {defense.label: defense for defense in spec.defenses}
+    by_label = {part.called: spec.defense(part) for part in spec.defenses}
     held, tables = partition.schemas[spec.victim].names, data.image is None
 
     def granted(defense: str, part: StudyPart) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def vertical_study(spec: VerticalSpec, dataset: Dataset | None = None, own: bool
         units=spec.repetitions,
         unit="training",
         make=_Federations(spec, data, partition, sizes).make,
-        defenses={label: one.model_dump(mode="json", exclude={"label"}) for label, one in by_label.items()},
+        defenses={part.called: part.model_dump(mode="json", exclude={"label"}) for part in spec.defenses},
         parts=tuple(parts),
         identity={
             "spec": spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
@@ -257,7 +258,8 @@ class _Federations:
     def make(self, unit: int, label: str) -> Measure:
         """Return what measures parts on a training."""
         if self._made is None or self._label != label:
-            defense = next(one for one in self.spec.defenses if one.label == label)
+            part = next(one for one in self.spec.defenses if one.called == label)
+            defense = self.spec.defense(part)
             self._label, self._made = label, _make(self.spec, self.data, self.partition, self.sizes, defense)
         made = self._made
         return lambda part: made.answer(part)[unit]
@@ -399,9 +401,11 @@ def _seeds(spec: VerticalSpec, purpose: str) -> list[int]:
     return [stream(spec.seed, unit, purpose) % 2**62 for unit in range(spec.repetitions)]
 
 
-def _make(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes, defense: FeatureDefense) -> _Made:
+def _make(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes, defense: VerticalDefense) -> _Made:
     # The split must not tell one defense from another.
-    both = [split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.repetitions)]
+    both = [
+        split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.repetitions)
+    ]
     rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
     auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
     model = _network(spec, data, partition, _seeds(spec, "initialisation"), defense)
@@ -417,12 +421,13 @@ def _make(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes
 
 
 def _network(
-    spec: VerticalSpec, data: Dataset, partition: Partition, seeds: Sequence[int], defense: FeatureDefense
+    spec: VerticalSpec, data: Dataset, partition: Partition, seeds: Sequence[int], defense: VerticalDefense
 ) -> VerticalModel:
     """Return the networks of some trainings before they are trained."""
     if data.image is not None:
         return vertical_images(partition, seeds, _half(data.image))
-    widths = [spec.features] + [defense.width or spec.features] * (partition.parties - 1)
+    narrow = spec.features if defense.bottleneck is None else defense.bottleneck.width
+    widths = [spec.features] + [narrow] * (partition.parties - 1)
     return vertical_mlp(partition, seeds, spec.bottom, widths, spec.top)
 
 
@@ -432,7 +437,7 @@ def _half(image: Shape) -> Shape:
 
 def _halves(spec: VerticalSpec, data: Dataset) -> Partition:
     """Return the partition of images into a left half, the active party's, and a right one."""
-    narrow = next((defense.label for defense in spec.defenses if defense.width is not None), None)
+    narrow = next((one.called for one in spec.defenses if spec.defense(one).bottleneck is not None), None)
     if spec.passive or spec.parties != 2 or spec.share is not None or spec.victim != 1 or narrow is not None:
         raise BadInputError(
             f"images of {data.name!r} are cut into a left half, the active party's, and a right one, the passive "

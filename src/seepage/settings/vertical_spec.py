@@ -3,60 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from seepage.defenses.bottleneck import Bottleneck
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.returned import PaImfl, ReturnedDefense, ReturnedNoise, VflDefender
 from seepage.protocols.vertical import VerticalLearning
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option
-from seepage.settings.spec import Attacks, Baselines, Part, Spec, several
-from seepage.settings.study_spec import Labelled, told_apart
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option, fields_of
+from seepage.settings.part import Part, combine, of_kind, several
+from seepage.settings.spec import Attacks, Baselines, Spec
 from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Schema
 
 Attacked = Literal["held_out", "trained"]
 
 
-class FeatureDefense(Labelled):
-    """What passive parties do to features, and what is done to the gradients they get.
+@dataclass(frozen=True)
+class VerticalDefense:
+    """What the parties of vertical learning do, ready to use.
 
     Attributes:
-        label: what results call it.
-        feature_noise: ratio, see ``FeatureNoise``.
-        gradient_noise, clip: see ``ReturnedNoise``.
-        returned: ``pa_imfl`` or ``vfldefender``, with their defaults; see ``defenses.returned``.
-        width: number of features that passive parties send, instead of the spec's: a bottleneck.
+        features: what passive parties do to features.
+        returned: what is done to the gradients that passive parties get.
+        bottleneck: how many features passive parties send instead of the spec's number.
     """
 
-    feature_noise: float | None = Field(default=None, gt=0)
-    gradient_noise: float | None = Field(default=None, gt=0)
-    clip: float = Field(default=1.0, gt=0)
-    returned: Literal["pa_imfl", "vfldefender"] | None = None
-    width: int | None = Field(default=None, ge=1)
-
-    @model_validator(mode="after")
-    def _one_of_a_kind(self) -> FeatureDefense:
-        if self.gradient_noise is not None and self.returned is not None:
-            raise ValueError(
-                "gradients go back with noise or by another mechanism, give gradient_noise or returned, not both"
-            )
-        return self
-
-    def learning(self, epochs: int, batch_size: int, learning_rate: float) -> VerticalLearning:
-        """Return the protocol under it."""
-        features, noise = self.feature_noise, self.gradient_noise
-        returned: ReturnedDefense | None = None if noise is None else ReturnedNoise(noise, self.clip)
-        if self.returned is not None:
-            returned = PaImfl() if self.returned == "pa_imfl" else VflDefender()
-        return VerticalLearning(
-            epochs, batch_size, learning_rate, None if features is None else FeatureNoise(features), returned
-        )
-
-
-def _one(value: Any) -> Any:
-    return (value,) if isinstance(value, Mapping | FeatureDefense) else value
+    features: FeatureNoise | None = None
+    returned: ReturnedDefense | None = None
+    bottleneck: Bottleneck | None = None
 
 
 def _parties(value: Any) -> Any:
@@ -113,7 +90,9 @@ which holds all but the features.
     share: Annotated[
         float | None,
         Field(gt=0, lt=1),
-        Option("Share of the columns that the attacked party holds; the others share the rest.", PARTIES, default="equal"),
+        Option(
+            "Share of the columns that the attacked party holds; the others share the rest.", PARTIES, default="equal"
+        ),
     ] = None
     columns_seed: Annotated[
         int | None,
@@ -121,18 +100,15 @@ which holds all but the features.
         Option("Seed of a random order of columns before they are shared.", PARTIES, default="the schema's order"),
     ] = None
     victim: Annotated[int, Option("Number of the passive party that is attacked, from 1.", ATTACK)] = 1
-    bottom: Annotated[_Units, Option("Number of units of a hidden layer of bottom models.", PARTIES, "UNITS")] = (300, 100)
+    bottom: Annotated[_Units, Option("Number of units of a hidden layer of bottom models.", PARTIES, "UNITS")] = (
+        300,
+        100,
+    )
     features: Annotated[int, Field(ge=1), Option("Number of features that each party sends.", PARTIES)] = 100
     top: Annotated[_Units, Option("Number of units of a hidden layer of the top model.", PARTIES, "UNITS")] = (100, 50)
     epochs: Annotated[int, Field(ge=1), Option("Number of passes over the rows before the attack.", PARTIES)] = 20
     batch_size: Annotated[int, Field(ge=1), Option("Number of records of an exchange.", PARTIES, "RECORDS")] = 256
     learning_rate: Annotated[float, Field(gt=0), Option("Learning rate of Adam.", PARTIES)] = 1e-3
-    defenses: Annotated[
-        tuple[FeatureDefense, ...],
-        BeforeValidator(_one),
-        Field(min_length=1),
-        Option("Defense with its label. Each is audited.", ATTACK, "OPTIONS"),
-    ] = (FeatureDefense(),)
     attacks: Attacks = tuple(Part(name=f"uifv_{name}") for name in ("qa", "dpa", "iqa", "sa"))
     baselines: Baselines = tuple(Part(name=name) for name in ("constant", "median", "random", "own_columns"))
     attacked: Annotated[
@@ -172,12 +148,6 @@ which holds all but the features.
         Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK),
     ] = 3
 
-    @field_validator("defenses")
-    @classmethod
-    def _labels_differ(cls, defenses: tuple[FeatureDefense, ...]) -> tuple[FeatureDefense, ...]:
-        told_apart("defense", [defense.label for defense in defenses])
-        return defenses
-
     @model_validator(mode="after")
     def _named_or_shared(self) -> VerticalSpec:
         if self.passive and self.share is not None:
@@ -209,6 +179,12 @@ which holds all but the features.
         found.check_target(self.victim)
         return found
 
-    def learning(self, defense: FeatureDefense) -> VerticalLearning:
+    def defense(self, part: Part) -> VerticalDefense:
+        """Return a defense ready to use."""
+        made = combine(self.registered(fields_of(type(self))["defenses"]), part)
+        returned = next((one for one in made if isinstance(one, ReturnedNoise | PaImfl | VflDefender)), None)
+        return VerticalDefense(of_kind(made, FeatureNoise), returned, of_kind(made, Bottleneck))
+
+    def learning(self, defense: VerticalDefense) -> VerticalLearning:
         """Return the protocol under a defense."""
-        return defense.learning(self.epochs, self.batch_size, self.learning_rate)
+        return VerticalLearning(self.epochs, self.batch_size, self.learning_rate, defense.features, defense.returned)

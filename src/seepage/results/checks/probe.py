@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from seepage.learning import gradient
 from seepage.seeds import stream
-from seepage.settings.parts import registry
 from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.parts import registry
 from seepage.settings.subject import Subject
 
 _ROWS = 1024
