@@ -44,8 +44,8 @@ class BadInputError(ValueError):
     The message is one paragraph: what was expected, what came (with the value), what to do next.
     The command line prints it without a traceback and exits with status 2.
 
-    Args:
-        message: texts, and fields of a spec that the message advises to give. As text, the error words these for Python.
+    Attributes:
+        message: texts, and fields of a spec that it advises to give; as text, the error words these for Python.
 
     Example:
         >>> error = BadInputError("the table has missing cells; give ", Remedy("missing", "drop"), ".")
@@ -57,11 +57,11 @@ class BadInputError(ValueError):
 
     def __init__(self, *message: str | Remedy) -> None:
         super().__init__("".join(map(str, message)))
-        self._message = message
+        self.message = message
 
     def worded(self, wording: Callable[[Remedy], str]) -> str:
         """Return the message with the fields that it advises in a front end's words."""
-        return "".join(wording(one) if isinstance(one, Remedy) else one for one in self._message)
+        return "".join(wording(one) if isinstance(one, Remedy) else one for one in self.message)
 
 
 class OldSpellingWarning(FutureWarning):

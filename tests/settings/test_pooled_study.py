@@ -59,7 +59,7 @@ SMALL = {
     "epochs": 6,
     "batch_size": 64,
     "learning_rate": 0.03,
-    "units": 2,
+    "repetitions": 2,
 }
 
 
@@ -116,7 +116,7 @@ def test_five_shares_and_further_parties() -> None:
         parties=3,
         rows=250,
         auxiliary=1200,
-        units=1,
+        repetitions=1,
         attacks=["meta"],
     )
     each = [found["none", "meta", "accuracy", name]["mean"] for name in ("10%", "50%", "90%")]
@@ -128,7 +128,13 @@ def test_five_shares_and_further_parties() -> None:
 def test_an_update_is_audited_by_attacks_on_both_models() -> None:
     shares = [0.1, 0.3, 0.5, 0.7, 0.9]
     found = run(
-        people(0.9), protocol="update", shares=shares, attacks=["dominant", "joint"], shadows=40, units=1, rows=200
+        people(0.9),
+        protocol="update",
+        shares=shares,
+        attacks=["dominant", "joint"],
+        shadows=40,
+        repetitions=1,
+        rows=200,
     )
     for attack in ("dominant", "joint"):
         each = [
@@ -155,7 +161,7 @@ def test_what_was_measured_is_kept_and_the_same_whoever_measures_it() -> None:
 
 
 def test_the_synthetic_attribute_is_the_secret_then() -> None:
-    found = run(people(0.0), synthetic={"target": True, "strength": 0.9}, keep=False, attacks=["meta"], units=1)
+    found = run(people(0.0), synthetic={"target": True, "strength": 0.9}, keep=False, attacks=["meta"], repetitions=1)
     assert found["none", "meta", "accuracy", None]["mean"] > 0.85
 
 
@@ -196,7 +202,7 @@ def test_numbers_cannot_be_asked_for_chances() -> None:
 
 
 def test_adult_is_the_default() -> None:
-    study = make_study("pooled", units=1)
+    study = make_study("pooled", repetitions=1)
     assert (study.dataset, study.model, study.rows) == ("adult_education", "lr", len(load("adult_education").all))
 
 
@@ -215,7 +221,7 @@ def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
         }
     )
     frame.to_parquet(tmp_path / "womens_reviews.parquet.brotli", compression="brotli")
-    small = {**SMALL, "value": None, "data_folder": str(tmp_path), "units": 1, "attacks": ["meta"], "targets": 12}
+    small = {**SMALL, "value": None, "data_folder": str(tmp_path), "repetitions": 1, "attacks": ["meta"], "targets": 12}
     texts = {
         **small,
         "dataset": "clothing_reviews",

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from click import Context
 from typer.core import TyperCommand
 
 from seepage.cli import old
@@ -67,9 +66,8 @@ Quiet = Annotated[
 class _OfAnySetting(TyperCommand):
     """A command that runs a document of another setting as that setting's command does, with its options."""
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: Any
-    ) -> Context:
+    # The classes of click differ between versions of typer.
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         setting = _setting_in(args)
         if setting not in (None, HORIZONTAL) and parent is not None:
             other = typer.main.get_command(app)
@@ -148,12 +146,12 @@ def _document(setting: str, document: Path | None, preset: str | None) -> tuple[
     if document is None:
         if setting == HORIZONTAL:
             return read_preset(preset or "default"), f"preset {preset or 'default'}"
-        return f"{SETTING}: {setting}\n", f"seepage {setting}"
+        return f"{SETTING}: {setting}\n", ""
     text = read_text(document)
     found = setting_of(text, str(document))
     if found != setting:
         raise BadInputError(
-            f"{str(document)!r} is about {found} learning, not {setting} learning; run it with seepage audit {document}."
+            f"{str(document)!r} is about {found} learning, not {setting} learning; run it with 'seepage audit'."
         )
     return text, str(document)
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from seepage.cli.text import told
+from seepage.settings.old import GOES
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,9 @@ def translated(setting: str, given: dict[str, Any], values: dict[str, Any]) -> d
         value = values.pop(f"old_{name}")
         if value is None or value is False or value == []:
             continue
-        now = old.now.replace("{}", str(value[0] if isinstance(value, list) else value)).replace("{{", "{")
-        told(
-            f"--{name.replace('_', '-')} is now {now.replace('}}', '}')}; the old option will go with the next release."
-        )
+        given_value = value[0] if isinstance(value, list) else value
+        now = old.now.replace("{}", str(given_value)).replace("{{", "{").replace("}}", "}")
+        told(f"--{name.replace('_', '-')} is now {now}; {GOES}")
         made = old.value or (lambda one: one)
         if old.field == "defenses":
             given.setdefault("defenses", ["none"])

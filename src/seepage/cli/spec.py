@@ -24,6 +24,7 @@ from seepage.results.checks import control_of
 from seepage.results.text import clean, lasting
 from seepage.run.forecast import Forecast, forecast
 from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.old import GOES
 from seepage.settings.spec import Spec
 from seepage.settings.specs import SPECS
 from seepage.settings.studies import study_of
@@ -57,7 +58,7 @@ def new(
         seepage spec new --setting split --dataset adult --out split.yaml
     """
     if study is not None:
-        told(f"--study is now --setting {study}; the old option will go with the next release.")
+        told(f"--study is now --setting {study}; {GOES}")
         setting = study
     [dataset] = given.pop("dataset", [None])
     if "target" in given and "data" not in given:
@@ -75,8 +76,8 @@ def check(
     """Say what a document would run, and about how long it would take on this machine.
 
     Every mistake is named with its line and key (exit status 2). Where there is none, each configuration of horizontal
-    learning is tried for a moment, which shows that it can be run, and how fast; documents of split, vertical and pooled
-    learning are only read. Nothing is kept.
+    learning is tried for a moment, which shows that it can be run, and how fast. Documents of split, vertical and
+    pooled learning are only read. Nothing is kept.
 
     [bold]Example[/bold]
 

@@ -147,8 +147,8 @@ class _Entries:
             return [Choice(entry.value, {}, None, entry)]
         try:
             part = Part.model_validate(read_part(entry.value))
-        except (BadInputError, ValueError) as error:
-            entry.wrong(self.mistakes, error if isinstance(error, BadInputError) else self._expected(entry))
+        except (BadInputError, ValidationError) as error:
+            entry.wrong(self.mistakes, _refused(error))
             return []
         made = []
         for one in part.mechanisms:
@@ -179,11 +179,6 @@ class _Entries:
             for made in itertools.product(*lists)
             if made
         ]
-
-    def _expected(self, entry: Said) -> str:
-        return (
-            f"{self.registry.kind}s are given by name, or as a mapping with name and options; got {shown(entry.value)}."
-        )
 
     def known(self, said: Said) -> bool:
         """Return whether there is a part of a name; note it as a mistake where there is none."""
@@ -251,6 +246,14 @@ def _read_entry(read: _Entries, entry: Said) -> list[Choice]:
         told = {key: options[key].value for key in swept}
         choices.append(Choice(name.value, options, describe(base or name.value, told) if told else base, entry))
     return choices
+
+
+def _refused(error: BadInputError | ValidationError) -> object:
+    """Return what refused a part, in its own words."""
+    if isinstance(error, BadInputError):
+        return error
+    first = error.errors()[0]
+    return first.get("ctx", {}).get("error", first["msg"])
 
 
 def _combined(made: Sequence[Choice], label: str | None, entry: Said) -> Choice:
@@ -370,7 +373,7 @@ def check_made(choice: Choice, registry: Registry[Any], mistakes: Mistakes) -> N
             try:
                 combine(registry, Part(name=choice.name, options=choice.values, label=choice.label))
             except (BadInputError, ValidationError) as error:
-                choice.entry.wrong(mistakes, error)
+                choice.entry.wrong(mistakes, _refused(error))
         return
     check_names(choice, choice.options, registry, (), mistakes)
     if len(mistakes) > before or _refusal(choice, registry, choice.options) is None:

@@ -16,7 +16,7 @@ from seepage.config.override import keys_of, override
 from seepage.config.tree import Node, join, parse, plant, read_text
 from seepage.config.wording import as_key, as_option
 from seepage.errors import OldSpellingWarning, unknown_name
-from seepage.settings.old import renamed
+from seepage.settings.old import GOES, renewed
 from seepage.settings.option import SpecField, fields_of
 from seepage.settings.spec import Part, Problem, Spec
 from seepage.settings.specs import SPECS, spec_class
@@ -147,10 +147,12 @@ def _new_keys(root: Node, setting: str) -> Node:
     keys = dict(root.value)
     lines = []
     if _OLD_SETTING in keys:
-        lines.append("'study' is now 'setting'; the old name will go with the next release.")
+        lines.append(f"'study' is now 'setting'; {GOES}")
     for key in (SETTING, _OLD_SETTING):
         keys.pop(key, None)
-    keys, more = renamed(setting, keys)
+    keys, more = renewed(
+        setting, keys, lambda node: node.value, lambda value, place: Node(value, place.line, place.source)
+    )
     for line in (*lines, *more):
         warnings.warn(line, OldSpellingWarning, stacklevel=5)
     return Node(keys, root.line, root.source)

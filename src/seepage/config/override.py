@@ -65,7 +65,8 @@ def override(document: Node, given: Mapping[str, Any], spec: type[Spec]) -> Node
 
 def _node(one: SpecField, value: Any) -> Node:
     if one.kind == "model" and isinstance(value, Mapping):
-        return Node({name: plant(v, source=one.fields[name].flag) for name, v in value.items()}, 0, one.flag)
+        inner = {name: plant(v, source=one.fields[name].flag) for name, v in value.items()}
+        return Node(inner, 0, next((node.source for node in inner.values()), one.flag))
     if isinstance(value, list | tuple) and (one.parts or not one.several):
         # An option that is repeated with the same value says nothing new.
         value = list({json.dumps(item, sort_keys=True, default=str): item for item in value}.values())

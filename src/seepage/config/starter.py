@@ -76,7 +76,8 @@ def _entry(kind: type[Spec], one: SpecField, values: dict[str, Any]) -> str:
     text = _flow(_plain(default)) if default is not None else _example(one)
     if below:
         inner = {other.option.key: values.get(other.name, other.default) for other in below}
-        text = _flow({"name": default, **{key: _plain(value) for key, value in inner.items() if value is not None}})
+        more = {key: _plain(value) for key, value in inner.items() if value is not None}
+        text = _flow({"name": default, **more} if more else default)
     help_ = one.option.help.replace("`", "'")
     if one.option.default is not None:
         help_ += f" Default: {one.option.default}."

@@ -48,7 +48,8 @@ class StudyReport:
     Example:
         >>> from seepage.settings.studies import study_kind
         >>> split = study_kind("split")
-        >>> spec = split.spec.of(dataset="german", private_columns=["housing"], repetitions=1, epochs=1, attacks=["exact"])
+        >>> given = {"dataset": "german", "private_columns": ["housing"], "repetitions": 1, "epochs": 1}
+        >>> spec = split.spec.of(**given, attacks=["exact"])
         >>> [report] = run_studies([(spec, split.study(spec))])
         >>> report.frame().query("metric == 'accuracy' and column == 'housing' and is_attack")["mean"].tolist()
         [1.0]

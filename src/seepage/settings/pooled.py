@@ -31,7 +31,7 @@ from seepage.datasets import Dataset
 from seepage.datasets.marked import SYNTHETIC, marked, with_synthetic
 from seepage.datasets.population import Nodes, Texts
 from seepage.defenses.accounting import gaussian_guarantee
-from seepage.errors import BadInputError, unknown_name
+from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
 from seepage.settings.grid import plain
@@ -45,7 +45,7 @@ from seepage.shadow.learner import Learner
 from seepage.shadow.pooling import MarkedRows
 from seepage.shadow.recurrent import Recurrent
 from seepage.shadow.stacked import Dense
-from seepage.tabular.schema import Discrete
+from seepage.tabular.schema import Category, Discrete
 from seepage.wire.pooled import PooledKnowledge, PropertyGuess
 from seepage.wire.secret import PooledTranscript
 
@@ -158,13 +158,27 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
     )
 
 
+def _value(spec: PooledSpec, data: Dataset, sensitive: str) -> Category | None:
+    """Return the value whose share is asked for: what a text stands for in the sensitive column."""
+    if not isinstance(spec.value, str) or isinstance(data.schema.column(sensitive), Discrete):
+        return spec.value
+    try:
+        return float(spec.value)
+    except ValueError:
+        raise BadInputError(
+            Remedy("value"),
+            f" of the column of numbers {sensitive!r} is a number, above which the attribute is carried; got "
+            f"{spec.value!r}.",
+        ) from None
+
+
 def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefense) -> MarkedRows:
     names = data.schema.names
     for name in (*spec.inputs, *defense.without):
         if name not in names:
             raise unknown_name("column", name, names)
     left_out = {name for name in names if spec.inputs and name not in (*spec.inputs, sensitive)} | {*defense.without}
-    value = 5 if spec.synthetic is not None else spec.value
+    value = 5 if spec.synthetic is not None else _value(spec, data, sensitive)
     keep = spec.keep and sensitive not in left_out
     return marked(data, sensitive, value, keep, sorted(left_out - {sensitive}))
 
@@ -576,7 +590,7 @@ def _facts(spec: PooledSpec, source: _Source) -> tuple[str, ...]:
         f"Pooled learning on {source.name}, {source.extent}: the computation is ideal and gives away nothing but the "
         f"model's answers. Models are {kind} and {trained}; {recipe['epochs']} epochs of Adam at "
         f"{recipe['learning_rate']:g}, {'whole batches' if size is None else f'batches of {size}'}.",
-        f"In each of {spec.repetitions} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked with "
-        f"{spec.shadows} shadow models; intervals resample attack seeds and the joint models within them.",
+        f"In each of {spec.repetitions} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked "
+        f"with {spec.shadows} shadow models; intervals resample attack seeds and the joint models within them.",
         f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but guessing is a fault.",
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seepage.datasets.dataset import Dataset
     from seepage.models.model import Model
     from seepage.settings.part import Part
-from seepage.settings.spec import Spec
+    from seepage.settings.spec import Spec
     from seepage.tabular.infer import Inferred
 
 PartKind = Literal["about", "baseline", "attack"]

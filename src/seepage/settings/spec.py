@@ -25,7 +25,7 @@ from pydantic import (
 
 from seepage.errors import BadInputError, OldSpellingWarning, Remedy, unknown_name
 from seepage.registry import Registry
-from seepage.settings.old import renamed
+from seepage.settings.old import renewed
 from seepage.settings.option import ATTACK, GATE, OUTPUT, RUNNING, TABLE, Option, SpecField, fields_of
 from seepage.settings.part import NONE, Part, Parts, combine, several
 from seepage.settings.parts import registered
@@ -42,6 +42,7 @@ _WORDS = {
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "expected a whole number"),
     **dict.fromkeys(("float_type", "float_parsing"), "expected a number"),
     "bool_type": "expected true or false",
+    "path_type": "expected the name of a file or folder",
     "string_type": "expected a text",
     "tuple_type": "expected a list",
     "dict_type": "expected names and their values",
@@ -165,8 +166,8 @@ class Gate(Plain):
         BeforeValidator(_lift),
         Field(ge=0, lt=1),
         Option(
-            "Lift over the best baseline (0.2: 20 points) above which the exit status is 1: where it may be exceeded, by "
-            "the upper end of its interval, in any configuration, or where the audit shows nothing.",
+            "Lift over the best baseline (0.2: 20 points) above which the exit status is 1: where it may be exceeded, "
+            "by the upper end of its interval, in any configuration, or where the audit shows nothing.",
             GATE,
             "LIFT",
             name="fail_above",
@@ -293,8 +294,8 @@ class Spec(Plain):
     time_budget: Annotated[
         Seconds | None,
         Option(
-            "Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as many "
-            "more as fit.",
+            "Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as "
+            "many more as fit.",
             RUNNING,
             "TIME",
             default="no limit",
@@ -319,7 +320,7 @@ class Spec(Plain):
     def _old_spellings(cls, values: Any) -> Any:
         if not isinstance(values, Mapping):
             return values
-        values, lines = renamed(cls.setting, values)
+        values, lines = renewed(cls.setting, values)
         for line in lines:
             warnings.warn(line, OldSpellingWarning, stacklevel=4)
         return values
@@ -341,7 +342,7 @@ class Spec(Plain):
                     known[mechanism.name]
             except BadInputError as error:
                 raise ItemError(i, str(error)) from error
-        return distinct(known.kind, value)
+        return distinct(field.name.removesuffix("s"), value)
 
     @field_validator("defenses")
     @classmethod
@@ -501,7 +502,9 @@ def _problem(cls: type[Spec], details: Any) -> Problem:
         what = "setting" if len(path) == 1 else f"key of {path[0]}:"
         return Problem(path, str(unknown_name(what, str(path[-1]), known)))
     if kind == "missing":
-        needed = BadInputError("needs ", Remedy(".".join(map(str, path)), placeholder="..."), ".")
+        nested = fields_of(cls)[str(path[0])].fields.get(str(path[-1]))
+        placeholder = nested.option.metavar if nested is not None else None
+        needed = BadInputError("needs ", Remedy(".".join(map(str, path)), placeholder=placeholder or "..."), ".")
         return Problem(path[:-1], str(needed), advised=needed)
     choices = fields_of(cls)[str(path[0])].choices if len(path) == 1 else ()
     if kind == "literal_error" and choices and isinstance(value, str):
