@@ -12,7 +12,7 @@ from seepage.config.mistakes import DocumentError
 from seepage.errors import BadInputError, OldSpellingWarning
 from seepage.settings.spec import Spec
 from seepage.settings.specs import spec_class
-from seepage.settings.studies import study_of
+from seepage.settings.studies import load_study
 from tests.attacks.split.test_exact import table
 
 SPLIT = "{setting: split, dataset: german, private_columns: [housing]"
@@ -71,7 +71,7 @@ def test_a_list_for_a_field_of_one_value_sweeps() -> None:
     assert {spec.model_copy(update={"variant": None, "epochs": 1, "stale": 0}).model_dump_json() for spec in specs} == {
         one("{setting: split, dataset: german, private_columns: [housing, job], epochs: 1}").model_dump_json()
     }
-    assert study_of(specs[1])[1].variant == "epochs=1, stale=1"
+    assert load_study(specs[1])[1].variant == "epochs=1, stale=1"
     layers = one("{setting: split, dataset: german, hidden: [8, 4]}")
     assert layers.model_dump()["hidden"] == (8, 4)
 
@@ -84,7 +84,7 @@ def test_an_option_that_takes_a_list_does_not_sweep_over_it() -> None:
 
 
 def test_a_table_of_ones_own_lies_beside_the_document(rows: Path) -> None:
-    spec, study = study_of(one("{setting: split, data: rows.csv, target: t, private_columns: [a, c]}", rows))
+    spec, study = load_study(one("{setting: split, data: rows.csv, target: t, private_columns: [a, c]}", rows))
     assert study.own
     assert spec.dataset == study.dataset
     assert study.rows == 600
@@ -92,7 +92,7 @@ def test_a_table_of_ones_own_lies_beside_the_document(rows: Path) -> None:
     pooled = (
         "{setting: pooled, data: rows.csv, target: t, sensitive: a, value: '1', rows: 60, auxiliary: 120, queries: 50}"
     )
-    assert study_of(one(pooled, rows))[1].own
+    assert load_study(one(pooled, rows))[1].own
 
 
 def test_what_is_left_out_follows_from_the_protocol() -> None:
@@ -194,7 +194,7 @@ def test_mistakes_are_told_with_their_place(text: str, told: str) -> None:
 def test_what_does_not_suit_the_rows_is_refused_once_they_are_read(text: str, told: str) -> None:
     spec = one(text)
     with pytest.raises(BadInputError, match=told):
-        study_of(spec)
+        load_study(spec)
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -26,7 +26,7 @@ from seepage.results.gate import Decision
 from seepage.run.runner import Listener
 from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.spec import Gate, Spec
-from seepage.settings.studies import study_of
+from seepage.settings.studies import load_study
 from seepage.settings.study import Study
 from seepage.settings.subject import Subject, Subjects
 
@@ -140,4 +140,4 @@ def _ready(specs: Sequence[Spec], out: Path | None) -> Any:
     if isinstance(specs[0], HorizontalSpec):
         subjects = Subjects(out)
         return _Audits([(spec, subjects.of(spec)) for spec in cast("Sequence[HorizontalSpec]", specs)])
-    return _Studies([study_of(spec) for spec in specs])
+    return _Studies([load_study(spec) for spec in specs])

@@ -27,7 +27,7 @@ from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.old import GOES
 from seepage.settings.spec import Spec
 from seepage.settings.specs import SPECS
-from seepage.settings.studies import study_of
+from seepage.settings.studies import load_study
 from seepage.settings.study import Study
 from seepage.settings.subject import Subjects
 
@@ -88,7 +88,7 @@ def check(
     try:
         if not isinstance(specs[0], HorizontalSpec):
             for spec in specs:
-                _show_study(console, document, *study_of(spec))
+                _show_study(console, document, *load_study(spec))
             return
         subjects = Subjects()
         audits = [(spec, subjects.of(spec)) for spec in cast("list[HorizontalSpec]", specs)]

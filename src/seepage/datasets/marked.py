@@ -159,9 +159,9 @@ def with_synthetic(
     cells, labels = rows.cells.numpy().copy(), rows.labels.numpy().copy()
     for name in columns:
         position = schema.names.index(name)
-        cells[:, position] = _pulled(cells[:, position], schema.columns[position], attribute, strength, generator)
+        cells[:, position] = pulled(cells[:, position], schema.columns[position], attribute, strength, generator)
     if target:
-        labels = _pulled(labels, schema.target, attribute, strength, generator)
+        labels = pulled(labels, schema.target, attribute, strength, generator)
     frame = rows.of_cells(torch.from_numpy(cells), torch.from_numpy(labels)).frame
     added = Continuous(name=SYNTHETIC, low=0, high=10, tolerance=0, integer=True, sensitive=True)
     frame[SYNTHETIC] = attribute
@@ -171,13 +171,25 @@ def with_synthetic(
     return replace(data, train=table, test=None, notes=(*data.notes, note))
 
 
-def _pulled(
+def pulled(
     cells: np.ndarray,
     column: Discrete | Continuous,
     attribute: np.ndarray,
     strength: float | int,
     generator: np.random.Generator,
 ) -> np.ndarray:
+    """Return cells, some drawn anew: from the lower half of the column where the attribute is below 5, else the upper.
+
+    Args:
+        cells: codes of a discrete column, values of a continuous one.
+        column: the column.
+        attribute: number of each row, below or above 5.
+        strength: probability of a cell to be drawn anew.
+        generator: random numbers.
+
+    Raises:
+        BadInputError: the column has no two halves.
+    """
     if isinstance(column, Discrete):
         half = column.width // 2
         lower, upper = np.arange(half), np.arange(half, column.width)

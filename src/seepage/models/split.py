@@ -148,6 +148,13 @@ class SplitModel:
         """Return it with parts of its own, which may be trained without changing this one's."""
         return replace(self, server=copy.deepcopy(self.server), client=copy.deepcopy(self.client))
 
+    def to(self, device: torch.device) -> SplitModel:
+        """Return it on a device."""
+        copied = self.copy()
+        copied.server.to(device)
+        copied.client.to(device)
+        return copied
+
     def with_client(self, client: nn.Module) -> SplitModel:
         """Return it with another client part, such as one of an earlier round."""
         return replace(self, client=client)

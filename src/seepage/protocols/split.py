@@ -176,10 +176,10 @@ class SplitLearning:
         """Return what an attacker who knows the defenses knows."""
         noise, flip = self.noise, self.flip
         return KnownCut(
-            noise_multiplier=0.0 if noise is None else noise.noise_multiplier,
+            noise_multiplier=0.0 if noise is None else float(noise.noise_multiplier),
             clips=noise is not None,
             own_norm=noise is not None and noise.rule == "own",
-            flip=0.0 if flip is None else flip.probability,
+            flip=0.0 if flip is None else float(flip.probability),
         )
 
     def _check(self, model: SplitModel, rows: Table) -> None:

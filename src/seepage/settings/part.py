@@ -206,6 +206,17 @@ def of_kind(mechanisms: Sequence[object], kind: type[M]) -> M | None:
     return next((one for one in mechanisms if isinstance(one, kind)), None)
 
 
+def distinct_names(kind: str, names: Sequence[str]) -> None:
+    """Refuse two things that results would call the same.
+
+    Raises:
+        BadInputError: names the first.
+    """
+    for name in names:
+        if list(names).count(name) > 1:
+            raise BadInputError(f"two {kind}s would both be called {name!r} in results; give one another label.")
+
+
 def several(value: Any) -> Any:
     """Return one value as a sequence of one."""
     return (value,) if isinstance(value, str | int | float | Mapping | Part) else value

@@ -6,15 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from seepage.datasets import Dataset
 from seepage.errors import unknown_name
-from seepage.settings.pooled import pooled_study
+from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.setting import Audit
 from seepage.settings.spec import Spec
-from seepage.settings.split import split_study
+from seepage.settings.split import SplitAudit
 from seepage.settings.split_spec import SplitSpec
-from seepage.settings.study import Study
+from seepage.settings.study import Study, study_of
 from seepage.settings.subject import load_rows
-from seepage.settings.vertical import vertical_study
+from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 
 
@@ -24,17 +26,21 @@ class StudyKind:
 
     Attributes:
         spec: class of its specs.
-        study: makes a study of one; takes the spec, rows of one's own (or None) and whether they are private.
+        audit: makes an audit of one; takes the spec, rows of one's own (or None) and whether they are private.
     """
 
     spec: type[Spec]
-    study: Callable[..., Study]
+    audit: Callable[..., Audit]
+
+    def study(self, spec: Spec, dataset: Dataset | None = None, own: bool = False) -> Study:
+        """Return the study of a spec, on rows of one's own where they are given."""
+        return study_of(self.audit(spec, dataset, own))
 
 
 STUDIES: dict[str, StudyKind] = {
-    "split": StudyKind(SplitSpec, split_study),
-    "vertical": StudyKind(VerticalSpec, vertical_study),
-    "pooled": StudyKind(PooledSpec, pooled_study),
+    "split": StudyKind(SplitSpec, SplitAudit),
+    "vertical": StudyKind(VerticalSpec, VerticalAudit),
+    "pooled": StudyKind(PooledSpec, PooledAudit),
 }
 
 
@@ -53,7 +59,7 @@ def study_kind(name: str) -> StudyKind:
     return STUDIES[name]
 
 
-def study_of(spec: Spec) -> tuple[Spec, Study]:
+def load_study(spec: Spec) -> tuple[Spec, Study]:
     """Return a spec, with the name of its table, and the study that it asks for.
 
     Raises:
@@ -74,4 +80,4 @@ def make_study(name: str, **values: Any) -> Study:
         BadInputError: a value cannot be used, or does not suit the rows.
     """
     kind = study_kind(name)
-    return study_of(kind.spec.of(**values))[1]
+    return load_study(kind.spec.of(**values))[1]

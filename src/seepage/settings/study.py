@@ -38,19 +38,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.assessment import Measurement, lift
-from seepage.datasets import Dataset
-from seepage.errors import BadInputError
 from seepage.results.rows import Row
 from seepage.run.runner import Listener
 from seepage.run.store import Store
 from seepage.run.workers import threads
 from seepage.settings.code import own_code
 from seepage.settings.grid import plain
-from seepage.settings.part import Part
+from seepage.settings.part import Part, distinct_names
+from seepage.settings.setting import RATE, Audit, Configuration, Exposure, Outcome, Scale
 
-# A part measures the set-up itself (how well the network does, what a defense guarantees), guesses without what crossed
-# the wire, or attacks.
-PartKind = Literal["about", "guess", "attack"]
+# A part measures the set-up itself, guesses without what crossed the wire, or attacks.
+StudyPartKind = Literal["about", "guess", "attack"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class StudyPart:
     """
 
     part: Part
-    kind: PartKind
+    kind: StudyPartKind
 
     @property
     def called(self) -> str:
@@ -88,22 +86,6 @@ class Answer:
     picture: str | None = None
     each: Mapping[tuple[str, str | None], Sequence[float]] = field(default_factory=dict)
 
-
-@dataclass(frozen=True)
-class Scale:
-    """How a metric reads.
-
-    Attributes:
-        higher_leaks: whether a higher value means that more leaked; None where it says nothing about leakage.
-        low, high: range of its values.
-    """
-
-    higher_leaks: bool | None = True
-    low: float = 0.0
-    high: float = float("inf")
-
-
-RATE = Scale(True, 0.0, 1.0)
 
 Measure = Callable[[StudyPart], Answer]
 
@@ -175,10 +157,7 @@ class Study:
     own: bool = False
 
     def __post_init__(self) -> None:
-        called = [part.called for part in self.parts]
-        for name in called:
-            if called.count(name) > 1:
-                raise BadInputError(f"two parts would both be called {name!r} in results; give one another label.")
+        distinct_names("part", [part.called for part in self.parts])
 
     def scale(self, metric: str) -> Scale:
         """Return how a metric reads, a rate unless said otherwise."""
@@ -358,7 +337,85 @@ def study_rows(outcome: StudyOutcome) -> list[Row]:
     return made
 
 
-def rows_identity(data: Dataset) -> list[Any]:
-    """Return what tells these rows from others, for the identity of a study."""
-    cells = data.all
-    return [len(cells), plain(cells.cells), plain(cells.labels)]
+def study_of(audit: Audit) -> Study:
+    """Return an audit as a study, for what does not read audits themselves."""
+    by_label = {one.defense: one for one in audit.configurations}
+    parts = {part.label: part for part in audit.parts}
+    first = audit.configurations[0]
+    about = audit.about
+    return Study(
+        kind=audit.setting,
+        dataset=about.dataset,
+        protocol=about.protocol,
+        model=about.model,
+        units=audit.units,
+        unit=type(audit.spec).unit,
+        make=_Exposures(audit).make,
+        defenses={label: {"defense": _defense_of(audit, one)} for label, one in by_label.items()},
+        parts=tuple(StudyPart(part.part, "guess" if part.kind == "baseline" else part.kind) for part in audit.parts),
+        identity={"setting": audit.setting, "identity": audit.identity(first, audit.parts[0])},
+        batch_size=first.batch_size,
+        scales=about.scales,
+        utility=about.utility,
+        granted=lambda defense, part: audit.granted(by_label[defense], parts[part.called]),
+        settings=about.settings,
+        facts=about.threat_model,
+        notes=about.notes,
+        rows=about.rows,
+        target=about.target,
+        columns=about.columns,
+        sensitive=about.sensitive,
+        lead=about.lead,
+        attacker=about.attacker,
+        headline=about.secret,
+        seen=about.message,
+        variant=audit.spec.variant,
+        seed=audit.spec.seed,
+        threads=audit.spec.threads,
+        own=audit.own,
+    )
+
+
+def _defense_of(audit: Audit, configuration: Configuration) -> Any:
+    return audit.identity(configuration, audit.parts[0])["defense"]
+
+
+class _Exposures:
+    """Makes the exposures of an audit; the latest group is kept, as units of it are measured one after the other."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self._kept: tuple[tuple[str, range], Exposure, dict[str, Outcome]] | None = None
+
+    def make(self, unit: int, defense: str) -> Measure:
+        """Return what measures parts on a unit under a defense."""
+        audit = self._audit
+        configuration = next(one for one in audit.configurations if one.defense == defense)
+        size = audit.group(configuration, audit.parts[0])
+        units = range(unit // size * size, unit // size * size + size)
+        if self._kept is None or self._kept[0] != (defense, units):
+            self._kept = ((defense, units), audit.expose(configuration, units), {})
+        _, exposure, outcomes = self._kept
+        planned = {(part.part.name, part.kind, repr(part.part.options)): part for part in audit.parts}
+
+        def measure(part: StudyPart) -> Answer:
+            kind = "baseline" if part.kind == "guess" else part.kind
+            found = planned[part.part.name, kind, repr(part.part.options)]
+            if found.label not in outcomes:
+                outcomes[found.label] = exposure.measure(found)
+            return _answer(outcomes[found.label], unit - units.start)
+
+        return measure
+
+
+def _answer(found: Outcome, place: int) -> Answer:
+    figures: dict[tuple[str, str | None], float | None] = {}
+    each: dict[tuple[str, str | None], Sequence[float]] = {}
+    for one in found.measured:
+        assert isinstance(one, Measurement)
+        value = float(one.values[place])
+        figures[one.metric, one.column] = None if value != value else value
+        if one.clusters is not None:
+            each[one.metric, one.column] = one.clusters[place].tolist()
+    picture = found.pictures[place] if found.pictures else None
+    return Answer(figures, found.seconds, picture, each)

@@ -7,8 +7,8 @@ import pytest
 from seepage import datasets
 from seepage.errors import BadInputError
 from seepage.run.store import Store
-from seepage.settings.study import run_study, study_rows
-from seepage.settings.vertical import vertical_study
+from seepage.settings.study import run_study, study_of, study_rows
+from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 from tests.attacks.vertical.parts import table
 
@@ -32,7 +32,7 @@ SPEC = VerticalSpec.of(
 
 
 def figures(spec: VerticalSpec, store: Store) -> dict[tuple, Any]:
-    rows = study_rows(run_study(vertical_study(spec, DATA), store))
+    rows = study_rows(run_study(study_of(VerticalAudit(spec, DATA)), store))
     return {(r["defense"], r["attack"], r["metric"], r["column"]): r for r in rows}
 
 
@@ -88,7 +88,7 @@ def test_records_of_training_are_attacked_as_they_were_sent() -> None:
     )
     by = figures(spec, Store(None))
     assert by["none", "uifv_sa", "accuracy", None]["lift"] > 0.1
-    assert "records of training" in " ".join(vertical_study(spec, DATA).facts)
+    assert "records of training" in " ".join(VerticalAudit(spec, DATA).threat_model())
 
 
 def test_a_stopped_study_goes_on_and_ends_with_the_same_figures(tmp_path: Any) -> None:
@@ -122,7 +122,7 @@ def test_a_stopped_study_goes_on_and_ends_with_the_same_figures(tmp_path: Any) -
 def test_what_cannot_be_audited_is_refused_before_anything_is_trained(changed: dict[str, Any], message: str) -> None:
     values = SPEC.model_dump(mode="json") | changed
     with pytest.raises(BadInputError, match=message):
-        vertical_study(VerticalSpec.of(**values), DATA)
+        VerticalAudit(VerticalSpec.of(**values), DATA)
 
 
 @pytest.mark.parametrize(

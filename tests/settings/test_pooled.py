@@ -14,10 +14,10 @@ from seepage.datasets import Dataset, load
 from seepage.errors import BadInputError
 from seepage.results.rows import Row
 from seepage.run.store import Store
-from seepage.settings.pooled import pooled_study
+from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
 from seepage.settings.studies import make_study
-from seepage.settings.study import run_study, study_rows
+from seepage.settings.study import run_study, study_of, study_rows
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 
@@ -69,7 +69,7 @@ def figures(rows: list[Row]) -> dict[tuple[str, str, str, str | None], Row]:
 
 def run(data: Dataset, **settings: object) -> dict[tuple[str, str, str, str | None], Row]:
     spec = PooledSpec.of(**{**SMALL, **settings})
-    return figures(study_rows(run_study(pooled_study(spec, data), Store(None))))
+    return figures(study_rows(run_study(study_of(PooledAudit(spec, data)), Store(None))))
 
 
 def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() -> None:
@@ -149,14 +149,14 @@ def test_what_was_measured_is_kept_and_the_same_whoever_measures_it() -> None:
     data = people(0.8)
     with Store(None) as store:
         spec = PooledSpec.of(**{**SMALL, "attacks": ["meta"]})
-        first = study_rows(run_study(pooled_study(spec, data), store))
+        first = study_rows(run_study(study_of(PooledAudit(spec, data)), store))
 
         def refuse(unit: int, defense: str) -> None:
             raise AssertionError("trained again")
 
-        held = replace(pooled_study(spec, data), make=refuse)  # pyright: ignore[reportArgumentType]
+        held = replace(study_of(PooledAudit(spec, data)), make=refuse)  # pyright: ignore[reportArgumentType]
         assert study_rows(run_study(held, store)) == first
-    alone = figures(study_rows(run_study(pooled_study(spec, data), Store(None))))
+    alone = figures(study_rows(run_study(study_of(PooledAudit(spec, data)), Store(None))))
     assert {key: row["mean"] for key, row in alone.items()} == {key: row["mean"] for key, row in figures(first).items()}
 
 
@@ -190,7 +190,7 @@ def test_the_synthetic_attribute_is_the_secret_then() -> None:
 )
 def test_what_cannot_be_audited_is_refused_before_anything_is_trained(settings: dict[str, object], said: str) -> None:
     with pytest.raises(BadInputError, match=said):
-        pooled_study(PooledSpec.of(**{**SMALL, **settings}), people(0.5))
+        PooledAudit(PooledSpec.of(**{**SMALL, **settings}), people(0.5))
 
 
 def test_numbers_cannot_be_asked_for_chances() -> None:
@@ -198,7 +198,7 @@ def test_numbers_cannot_be_asked_for_chances() -> None:
     schema = Schema(columns=(*data.schema.columns[:2],), target=data.schema.columns[2])
     table = Table(schema, data.train.frame)
     with pytest.raises(BadInputError, match="chances of classes"):
-        pooled_study(PooledSpec.of(**SMALL), replace(data, train=table))
+        PooledAudit(PooledSpec.of(**SMALL), replace(data, train=table))
 
 
 def test_adult_is_the_default() -> None:
@@ -234,7 +234,7 @@ def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
         "epochs": 8,
         "batch_size": 50,
     }
-    found = figures(study_rows(run_study(pooled_study(PooledSpec.of(**texts)), Store(None))))
+    found = figures(study_rows(run_study(study_of(PooledAudit(PooledSpec.of(**texts))), Store(None))))
     assert found["none", "meta", "accuracy", None]["mean"] > 0.7
     assert found["none", "meta", "accuracy", None]["model"] == "lstm"
 
@@ -261,7 +261,7 @@ def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
         "epochs": 40,
         "batch_size": None,
     }
-    found = figures(study_rows(run_study(pooled_study(PooledSpec.of(**graphs)), Store(None))))
+    found = figures(study_rows(run_study(study_of(PooledAudit(PooledSpec.of(**graphs))), Store(None))))
     assert found["none", "meta", "accuracy", None]["mean"] > 0.7
     for wrong, told in (
         ({"hidden": [4]}, "two widths"),
@@ -269,6 +269,6 @@ def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
         ({"sensitive": "Shoes"}, "Shoes"),
     ):
         with pytest.raises(BadInputError, match=told):
-            pooled_study(PooledSpec.of(**{**texts, **wrong}))
+            PooledAudit(PooledSpec.of(**{**texts, **wrong}))
     with pytest.raises(BadInputError, match="one hidden layer"):
-        pooled_study(PooledSpec.of(**{**graphs, "hidden": [4, 4]}))
+        PooledAudit(PooledSpec.of(**{**graphs, "hidden": [4, 4]}))
