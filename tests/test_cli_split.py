@@ -32,7 +32,7 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
     assert "epsilon" in out
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "run").iterdir()} == {0o600}
-    rows = json.loads((tmp_path / "run" / "results.json").read_text())
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
     read = {(r["defense"], r["column"]): r for r in rows if (r["attack"], r["metric"]) == ("exact", "accuracy")}
     assert read["none", "a"]["mean"] == 1.0
     assert read["cut_noise", "a"]["mean"] < 0.8
@@ -104,7 +104,7 @@ def test_spaces_that_are_too_large_are_searched(seepage: Any, tmp_path: Path) ->
     )
     assert code == 0
     assert "posterior" not in out
-    rows = json.loads((tmp_path / "run" / "results.json").read_text())
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
     [whole] = [row["mean"] for row in rows if (row["attack"], row["metric"]) == ("exact", "exact_match")]
     assert whole == 1.0
     assert "Leakage: total" in out

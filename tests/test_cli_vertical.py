@@ -42,7 +42,7 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
     assert "all cells of the passive party" in out
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "run").iterdir()} == {0o600}
-    rows = json.loads((tmp_path / "run" / "results.json").read_text())
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
     read = {(r["defense"], r["column"]): r for r in rows if (r["attack"], r["metric"]) == ("uifv_sa", "accuracy")}
     assert read["none", None]["mean"] > read["feature_noise", None]["mean"]
     assert read["none", None]["knowledge"]["leaked"] == 40

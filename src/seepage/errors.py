@@ -1,14 +1,14 @@
-"""The errors that seepage raises on purpose."""
+"""Errors that seepage raises on purpose."""
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-# How alike two names are, from 0 to 1, of which one may be meant by the other.
+# Similarity of two names, from 0 to 1, from which one is suggested for the other.
 _NEAR = 0.6
 # Number of names beyond which not all are listed beside a near one.
 _MANY = 30
@@ -39,7 +39,7 @@ class Remedy:
 
 
 class BadInputError(ValueError):
-    """Something the caller handed in cannot be used.
+    """An input from the caller that cannot be used.
 
     The message is one paragraph: what was expected, what came (with the value), what to do next.
     The command line prints it without a traceback and exits with status 2.
@@ -64,6 +64,20 @@ class BadInputError(ValueError):
         return "".join(wording(one) if isinstance(one, Remedy) else one for one in self.message)
 
 
+class FieldError(BadInputError):
+    """One field of several that were handed in cannot be used.
+
+    Attributes:
+        path: its name, and those (or the positions) of what lies in it: ``("defenses", 1, "flip")``.
+        field: the same as one text: ``defenses.1.flip``.
+        said: what is wrong with it.
+    """
+
+    def __init__(self, path: Sequence[str | int], said: str) -> None:
+        self.path, self.field, self.said = tuple(path), ".".join(map(str, path)), said
+        super().__init__(f"{self.field}: {said}")
+
+
 class OldSpellingWarning(FutureWarning):
     """An old spelling was used, which goes with the next release."""
 
@@ -83,7 +97,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadInputError:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the question which of the ``known`` names was meant; empty where none is near.
+    """Return a question that suggests the similar ones of the ``known`` names; empty where none is similar.
 
     Example:
         >>> nearest("0.wieght", ["0.weight", "0.bias"]), nearest("x", ["0.bias"])
@@ -94,10 +108,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def check_choice(kind: str, value: object, choices: Any) -> None:
-    """Refuse a value that is none of the choices of a ``Literal`` type.
+    """Refuse a value that is not among the choices of a ``Literal`` type.
 
     Raises:
-        BadInputError: names the nearest choices.
+        BadInputError: the value is not a choice; the message suggests similar ones.
 
     Example:
         >>> from typing import Literal
@@ -112,10 +126,10 @@ def check_choice(kind: str, value: object, choices: Any) -> None:
 
 
 def check_count(name: str, value: object) -> None:
-    """Refuse what is not a whole number from 1 up.
+    """Refuse a value that is not a whole number from 1 up.
 
     Raises:
-        BadInputError: says what came.
+        BadInputError: the value is not one; the message has it.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise BadInputError(f"{name} is a whole number from 1 up, got {name}={value!r}.")

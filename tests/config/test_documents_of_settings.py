@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from seepage.auditing import prepare_all
 from seepage.config.document import read_text_document, setting_of
 from seepage.config.mistakes import DocumentError
 from seepage.errors import BadInputError, OldSpellingWarning
+from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.spec import Spec
-from seepage.settings.specs import spec_class
-from seepage.settings.studies import load_study
 from tests.attacks.split.test_exact import table
 
 SPLIT = "{setting: split, dataset: german, private_columns: [housing]"
@@ -46,7 +46,7 @@ gate: {above: 0.2, column: sex}
 """
     assert setting_of(text, "audit.yaml") == "split"
     options = {"cut_noise": {"noise_multiplier": 0.1}, "label_flip": {"probability": 0.05}}
-    expected = spec_class("split").of(
+    expected = find_setting("split").spec.of(
         dataset="adult",
         dataset_options={"missing": "category"},
         private_columns=["sex"],
@@ -61,7 +61,7 @@ gate: {above: 0.2, column: sex}
     assert one(text) == expected
     given = {"repetitions": 5, "defenses": ["none"], "gate": {"above": 0.5}}
     changed = {"repetitions": 5, "defenses": ("none",), "gate": {"above": 0.5, "column": "sex"}}
-    assert one(text, given=given) == spec_class("split").of(**{**expected.plain(), **changed})
+    assert one(text, given=given) == find_setting("split").spec.of(**{**expected.plain(), **changed})
 
 
 def test_a_list_for_a_field_of_one_value_sweeps() -> None:
@@ -71,7 +71,6 @@ def test_a_list_for_a_field_of_one_value_sweeps() -> None:
     assert {spec.model_copy(update={"variant": None, "epochs": 1, "stale": 0}).model_dump_json() for spec in specs} == {
         one("{setting: split, dataset: german, private_columns: [housing, job], epochs: 1}").model_dump_json()
     }
-    assert load_study(specs[1])[1].variant == "epochs=1, stale=1"
     layers = one("{setting: split, dataset: german, hidden: [8, 4]}")
     assert layers.model_dump()["hidden"] == (8, 4)
 
@@ -84,15 +83,15 @@ def test_an_option_that_takes_a_list_does_not_sweep_over_it() -> None:
 
 
 def test_a_table_of_ones_own_lies_beside_the_document(rows: Path) -> None:
-    spec, study = load_study(one("{setting: split, data: rows.csv, target: t, private_columns: [a, c]}", rows))
-    assert study.own
-    assert spec.dataset == study.dataset
-    assert study.rows == 600
+    [audit] = prepare_all([one("{setting: split, data: rows.csv, target: t, private_columns: [a, c]}", rows)])
+    assert audit.own
+    assert audit.about.dataset == "rows"
+    assert audit.about.rows == 600
     # In pooled learning 'sensitive' is the column that is asked about, and no word on the table.
     pooled = (
         "{setting: pooled, data: rows.csv, target: t, sensitive: a, value: '1', rows: 60, auxiliary: 120, queries: 50}"
     )
-    assert load_study(one(pooled, rows))[1].own
+    assert prepare_all([one(pooled, rows)])[0].own
 
 
 def test_what_is_left_out_follows_from_the_protocol() -> None:
@@ -105,7 +104,7 @@ def test_old_spellings_work_and_say_what_replaces_them() -> None:
     text = "{study: split, dataset: german, private: housing, units: 2, defenses: [{}, {label: noisy, flip: 0.1}]}"
     with pytest.warns(OldSpellingWarning) as caught:
         found = one(text)
-    assert found == spec_class("split").of(
+    assert found == find_setting("split").spec.of(
         dataset="german",
         private_columns="housing",
         repetitions=2,
@@ -120,15 +119,19 @@ def test_old_spellings_work_and_say_what_replaces_them() -> None:
         "a defense says its name now (label_flip)",
     ]
     with pytest.warns(OldSpellingWarning, match="'units' is now 'repetitions'"):
-        assert spec_class("vertical").of(units=2).repeated == 2
+        assert find_setting("vertical").spec.of(units=2).repeated == 2
     with pytest.warns(OldSpellingWarning, match=r"\(returned_noise, bottleneck\)"):
-        spec = spec_class("vertical").of(defenses={"label": "both", "gradient_noise": 0.5, "clip": 2.0, "width": 3})
+        spec = find_setting("vertical").spec.of(
+            defenses={"label": "both", "gradient_noise": 0.5, "clip": 2.0, "width": 3}
+        )
     assert [(m.name, m.options) for m in spec.defenses[0].mechanisms] == [
         ("returned_noise", {"scale": 0.5, "clip": 2.0}),
         ("bottleneck", {"width": 3}),
     ]
     with pytest.warns(OldSpellingWarning):
-        joint = spec_class("pooled").of(defenses=[{"label": "a", "label_only": True}, {"label": "b", "clip": 1.0}])
+        joint = find_setting("pooled").spec.of(
+            defenses=[{"label": "a", "label_only": True}, {"label": "b", "clip": 1.0}]
+        )
     assert [part.name for part in joint.defenses] == ["label_only", "dp_training"]
 
 
@@ -194,7 +197,7 @@ def test_mistakes_are_told_with_their_place(text: str, told: str) -> None:
 def test_what_does_not_suit_the_rows_is_refused_once_they_are_read(text: str, told: str) -> None:
     spec = one(text)
     with pytest.raises(BadInputError, match=told):
-        load_study(spec)
+        prepare_all([spec])
 
 
 def test_all_mistakes_are_told_at_once() -> None:

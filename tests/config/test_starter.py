@@ -17,9 +17,10 @@ from seepage.config.document import read_document, read_text_document
 from seepage.config.starter import _scalar, starter
 from seepage.config.tree import parse
 from seepage.errors import BadInputError
+from seepage.settings.catalogue import setting as find_setting
+from seepage.settings.catalogue import settings
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.option import fields_of
-from seepage.settings.specs import SPECS, spec_class
 
 
 @pytest.fixture
@@ -34,10 +35,10 @@ def test_a_starter_is_the_default_audit_of_its_dataset(name: str) -> None:
     assert read_text_document(starter(dataset=name), "audit.yaml", Path()) == [make_spec(dataset=name)]
 
 
-@pytest.mark.parametrize("setting", SPECS)
+@pytest.mark.parametrize("setting", settings())
 def test_a_starter_of_any_setting_says_the_defaults(setting: str) -> None:
     [spec] = read_text_document(starter(setting), "audit.yaml", Path())
-    assert spec == spec_class(setting).of()
+    assert spec == find_setting(setting).spec.of()
 
 
 def uncommented(text: str, keys: Collection[str]) -> list[tuple[str, str]]:
@@ -46,9 +47,9 @@ def uncommented(text: str, keys: Collection[str]) -> list[tuple[str, str]]:
     return [(one[1], text.replace(one[0], one[0].removeprefix("# "))) for one in found if one[1] in keys]
 
 
-@pytest.mark.parametrize("setting", SPECS)
+@pytest.mark.parametrize("setting", settings())
 def test_every_comment_that_holds_a_key_can_be_used(setting: str, people: Path) -> None:
-    kind = spec_class(setting)
+    kind = find_setting(setting).spec
     keys = {one.key: one for one in fields_of(kind).values()}
     default = kind.of()
     public = uncommented(starter(setting), keys)

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
 
+from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset, load
 from seepage.errors import BadInputError
-from seepage.results.rows import Row
 from seepage.run.store import Store
 from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.setting import Configuration
 from seepage.settings.studies import make_study
-from seepage.settings.study import run_study, study_of, study_rows
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
+from tests.audits import measured
+from tests.rows import number
 
 
 def people(effect: float, rows: int = 3000) -> Dataset:
@@ -59,17 +62,17 @@ SMALL = {
     "epochs": 6,
     "batch_size": 64,
     "learning_rate": 0.03,
-    "repetitions": 2,
+    "units": 2,
 }
 
 
-def figures(rows: list[Row]) -> dict[tuple[str, str, str, str | None], Row]:
-    return {(str(r["defense"]), str(r["attack"]), str(r["metric"]), r["column"]): r for r in rows}
+def figures(rows: list[ResultRow]) -> dict[tuple[str, str, str, str | None], ResultRow]:
+    return {(str(r.defense), str(r.attack), str(r.metric), r.column): r for r in rows}
 
 
-def run(data: Dataset, **settings: object) -> dict[tuple[str, str, str, str | None], Row]:
+def run(data: Dataset, **settings: object) -> dict[tuple[str, str, str, str | None], ResultRow]:
     spec = PooledSpec.of(**{**SMALL, **settings})
-    return figures(study_rows(run_study(study_of(PooledAudit(spec, data)), Store(None))))
+    return figures(measured(PooledAudit(spec, data)))
 
 
 def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() -> None:
@@ -80,31 +83,31 @@ def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() ->
     )
     for attack in ("meta", "ratio"):
         row = found["none", attack, "accuracy", None]
-        assert row["mean"] >= 0.8
-        assert row["baseline"] == 0.5
-        assert row["lift"] == pytest.approx(row["mean"] - 0.5)
-        assert row["n"] == 2
-    assert found["none", "chance", "accuracy", None]["mean"] == 0.5
-    assert 0.2 <= found["none", "shuffled", "accuracy", None]["mean"] <= 0.8
-    learnt = [found[defense, "training", "task_accuracy", None]["mean"] for defense in ("none", "dp")]
+        assert number(row.mean) >= 0.8
+        assert row.baseline == 0.5
+        assert row.lift == pytest.approx(number(row.mean) - 0.5)
+        assert row.n == 2
+    assert found["none", "chance", "accuracy", None].mean == 0.5
+    assert 0.2 <= number(found["none", "shuffled", "accuracy", None].mean) <= 0.8
+    learnt = [number(found[defense, "training", "task_accuracy", None].mean) for defense in ("none", "dp")]
     assert learnt[0] > 0.8
     assert learnt[0] - 0.02 > learnt[1]
-    assert found["dp", "meta", "accuracy", None]["mean"] < found["none", "meta", "accuracy", None]["mean"]
-    assert 0 < found["dp", "training", "epsilon", None]["mean"] < 10
+    assert number(found["dp", "meta", "accuracy", None].mean) < number(found["none", "meta", "accuracy", None].mean)
+    assert 0 < number(found["dp", "training", "epsilon", None].mean) < 10
     assert ("none", "training", "epsilon", None) not in found
-    assert found["none", "ratio", "coverage", None]["mean"] >= 0.8
-    assert found["none", "ratio", "share_error", None]["mean"] < 0.15
-    worth = found["none", "meta", "rows_worth", None]["mean"]
+    assert number(found["none", "ratio", "coverage", None].mean) >= 0.8
+    assert number(found["none", "ratio", "share_error", None].mean) < 0.15
+    worth = found["none", "meta", "rows_worth", None].mean
     assert worth is None or worth > 0.2
-    assert found["label_only", "meta", "accuracy", None]["knowledge"]["defense"] == {"label_only": {}}
-    assert found["none", "white_box", "accuracy", None]["knowledge"]["queries"] == 0
+    assert found["label_only", "meta", "accuracy", None].knowledge.defense == {"label_only": {}}
+    assert found["none", "white_box", "accuracy", None].knowledge["queries"] == 0
 
 
 def test_a_column_that_changes_nothing_is_not_read_and_left_out_columns_betray_themselves_through_others() -> None:
     nothing = run(people(0.0), attacks=["meta"], targets=40, inputs=["age"], keep=False)
-    assert nothing["none", "meta", "accuracy", None]["mean"] < 0.75
+    assert number(nothing["none", "meta", "accuracy", None].mean) < 0.75
     left_out = run(people(0.8), attacks=["meta"], keep=False)
-    assert left_out["none", "meta", "accuracy", None]["mean"] > 0.85
+    assert number(left_out["none", "meta", "accuracy", None].mean) > 0.85
 
 
 def test_five_shares_and_further_parties() -> None:
@@ -116,53 +119,51 @@ def test_five_shares_and_further_parties() -> None:
         parties=3,
         rows=250,
         auxiliary=1200,
-        repetitions=1,
+        units=1,
         attacks=["meta"],
     )
-    each = [found["none", "meta", "accuracy", name]["mean"] for name in ("10%", "50%", "90%")]
-    assert found["none", "meta", "accuracy", None]["mean"] == pytest.approx(np.mean(each))
-    assert found["none", "meta", "accuracy", "50%"]["baseline"] == pytest.approx(1 / 3)
+    each = [number(found["none", "meta", "accuracy", name].mean) for name in ("10%", "50%", "90%")]
+    assert number(found["none", "meta", "accuracy", None].mean) == pytest.approx(np.mean(each))
+    assert found["none", "meta", "accuracy", "50%"].baseline == pytest.approx(1 / 3)
     assert np.mean(each) > 0.6
 
 
 def test_an_update_is_audited_by_attacks_on_both_models() -> None:
     shares = [0.1, 0.3, 0.5, 0.7, 0.9]
     found = run(
-        people(0.9),
-        protocol="update",
-        shares=shares,
-        attacks=["dominant", "joint"],
-        shadows=40,
-        repetitions=1,
-        rows=200,
+        people(0.9), protocol="update", shares=shares, attacks=["dominant", "joint"], shadows=40, units=1, rows=200
     )
     for attack in ("dominant", "joint"):
         each = [
-            found["none", attack, "accuracy", f"{a} then {b}"]["mean"] for a in ("30%", "70%") for b in ("30%", "70%")
+            number(found["none", attack, "accuracy", f"{a} then {b}"].mean)
+            for a in ("30%", "70%")
+            for b in ("30%", "70%")
         ]
-        assert found["none", attack, "accuracy", None]["mean"] == pytest.approx(np.mean(each))
-    assert found["none", "joint", "accuracy", None]["mean"] > 0.7
-    assert found["none", "joint", "accuracy", "30% then 70%"]["baseline"] == 0.5
+        assert number(found["none", attack, "accuracy", None].mean) == pytest.approx(np.mean(each))
+    assert number(found["none", "joint", "accuracy", None].mean) > 0.7
+    assert found["none", "joint", "accuracy", "30% then 70%"].baseline == 0.5
 
 
 def test_what_was_measured_is_kept_and_the_same_whoever_measures_it() -> None:
     data = people(0.8)
     with Store(None) as store:
         spec = PooledSpec.of(**{**SMALL, "attacks": ["meta"]})
-        first = study_rows(run_study(study_of(PooledAudit(spec, data)), store))
+        first = measured(PooledAudit(spec, data), store)
 
-        def refuse(unit: int, defense: str) -> None:
+        def refuse(configuration: Configuration, units: range) -> NoReturn:
             raise AssertionError("trained again")
 
-        held = replace(study_of(PooledAudit(spec, data)), make=refuse)  # pyright: ignore[reportArgumentType]
-        assert study_rows(run_study(held, store)) == first
-    alone = figures(study_rows(run_study(study_of(PooledAudit(spec, data)), Store(None))))
-    assert {key: row["mean"] for key, row in alone.items()} == {key: row["mean"] for key, row in figures(first).items()}
+        kept = PooledAudit(spec, data)
+        kept.expose = refuse
+        kept.forecast = refuse  # pyright: ignore[reportAttributeAccessIssue]
+        assert measured(kept, store) == first
+    alone = figures(measured(PooledAudit(spec, data)))
+    assert {key: row.mean for key, row in alone.items()} == {key: row.mean for key, row in figures(first).items()}
 
 
 def test_the_synthetic_attribute_is_the_secret_then() -> None:
-    found = run(people(0.0), synthetic={"target": True, "strength": 0.9}, keep=False, attacks=["meta"], repetitions=1)
-    assert found["none", "meta", "accuracy", None]["mean"] > 0.85
+    found = run(people(0.0), synthetic={"target": True, "strength": 0.9}, keep=False, attacks=["meta"], units=1)
+    assert number(found["none", "meta", "accuracy", None].mean) > 0.85
 
 
 @pytest.mark.parametrize(
@@ -202,7 +203,7 @@ def test_numbers_cannot_be_asked_for_chances() -> None:
 
 
 def test_adult_is_the_default() -> None:
-    study = make_study("pooled", repetitions=1)
+    study = make_study("pooled", units=1)
     assert (study.dataset, study.model, study.rows) == ("adult_education", "lr", len(load("adult_education").all))
 
 
@@ -221,7 +222,7 @@ def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
         }
     )
     frame.to_parquet(tmp_path / "womens_reviews.parquet.brotli", compression="brotli")
-    small = {**SMALL, "value": None, "data_folder": str(tmp_path), "repetitions": 1, "attacks": ["meta"], "targets": 12}
+    small = {**SMALL, "value": None, "data_folder": str(tmp_path), "units": 1, "attacks": ["meta"], "targets": 12}
     texts = {
         **small,
         "dataset": "clothing_reviews",
@@ -234,9 +235,9 @@ def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
         "epochs": 8,
         "batch_size": 50,
     }
-    found = figures(study_rows(run_study(study_of(PooledAudit(PooledSpec.of(**texts))), Store(None))))
-    assert found["none", "meta", "accuracy", None]["mean"] > 0.7
-    assert found["none", "meta", "accuracy", None]["model"] == "lstm"
+    found = figures(measured(PooledAudit(PooledSpec.of(**texts))))
+    assert found["none", "meta", "accuracy", None].mean > 0.7
+    assert found["none", "meta", "accuracy", None].model == "lstm"
 
     word = rng.random(700) < 0.5
     fields = np.where(rng.random(700) < 0.9, word, ~word).astype(np.int64)
@@ -261,8 +262,8 @@ def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
         "epochs": 40,
         "batch_size": None,
     }
-    found = figures(study_rows(run_study(study_of(PooledAudit(PooledSpec.of(**graphs))), Store(None))))
-    assert found["none", "meta", "accuracy", None]["mean"] > 0.7
+    found = figures(measured(PooledAudit(PooledSpec.of(**graphs))))
+    assert found["none", "meta", "accuracy", None].mean > 0.7
     for wrong, told in (
         ({"hidden": [4]}, "two widths"),
         ({"inputs": ["x"]}, "is no table"),

@@ -8,8 +8,9 @@ from seepage.run.store import Store
 from seepage.settings.part import Part
 from seepage.settings.split import SplitAudit, default_private
 from seepage.settings.split_spec import SplitSpec
-from seepage.settings.study import run_study, study_of, study_rows
 from tests.attacks.split.test_exact import table
+from tests.audits import measured
+from tests.rows import number
 
 NONE = Part(name="none")
 DATA = table(2, rows=600)
@@ -25,30 +26,30 @@ SPEC = SplitSpec(
 
 
 def figures(spec: SplitSpec, store: Store) -> dict[tuple, float | None]:
-    rows = study_rows(run_study(study_of(SplitAudit(spec, DATA)), store))
-    return {(r["defense"], r["attack"], r["metric"], r["column"]): r["mean"] for r in rows}
+    rows = measured(SplitAudit(spec, DATA), store)
+    return {(r.defense, r.attack, r.metric, r.column): r.mean for r in rows}
 
 
 def test_what_is_read_stands_beside_what_was_believed() -> None:
     audit = SplitAudit(SPEC, DATA)
     assert audit.about.notes[-1] == "12 configurations of private cells and label"
-    rows = study_rows(run_study(study_of(audit), Store(None)))
-    by = {(r["defense"], r["attack"], r["metric"], r["column"]): r for r in rows}
+    rows = measured(audit)
+    by = {(r.defense, r.attack, r.metric, r.column): r for r in rows}
     read = by["none", "exact", "accuracy", None]
-    assert read["mean"] == 1.0
-    assert read["n"] == 2
-    assert read["baseline_name"] in {"prior", "knn_features", "knn_output", "marginals"}
-    assert read["lift"] == pytest.approx(1 - read["baseline"])
-    assert by["none", "exact", "proven", None]["mean"] == 1.0
+    assert read.mean == 1.0
+    assert read.n == 2
+    assert read.baseline_name in {"prior", "knn_features", "knn_output", "marginals"}
+    assert read.lift == pytest.approx(1 - number(read.baseline))
+    assert by["none", "exact", "proven", None].mean == 1.0
     noisy = by["noisy", "posterior", "accuracy", None]
-    assert noisy["mean"] < 1.0
+    assert number(noisy.mean) < 1.0
     # The same records, rows and networks: only what came back differs.
-    assert noisy["mean"] > by["noisy", "exact", "accuracy", None]["mean"]
-    assert by["noisy", "training", "epsilon", None]["mean"] > 0
+    assert number(noisy.mean) > number(by["noisy", "exact", "accuracy", None].mean)
+    assert number(by["noisy", "training", "epsilon", None].mean) > 0
     assert ("none", "training", "epsilon", None) not in by
-    assert 0.5 < by["none", "training", "auc", None]["mean"] < 1
-    assert by["none", "training", "label_auc_direction", None]["mean"] > 0.99
-    assert all(r["lift"] is None for r in rows if not r["is_attack"] or r["metric"] == "calibration")
+    assert 0.5 < number(by["none", "training", "auc", None].mean) < 1
+    assert number(by["none", "training", "label_auc_direction", None].mean) > 0.99
+    assert all(r.lift is None for r in rows if not r.is_attack or r.metric == "calibration")
 
 
 def test_older_client_weights_tell_less() -> None:

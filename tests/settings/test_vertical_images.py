@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from seepage.auditing import run_all
 from seepage.errors import BadInputError
-from seepage.report import run_studies
-from seepage.settings.study import study_of
 from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 from tests.attacks.vertical.parts import images, table
@@ -38,15 +37,15 @@ SPEC = {
 
 def test_images_are_attacked_measured_and_shown(tmp_path: Path) -> None:
     spec = VerticalSpec.of(**SPEC)
-    [report] = run_studies([(spec, study_of(VerticalAudit(spec, DATA)))], tmp_path)
-    mean = {(row["attack"], row["metric"]): row["mean"] for row in report.rows if row["column"] is None}
+    [report] = run_all([VerticalAudit(spec, DATA)], tmp_path)
+    mean = {(row.attack, row.metric): row.mean for row in report.rows if row.column is None}
     # These images are smooth, and the party's answers to others of the kind say how they are inverted.
     assert mean["uifv_qa", "psnr"] > mean["constant", "psnr"] + 2
     assert mean["uifv_qa", "ssim"] > mean["constant", "ssim"]
     assert mean["uifv_qa", "psnr"] > mean["uifv_dpa", "psnr"]
     assert mean["uifv_dpa_self_inversion", "psnr"] > mean["uifv_dpa", "psnr"]
-    assert {row["column"] for row in report.rows} == {None}
-    assert {row["n"] for row in report.rows} == {2}
+    assert {row.column for row in report.rows} == {None}
+    assert {row.n for row in report.rows} == {2}
     shown = {picture.called for picture in report.pictures}
     assert shown == {"training", "constant", "own_columns", "uifv_dpa_self_inversion"} | {
         f"uifv_{name}" for name in ("qa", "dpa", "iqa", "sa")
@@ -55,7 +54,7 @@ def test_images_are_attacked_measured_and_shown(tmp_path: Path) -> None:
     assert page.count('<img src="data:image/png;base64,') == 8
     assert "the right half of each image, 192 brightnesses" in page
     # What is held is shown again.
-    [again] = run_studies([(spec, study_of(VerticalAudit(spec, DATA)))], tmp_path)
+    [again] = run_all([VerticalAudit(spec, DATA)], tmp_path)
     assert again.pictures == report.pictures
 
 

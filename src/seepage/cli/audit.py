@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,17 +12,17 @@ import typer
 from typer.core import TyperCommand
 
 from seepage.cli import old
-from seepage.cli.app import app, guide
+from seepage.cli.app import app, guide, load
 from seepage.cli.options import fields_in_options
-from seepage.cli.running import run
-from seepage.config.document import HORIZONTAL, SETTING, setting_of
+from seepage.config.document import HORIZONTAL, SETTING, read_text_document, setting_of
 from seepage.config.mistakes import DocumentError
 from seepage.config.preset import presets, read_preset
 from seepage.config.tree import read_text
+from seepage.config.wording import as_key, as_option
 from seepage.errors import BadInputError
+from seepage.settings.catalogue import Setting
+from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.option import ATTACK, OUTPUT
-from seepage.settings.spec import Spec
-from seepage.settings.specs import SPECS
 
 _TABLES = (".csv", ".csv.gz", ".parquet")
 _DOCUMENTS = (".yaml", ".yml")
@@ -69,12 +70,10 @@ class _OfAnySetting(TyperCommand):
     # The classes of click differ between versions of typer.
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         setting = _setting_in(args)
-        if setting not in (None, HORIZONTAL) and parent is not None:
-            other = typer.main.get_command(app)
-            assert isinstance(other, typer.core.TyperGroup)
-            command = other.get_command(parent, str(setting))
-            if command is not None:
-                return command.make_context(info_name, args, parent, **extra)
+        if setting not in (None, HORIZONTAL):
+            return load(find_setting(str(setting)).command or str(setting)).make_context(
+                info_name, args, parent, **extra
+            )
         return super().make_context(info_name, args, parent, **extra)
 
 
@@ -93,9 +92,9 @@ def _setting_in(arguments: list[str]) -> str | None:
     return None
 
 
-def _add(spec: type[Spec]) -> None:
+def add(audited: Setting) -> None:
     """Add the command of a setting."""
-    setting = spec.setting
+    spec, setting = audited.spec, audited.name
 
     def command(
         document: Document = None,
@@ -108,15 +107,18 @@ def _add(spec: type[Spec]) -> None:
         **more: Any,
     ) -> None:
         text, name = _document(setting, document, preset)
-        folder = Path() if document is None else document.parent
-        kept = None if document is None else text
-        run(text, name, folder, old.translated(setting, given, more), out, as_json=as_json, quiet=quiet, kept=kept)
+        given = old.translated(setting, given, more)
+        specs = read_text_document(text, name, Path() if document is None else document.parent, given)
+        # Only what can be run is worth the time that the runner takes to load.
+        run = import_module("seepage.cli.running").run
+        # What is wrong with a table is worded as it was named.
+        wording = as_option if document is None or "data" in given else as_key
+        run(specs, out, wording, as_json=as_json, quiet=quiet, kept=None if document is None else text)
 
     hidden = () if setting == HORIZONTAL else ("preset",)
     made = fields_in_options(spec)(_with(command, old.parameters(setting), hidden))
     made.__doc__ = guide(spec.guide)
-    name = "audit" if setting == HORIZONTAL else setting
-    app.command(name, cls=_OfAnySetting if setting == HORIZONTAL else None)(made)
+    app.command(audited.command or setting, cls=_OfAnySetting if setting == HORIZONTAL else None)(made)
 
 
 def _with(
@@ -154,7 +156,3 @@ def _document(setting: str, document: Path | None, preset: str | None) -> tuple[
             f"{str(document)!r} is about {found} learning, not {setting} learning; run it with 'seepage audit'."
         )
     return text, str(document)
-
-
-for _spec in SPECS.values():
-    _add(_spec)

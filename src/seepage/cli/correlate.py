@@ -16,11 +16,11 @@ from seepage.cli.options import fields_in_options
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.report import make_console, make_table
-from seepage.results.text import clean
 from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.spec import Spec
 from seepage.settings.subject import load_rows
-from seepage.tabular.correlation import Association, associations
+from seepage.tabular.correlation import ColumnAssociation, associations
+from seepage.text import clean
 
 _TOLD = {
     "cramers_v": "Cramér's V",
@@ -86,7 +86,7 @@ def correlate(
         write_whole(out, json.dumps(told, indent=1, ensure_ascii=False) + "\n", private=spec.data is not None)
 
 
-def _summary(name: str, held: Sequence[Association], target: str) -> str:
+def _summary(name: str, held: Sequence[ColumnAssociation], target: str) -> str:
     betraying = [one.column for one in held if one.notable and one.column != target]
     learnt = any(one.notable for one in held if one.column == target)
     others = sum(one.column != target for one in held)

@@ -2,54 +2,43 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
+from seepage.auditing import prepare_all, run_all
 from seepage.cli.app import interruptible
 from seepage.cli.exits import Exit
-from seepage.cli.tables import show_study
 from seepage.cli.text import told
-from seepage.config.document import read_text_document
-from seepage.config.wording import as_key, as_option
-from seepage.errors import BadInputError
-from seepage.report import Bar, Report, StudyReport, audit_all, check_gate, combined, gate, make_console, run_studies
+from seepage.errors import BadInputError, Remedy
 from seepage.report.inferred import show_inferred
-from seepage.results.gate import Decision
+from seepage.report.progress import Bar
+from seepage.report.terminal import make_console
+from seepage.results.gate import check_gate, combined, gate
+from seepage.results.rows import as_json as results_json
 from seepage.run.runner import Listener
-from seepage.settings.horizontal_spec import HorizontalSpec
-from seepage.settings.spec import Gate, Spec
-from seepage.settings.studies import load_study
-from seepage.settings.study import Study
-from seepage.settings.subject import Subject, Subjects
+from seepage.settings.spec import Spec
 
 
 def run(
-    text: str,
-    name: str,
-    folder: Path,
-    given: Mapping[str, Any],
+    specs: Sequence[Spec],
     out: Path | None,
+    wording: Callable[[Remedy, type[Spec]], str],
     *,
     as_json: bool = False,
     quiet: bool = False,
     kept: str | None = None,
 ) -> None:
-    """Run the audits of a document with a progress bar, print what they found, and decide a gate.
+    """Run audits with a progress bar, print what they found, and decide a gate.
 
     Args:
-        text: text of the document.
-        name: name of the document for messages.
-        folder: folder from which files that it names are looked for.
-        given: values of fields from the command line.
+        specs: what to do.
         out: run folder; None for a new one.
+        wording: words fields that messages advise to give, as the table was named: in a document, or by options.
         as_json: whether to print results as JSON.
         quiet: whether to print neither progress nor tables.
         kept: text that is kept in the run folder; None for none.
@@ -58,86 +47,36 @@ def run(
         BadInputError: something cannot be used.
         typer.Exit: the gate fails, or some jobs failed.
     """
-    specs = read_text_document(text, name, folder, given)
-    # What is wrong with a table is worded as it was named.
-    wording = as_option if kept is None or given.get("data") is not None else as_key
     try:
-        ready = _ready(specs, out)
+        audits = prepare_all(specs, out)
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
     limit = specs[0].gate
     if limit is not None:
-        for columns in ready.columns:
-            check_gate(limit.above, limit.column, columns)
-    place = out or Path("runs") / f"{ready.dataset}-{datetime.now():%Y%m%d-%H%M%S}"
+        for audit in audits:
+            check_gate(limit.above, limit.column, audit.about.columns)
+    place = out or Path("runs") / f"{audits[0].about.dataset}-{datetime.now():%Y%m%d-%H%M%S}"
     messages = make_console(stderr=True)
-    if not quiet:
-        ready.announce(messages)
-    with Bar(messages) if not quiet else nullcontext(Listener()) as bar:
-        reports = interruptible(lambda: ready.run(place, bar, kept), place)
+    if not quiet and audits[0].inferred is not None:
+        show_inferred(messages, audits[0].inferred)
+    with nullcontext(Listener()) if quiet else Bar(messages) as listener:
+        reports = interruptible(lambda: run_all(audits, place, listener, specs[0].time_budget, kept), place)
     if as_json:
-        rows = [row for report in reports for row in report.rows]
-        print(json.dumps(rows, indent=1, allow_nan=False, ensure_ascii=False))
+        print(results_json([row for report in reports for row in report.rows]))
     elif not quiet:
         console = make_console()
         for report in reports:
-            ready.show(console, report)
+            report.show(console)
         console.print(Text(f"Report: {place / 'report.html'} (figures: results.json, results.csv)"))
     if limit is not None:
-        decision = combined([ready.decide(report, limit) for report in reports])
+        decision = combined(
+            [
+                gate(report.rows, limit.above, limit.column, report.findings, audit.spec.unit)
+                for report, audit in zip(reports, audits, strict=True)
+            ]
+        )
         told(decision.line)
         if decision.failed:
             raise typer.Exit(Exit.GATE_FAILED)
-    if any(getattr(report, "failed", None) for report in reports):
+    if any(report.failed for report in reports):
         raise typer.Exit(Exit.JOBS_FAILED)
-
-
-class _Audits:
-    """Audits of horizontal learning, ready to run."""
-
-    def __init__(self, audits: Sequence[tuple[HorizontalSpec, Subject]]) -> None:
-        self._audits = audits
-        self.dataset = audits[0][1].dataset.name
-        self.columns = [subject.dataset.schema.names for _, subject in audits]
-
-    def announce(self, console: Console) -> None:
-        inferred = self._audits[0][1].inferred
-        if inferred is not None:
-            show_inferred(console, inferred)
-
-    def run(self, folder: Path, listener: Listener, document: str | None) -> list[Report]:
-        return audit_all(self._audits, folder, listener, self._audits[0][0].time_budget, document)
-
-    def show(self, console: Console, report: Report) -> None:
-        report.show(console)
-
-    def decide(self, report: Report, limit: Gate) -> Decision:
-        return gate(report.rows, limit.above, limit.column, report.alarms or ())
-
-
-class _Studies:
-    """Audits of other settings, ready to run."""
-
-    def __init__(self, studies: Sequence[tuple[Spec, Study]]) -> None:
-        self._studies = studies
-        self.dataset = studies[0][1].dataset
-        self.columns = [[name for _, study in studies for name in study.columns]]
-
-    def announce(self, console: Console) -> None:
-        """Nothing is inferred that is not in the notes."""
-
-    def run(self, folder: Path, listener: Listener, document: str | None) -> list[StudyReport]:
-        return run_studies(self._studies, folder, listener, document)
-
-    def show(self, console: Console, report: StudyReport) -> None:
-        show_study(console, report)
-
-    def decide(self, report: StudyReport, limit: Gate) -> Decision:
-        return gate(report.rows, limit.above, limit.column, report.alarms, report.study.unit)
-
-
-def _ready(specs: Sequence[Spec], out: Path | None) -> Any:
-    if isinstance(specs[0], HorizontalSpec):
-        subjects = Subjects(out)
-        return _Audits([(spec, subjects.of(spec)) for spec in cast("Sequence[HorizontalSpec]", specs)])
-    return _Studies([load_study(spec) for spec in specs])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from seepage.results.text import clean
+from seepage.text import clean
 
 
 def told(line: str) -> None:

@@ -16,10 +16,12 @@ from seepage.config.override import keys_of, override
 from seepage.config.tree import Node, join, parse, plant, read_text
 from seepage.config.wording import as_key, as_option
 from seepage.errors import OldSpellingWarning, unknown_name
+from seepage.settings.catalogue import setting as find_setting
+from seepage.settings.catalogue import settings
 from seepage.settings.old import GOES, renewed
 from seepage.settings.option import SpecField, fields_of
-from seepage.settings.spec import Part, Problem, Spec
-from seepage.settings.specs import SPECS, spec_class
+from seepage.settings.part import Part
+from seepage.settings.spec import Problem, Spec
 
 SETTING, _OLD_SETTING = "setting", "study"
 HORIZONTAL = "horizontal"
@@ -96,8 +98,8 @@ def _setting(root: Node, mistakes: Mistakes) -> str:
     if key is None:
         return HORIZONTAL
     said = Said(root.value[key].plain(), root.value[key], key)
-    if not isinstance(said.value, str) or said.value not in SPECS:
-        said.wrong(mistakes, unknown_name("setting", shown(said.value), SPECS))
+    if not isinstance(said.value, str) or said.value not in settings():
+        said.wrong(mistakes, unknown_name("setting", shown(said.value), settings()))
     # Without it no other key can be judged.
     mistakes.check()
     return str(said.value)
@@ -120,7 +122,7 @@ class _Point:
 
 def _specs(root: Node, source: str, folder: Path, given: Mapping[str, Any]) -> list[Spec]:
     mistakes = Mistakes(source)
-    kind = spec_class(_setting(root, mistakes))
+    kind = find_setting(_setting(root, mistakes)).spec
     reader = _Reader(kind, folder, mistakes)
     root = override(_new_keys(root, kind.setting), given, kind)
     axes = reader.axes(root)

@@ -13,9 +13,9 @@ import yaml
 
 from seepage.config.tree import is_word
 from seepage.errors import BadInputError, Remedy, unknown_name
+from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.option import PANELS, SpecField, fields_of
 from seepage.settings.spec import OF_OWN_TABLES, STEERING, Spec
-from seepage.settings.specs import spec_class
 from seepage.tabular.reading import open_table, typed
 
 _SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*", re.ASCII)
@@ -56,7 +56,7 @@ def starter(
         >>> [line for line in starter("split", "german").splitlines() if line.startswith(("setting", "dataset"))]
         ['setting: split', 'dataset: german']
     """
-    kind = spec_class(setting)
+    kind = find_setting(setting).spec
     fields = fields_of(kind)
     values = _table(kind, dataset, data, target, separator, out)
     parts = [_HEAD.format(about=kind.about, setting=setting, name=out.name)]

@@ -1,4 +1,4 @@
-"""Clipping and normal noise on what clients of split learning send back."""
+"""Clipping and normal noise on the gradients that clients of split learning send back."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from scipy.stats import norm
 from torch import Tensor
 
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.registry import split_defenses
+from seepage.registry import defenses
 
 Rule = Literal["quantile", "own"]
 
 
-@split_defenses.register("cut_noise")
+@defenses.register("cut_noise", "split")
 @dataclass(frozen=True)
 class CutNoise:
     """Each record's gradient at the cut is clipped and gets normal noise.
@@ -30,9 +30,9 @@ class CutNoise:
 
     Attributes:
         noise_multiplier: noise standard deviation / clipping bound.
-        rule: what the bound is.
-        quantile: of the norms, with ``quantile``.
-        rate: how fast the bound follows, with ``quantile``.
+        rule: rule that sets the bound.
+        quantile: quantile of the norms that the bound follows, with ``quantile``.
+        rate: rate at which the bound follows the quantile, with ``quantile``.
         start: bound of the first batch, with ``quantile``; cross-entropy at a fresh network's cut has norms of this
             size or below.
 
@@ -66,12 +66,12 @@ class CutNoise:
     def __call__(
         self, gradients: Float[Tensor, "record cut"], bound: float, generator: torch.Generator
     ) -> Float[Tensor, "record cut"]:
-        """Return what is sent.
+        """Return the clipped and noisy gradients.
 
         Args:
-            gradients: of each record's own loss.
-            bound: on their norms, with ``quantile``.
-            generator: of the noise.
+            gradients: gradient of each record's own loss.
+            bound: bound on their norms, with ``quantile``.
+            generator: generator of the noise.
         """
         norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
         bounds = norms / 2 if self.rule == "own" else torch.full_like(norms, bound)
@@ -86,7 +86,7 @@ class CutNoise:
         return bound * math.exp(-self.rate * (below - self.quantile))
 
     def epsilon(self, exchanges: int, delta: float | int) -> float | None:
-        """Return what it guarantees for the record of a row that is exchanged so often; None for nothing.
+        """Return the guarantee for the record of a row over a number of exchanges; None where there is none.
 
         Each record's message is released on its own: no other record hides it, and no sampling amplifies. Two
         rows' messages differ by at most twice the bound, and exchanges compose to one Gaussian mechanism (Dong,
@@ -95,7 +95,7 @@ class CutNoise:
 
         Args:
             exchanges: number of messages about one row, such as the number of epochs.
-            delta: chance with which epsilon may be exceeded.
+            delta: failure probability delta.
 
         Raises:
             BadInputError: an argument is out of range.
@@ -124,6 +124,6 @@ class CutNoise:
 def clipped(
     gradients: Float[Tensor, "*some cut"], bounds: Float[Tensor, "*#some 1"] | float
 ) -> Float[Tensor, "*some cut"]:
-    """Return vectors, longer ones scaled down to their bound."""
+    """Return vectors scaled down to their bound where they are longer."""
     norms = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
     return gradients * (bounds / norms.clamp(min=torch.finfo(gradients.dtype).tiny)).clamp(max=1.0)

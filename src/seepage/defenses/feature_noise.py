@@ -10,16 +10,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import positive
-from seepage.registry import vertical_defenses
+from seepage.registry import defenses
 
 
-@vertical_defenses.register("feature_noise")
+@defenses.register("feature_noise", "vertical")
 @dataclass(frozen=True)
 class FeatureNoise:
     """Each feature that passive parties send gets normal noise.
 
     UIFV (Yang et al., arXiv 2406.12588, tables 8 to 11) adds noise "to the output" at ratios whose unit is not stated;
-    this is our reading. The unit is measured on the data, so that nothing is guaranteed.
+    this is our interpretation. The unit is measured on the data, so that nothing is guaranteed.
 
     Attributes:
         scale: noise standard deviation / standard deviation of the feature over records.
@@ -47,12 +47,12 @@ class FeatureNoise:
         spread: Float[Tensor, "training 1 feature"],
         generator: torch.Generator,
     ) -> Float[Tensor, "training record feature"]:
-        """Return what is sent.
+        """Return the noisy features.
 
         Args:
-            features: as computed.
+            features: features as computed.
             spread: standard deviation of each feature.
-            generator: of the noise.
+            generator: generator of the noise.
         """
         noise = torch.randn(features.shape, generator=generator, dtype=features.dtype).to(features.device)
         return features + self.scale * spread * noise

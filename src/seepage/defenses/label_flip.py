@@ -11,10 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import BadInputError
-from seepage.registry import split_defenses
+from seepage.registry import defenses
 
 
-@split_defenses.register("label_flip")
+@defenses.register("label_flip", "split")
 @dataclass(frozen=True)
 class LabelFlip:
     """Each record's label is exchanged for another one with some probability: once, for all its exchanges.
@@ -48,7 +48,7 @@ class LabelFlip:
         """Return the labels that clients train with.
 
         Raises:
-            BadInputError: with so many classes, labels would be further from the truth than drawn at random.
+            BadInputError: with that many classes, labels would be further from the truth than drawn at random.
         """
         self._check(classes)
         flipped = torch.rand(len(labels), generator=generator, dtype=torch.float64) < self.probability
@@ -56,7 +56,7 @@ class LabelFlip:
         return torch.where(flipped, (labels.cpu().long() + others) % classes, labels.cpu().long()).to(labels)
 
     def epsilon(self, classes: int) -> float:
-        """Return what it guarantees: pure differential privacy of each label.
+        """Return the epsilon of the pure differential privacy of each label.
 
         Raises:
             BadInputError: as in a call.
@@ -67,6 +67,6 @@ class LabelFlip:
     def _check(self, classes: int) -> None:
         if self.probability > (classes - 1) / classes:
             raise BadInputError(
-                f"labels of {classes} classes that are flipped with probability {self.probability:g} tell less than "
-                f"none, and the opposite; stay below {(classes - 1) / classes:g}."
+                f"labels of {classes} classes that are flipped with probability {self.probability:g} are wrong "
+                f"more often than random labels; use a probability of at most {(classes - 1) / classes:g}."
             )

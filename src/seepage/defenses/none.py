@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from seepage.defenses.defense import check_seeds
-from seepage.registry import defenses, pooled_defenses, split_defenses, vertical_defenses
+from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
-@pooled_defenses.register("none")
-@vertical_defenses.register("none")
-@split_defenses.register("none")
-@defenses.register("none")
+@defenses.register("none", "pooled")
+@defenses.register("none", "vertical")
+@defenses.register("none", "split")
+@defenses.register("none", "horizontal")
 @dataclass(frozen=True)
 class Undefended:
     """No defense: what crosses the wire is sent as it is.
@@ -31,8 +31,8 @@ class Undefended:
         """Return the update itself, whatever the seeds.
 
         Args:
-            update: a tensor a parameter, shape (victim, *parameter).
-            seeds: one a victim; not used.
+            update: one tensor a parameter, shape (victim, *parameter).
+            seeds: one seed a victim; not used.
 
         Raises:
             BadInputError: not one seed a victim.
@@ -41,5 +41,5 @@ class Undefended:
         return update
 
     def describe(self) -> KnownDefense:
-        """Return that there is none."""
+        """Return the knowledge that there is no defense."""
         return KnownDefense()

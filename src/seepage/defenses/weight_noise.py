@@ -12,10 +12,10 @@ from torch import nn
 
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.errors import BadInputError
-from seepage.registry import split_defenses
+from seepage.registry import defenses
 
 
-@split_defenses.register("weight_noise")
+@defenses.register("weight_noise", "split")
 @dataclass(frozen=True)
 class WeightNoise:
     """The client weights that the server gets once an epoch change by a noisy step each.
@@ -48,12 +48,12 @@ class WeightNoise:
             raise BadInputError(f"noise on weights is a number above 0, got noise_multiplier={value!r}.")
 
     def __call__(self, now: nn.Module, before: nn.Module, generator: torch.Generator) -> nn.Module:
-        """Return the client part as the server gets it.
+        """Return the client part as the server receives it.
 
         Args:
-            now: as it is.
-            before: as it was published last; of the same shape.
-            generator: of the noise.
+            now: client part as it is.
+            before: client part as last published; of the same shape.
+            generator: generator of the noise.
         """
         published = copy.deepcopy(now)
         with torch.no_grad():
@@ -65,7 +65,7 @@ class WeightNoise:
         return published
 
     def epsilon(self, publications: int, delta: float) -> float | None:
-        """Return what so many publications guarantee a client whose change is one of those added up; None for nothing.
+        """Return the guarantee of some publications for a client whose change is one of those summed; None for none.
 
         Example:
             >>> round(WeightNoise(1.0).epsilon(1, delta=1e-5), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,19 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
 from seepage.reproduce.compare import Compared, as_csv, of_row
 from seepage.reproduce.reproduce import FILE, Comparison, Selection, short_commit
 from seepage.reproduce.table import Place, Printed
-from seepage.results.rows import Row, write_results
+from seepage.results.rows import write_results
 from seepage.run.provenance import study_provenance, write_provenance
 from seepage.run.runner import Listener
 from seepage.run.store import Store
-from seepage.settings.spec import Spec
 from seepage.settings.studies import study_kind
 from seepage.settings.study import Study, run_study, study_rows
+from seepage.settings.study_spec import StudySpec
 
 
 class StudyAudit(BaseModel):
@@ -70,11 +72,11 @@ class StudyTable(Printed):
         """Name of the run that is as the paper's."""
         return next(iter(self.parts))
 
-    def specs(self, **settings: Any) -> Iterator[tuple[StudyAudit, Spec]]:
+    def specs(self, **settings: Any) -> Iterator[tuple[StudyAudit, StudySpec]]:
         """Return the audits with their specs.
 
         Args:
-            settings: fields of the study's spec that replace the table's, such as ``repetitions``.
+            settings: fields of the study's spec that replace the table's, such as ``units``.
 
         Raises:
             BadInputError: a setting cannot be used.
@@ -82,18 +84,18 @@ class StudyTable(Printed):
         for planned in self.audits:
             yield planned, study_kind(self.study).spec.of(**{**self.audit, **planned.audit, **settings})
 
-    def place(self, planned: StudyAudit, row: Row) -> Place:
+    def place(self, planned: StudyAudit, row: ResultRow) -> Place:
         """Return where a result stands in the table, on the axes on which it has a value."""
         known = {
-            "dataset": row["dataset"],
-            "model": row["model"],
-            "batch_size": row["batch_size"],
-            "column": row["column"],
-            "defense": row["defense"],
-            "method": row["attack"],
+            "dataset": row.dataset,
+            "model": row.model,
+            "batch_size": row.batch_size,
+            "column": row.column,
+            "defense": row.defense,
+            "method": row.attack,
             **planned.place,
-            **self.compared.get(str(row["attack"]), {}),
-            **self.metrics[str(row["metric"])].place,
+            **self.compared.get(row.attack, {}),
+            **self.metrics[row.metric].place,
         }
         return {axis: value for axis in self.axes if (value := known.get(axis)) is not None}
 
@@ -125,7 +127,7 @@ def load_study_table(name: str) -> StudyTable:
 def reproduce_study(
     table: StudyTable,
     folder: Path | None,
-    repetitions: int | None = None,
+    units: int | None = None,
     selection: Selection | None = None,
     listener: Listener | None = None,
     run_missing: bool = True,
@@ -136,7 +138,7 @@ def reproduce_study(
     Args:
         table: which.
         folder: the run folder, made if need be; None to keep nothing.
-        repetitions: number of repetitions of each audit; as the table has it if None.
+        units: of each audit; as the table has it if None.
         selection: ``runs``, ``attacks`` and ``only`` of it.
         listener: told about the progress.
         run_missing: whether to run anything, or only to compare what is there.
@@ -148,9 +150,9 @@ def reproduce_study(
     selection = selection or Selection()
     _check(table, selection)
     comparison = Comparison(table)
-    studies: list[tuple[Spec, Study]] = []
+    studies: list[tuple[StudySpec, Study]] = []
     with Store(folder) as store:
-        more = {**settings, **({} if repetitions is None else {"repetitions": repetitions})}
+        more = {**settings, **({} if units is None else {"units": units})}
         for planned, spec in table.specs(**more):
             chosen = _chosen(table, planned, spec, selection)
             if chosen is None:
@@ -158,8 +160,8 @@ def reproduce_study(
             study = study_kind(table.study).study(chosen)
             studies.append((chosen, study))
             made = study_rows(run_study(study, store, listener, run_missing))
-            comparison.rows.extend({**row, "variant": _told(planned.place)} for row in made)
-            first = chosen.defenses[0].called
+            comparison.rows.extend(replace(row, variant=_told(planned.place)) for row in made)
+            first = chosen.swept[0].called if chosen.swept else None
             comparison.cells.extend(_cells(table, planned, study, first, made, selection))
             comparison.notes.extend(n for n in study.notes if n not in comparison.notes)
         if not comparison.cells and run_missing:
@@ -176,7 +178,7 @@ def reproduce_study(
     return comparison
 
 
-def _chosen(table: StudyTable, planned: StudyAudit, spec: Spec, selection: Selection) -> Spec | None:
+def _chosen(table: StudyTable, planned: StudyAudit, spec: StudySpec, selection: Selection) -> StudySpec | None:
     """Return an audit with the attacks, baselines and defenses that were chosen; None with nothing left."""
 
     def kept(**known: str) -> bool:
@@ -189,13 +191,13 @@ def _chosen(table: StudyTable, planned: StudyAudit, spec: Spec, selection: Selec
 
     if not kept():
         return None
-    defenses = tuple(defense for defense in spec.defenses if kept(defense=defense.called))
+    defenses = tuple(defense for defense in spec.swept if kept(defense=defense.called))
     attacks = tuple(p for p in spec.attacks if shown(p.called))
     if selection.attacks:
         attacks = tuple(p for p in attacks if p.called in selection.attacks)
-    if spec.defenses and not defenses:
+    if spec.swept and not defenses:
         return None
-    return spec.model_copy(update={"attacks": attacks, **({"defenses": defenses} if spec.defenses else {})})
+    return spec.model_copy(update={"attacks": attacks, **({"defenses": defenses} if spec.swept else {})})
 
 
 def _cells(
@@ -203,21 +205,21 @@ def _cells(
     planned: StudyAudit,
     study: Study,
     first: str | None,
-    made: Sequence[Row],
+    made: Sequence[ResultRow],
     selection: Selection,
 ) -> list[Compared]:
     cells = []
     for row in made:
-        called = str(row["attack"])
+        called = row.attack
         run = table.part(called)
-        if run is None or row["metric"] not in table.metrics or (selection.runs and run not in selection.runs):
+        if run is None or row.metric not in table.metrics or (selection.runs and run not in selection.runs):
             continue
-        if called in table.once and row["defense"] != first:
+        if called in table.once and row.defense != first:
             continue
         # Figures of all columns together and of single ones never stand in the same table.
-        if ("column" in table.axes) == (row["column"] is None):
+        if ("column" in table.axes) == (row.column is None):
             continue
-        named = {**row, "column": "label" if row["column"] == study.target else row["column"]}
+        named = replace(row, column="label" if row.column == study.target else row.column)
         place = table.place(planned, named)
         if any(axis in place and str(place[axis]) not in wanted for axis, wanted in selection.only.items()):
             continue
@@ -242,7 +244,7 @@ def _values(table: StudyTable) -> str:
 
     for planned, spec in table.specs():
         note({"dataset": spec.dataset, **planned.place})
-        for defense in spec.defenses:
+        for defense in spec.swept:
             note({"defense": defense.called})
     walk(table.published, table.axes)
     told = [f"{axis}: {', '.join(values)}" for axis, values in found.items() if values]

@@ -6,12 +6,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from seepage.attacks.horizontal.matching.profiles import Profile
+from seepage import registry
+from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.errors import BadInputError
-from seepage.models.model import Head
+from seepage.models.head import Head
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option
 from seepage.settings.part import Part, Parts, several
-from seepage.settings.parts import registry
 from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, Spec
 
 Labels = Literal["restored", "true", "ordered"]
@@ -19,7 +19,7 @@ BatchStatistics = Literal["hidden", "granted"]
 
 
 def _all_baselines() -> tuple[Part, ...]:
-    return tuple(Part(name=name) for name in registry.baselines.names())
+    return tuple(Part(name=name) for name in registry.baselines.of("horizontal").names())
 
 
 def _all_metrics() -> tuple[Part, ...]:

@@ -170,8 +170,8 @@ def combine(registered: Registry[Any], part: Part, nothing: str = NONE) -> tuple
     Example:
         >>> both = Part(name="rounded_answers+query_limit", options={
         ...     "rounded_answers": {"digits": 1}, "query_limit": {"queries": 100}})
-        >>> from seepage.settings.parts import registered
-        >>> combine(registered("defenses", "pooled"), both)
+        >>> from seepage import registry
+        >>> combine(registry.defenses.of("pooled"), both)
         (RoundedAnswers(digits=1), QueryLimit(queries=100))
     """
     made: dict[str, tuple[str, object]] = {}

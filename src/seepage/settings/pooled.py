@@ -16,7 +16,7 @@ from jaxtyping import Float
 from safetensors.torch import save
 from torch import Tensor
 
-from seepage import datasets
+from seepage import datasets, registry
 from seepage.assessment import Figures, rows_worth
 from seepage.attacks.pooled import (
     DeepSets,
@@ -35,15 +35,13 @@ from seepage.datasets.coins import SIDES, some_rows, with_coins
 from seepage.datasets.marked import SYNTHETIC, marked, with_synthetic
 from seepage.datasets.population import Nodes, Texts
 from seepage.defenses.accounting import gaussian_guarantee
+from seepage.digests import digest_of, plain
 from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
-from seepage.run.store import digest_of
 from seepage.seeds import stream
 from seepage.settings.code import own_code
-from seepage.settings.grid import plain
 from seepage.settings.part import Part
-from seepage.settings.parts import registry
 from seepage.settings.pooled_spec import UPDATES, PooledDefense, PooledSpec, pair
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
@@ -307,7 +305,8 @@ def prepared_audit(spec: PooledSpec, given: Given, subjects: Subjects) -> Pooled
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
     """
-    return PooledAudit(spec, given.dataset, own=given.dataset is not None)
+    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
+    return PooledAudit(spec, dataset, own=dataset is not None)
 
 
 def _value(spec: PooledSpec, data: Dataset, sensitive: str) -> Category | None:
@@ -530,7 +529,7 @@ class AttackSeed:
         if name == "training" and part.kind == "about":
             return self._training()
         if part.kind == "baseline":
-            guess = registry.property_baselines.create(name, **options)(self.spec.targets, self.known)
+            guess = registry.baselines.of("pooled").create(name, **options)(self.spec.targets, self.known)
             # Right as often as the baseline holds the truth for likely; of new rows, one of two shares is.
             update = self.spec.protocol == "update"
             told = [("accuracy", name) for name in (None, *self.spec.told)]
@@ -543,7 +542,7 @@ class AttackSeed:
         if name == "melis":
             return self._gradients(part)
         begun = time.perf_counter()
-        attack: Any = registry.property_attacks.create(name, **options)
+        attack: Any = registry.attacks.of("pooled").create(name, **options)
         seed = stream(self.spec.seed, self.unit, "attack") % 2**31
         shadows: Any = self._spread if isinstance(attack, Ratio) else self._shadows
         view: Any = self._seen.models if isinstance(attack, WhiteBox | DeepSets) else self._seen.answers.again()
@@ -677,7 +676,7 @@ class AttackSeed:
 
     def _gradients(self, part: PlannedPart) -> UnitFigures:
         """Return what gradients of federated training give away instead of the joint model."""
-        attack: Melis = registry.property_attacks.create(part.part.name, **part.part.options)
+        attack: Melis = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
         learner = self.learning.learner
         # Refused otherwise before anything ran.
         assert isinstance(learner, Dense)
@@ -702,7 +701,7 @@ class AttackSeed:
 
     def _update(self, part: PlannedPart) -> UnitFigures:
         spec = self.spec
-        attack = registry.property_attacks.create(part.part.name, **part.part.options)
+        attack = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
         begun = time.perf_counter()
         view, shares = self._updates
         shares = shares[self._order]
@@ -793,8 +792,8 @@ def _threat_model(spec: PooledSpec, source: Source) -> tuple[str, ...]:
         f"Pooled learning on {source.name}, {source.extent}: the computation is ideal and gives away nothing but the "
         f"model's answers. Models are {kind} and {trained}; {recipe['epochs']} epochs of Adam at "
         f"{recipe['learning_rate']:g}, {'whole batches' if size is None else f'batches of {size}'}.",
-        f"In each of {spec.repetitions} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked "
-        f"with {spec.shadows} shadow models; intervals resample attack seeds and the joint models within them.",
+        f"In each of {spec.repetitions} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked with "
+        f"{spec.shadows} shadow models; intervals resample attack seeds and the joint models within them.",
         f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but the baseline is a "
         "fault.",
     )

@@ -8,10 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from seepage import registry
 from seepage.defenses.answers import CoarseAnswers, LabelOnly, RoundedAnswers
 from seepage.defenses.joint_training import DpTraining, QueryLimit, WithoutColumns
 from seepage.errors import BadInputError
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Option, fields_of
+from seepage.registry import Registry
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Option, SpecField, fields_of
 from seepage.settings.part import NONE, Part, combine, of_kind
 from seepage.settings.spec import STEERING, Attacks, Baselines, DatasetName, Names, Plain, Spec
 from seepage.tabular.schema import Category
@@ -182,6 +184,12 @@ answers. Joint models with known shares say how often that is right, beside a ba
         if isinstance(values, Mapping) and values.get("protocol") == "update":
             return {"attacks": UPDATES, "shares": _FINE, **values}
         return values
+
+    @classmethod
+    def registered(cls, field: SpecField) -> Registry[Any]:
+        """Return the registry that the names of a field are looked up in; texts and graphs are datasets, too."""
+        found = super().registered(field)
+        return found.joined(registry.populations) if field.option.parts == "datasets" else found
 
     @property
     def secret(self) -> str:

@@ -23,13 +23,13 @@ from pydantic import (
     model_validator,
 )
 
+from seepage import registry
 from seepage.errors import BadInputError, OldSpellingWarning, Remedy, unknown_name
 from seepage.registry import Registry
 from seepage.settings.old import renewed
 from seepage.settings.option import ATTACK, GATE, OUTPUT, RUNNING, TABLE, Option, SpecField, fields_of
 from seepage.settings.part import NONE, Part, Parts, combine, several
-from seepage.settings.parts import registered
-from seepage.tabular.infer import Missing, Policy
+from seepage.tabular.policy import Missing, Policy
 
 S = TypeVar("S", bound="Spec")
 
@@ -413,7 +413,8 @@ class Spec(Plain):
     def registered(cls, field: SpecField) -> Registry[Any]:
         """Return the registry that the names of a field are looked up in."""
         assert field.option.parts is not None
-        return registered(field.option.parts, cls.setting)
+        found: Registry[Any] = getattr(registry, field.option.parts)
+        return found.of(cls.setting) if cls.setting in found.settings() else found
 
     @classmethod
     def of(cls: type[S], **values: Any) -> S:

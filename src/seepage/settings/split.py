@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from seepage import datasets
+from seepage import datasets, registry
 from seepage.assessment import Figures, auc, measure_columns
 from seepage.attacks.split import Posterior, direction_scores, norm_scores
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
+from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
@@ -23,9 +24,7 @@ from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
 from seepage.settings.code import own_code
 from seepage.settings.device import find_device
-from seepage.settings.grid import plain
 from seepage.settings.part import Part
-from seepage.settings.parts import registry
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.split_spec import SplitDefense, SplitSpec
@@ -203,7 +202,7 @@ class SplitAudit(Audit):
         attacks = tuple(
             part
             for part in self.spec.attacks
-            if getattr(registry.cut_attacks[part.name].factory, "given_weights", False)
+            if getattr(registry.attacks.of("split")[part.name].factory, "given_weights", False)
         )
         if not attacks:
             return None
@@ -255,7 +254,8 @@ def prepared_audit(spec: SplitSpec, given: Given, subjects: Subjects) -> SplitAu
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
     """
-    return SplitAudit(spec, given.dataset, own=given.dataset is not None)
+    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
+    return SplitAudit(spec, dataset, own=dataset is not None)
 
 
 def _sees(spec: SplitSpec) -> str:
@@ -288,13 +288,13 @@ def _threat_model(
         "defense with its parameters.",
         f"Split learning on {data.name}, {trained:,} rows of clients ({len(data.all) - trained:,} more held out): "
         f"{clients}.",
-        f"Private: {space.told} and {space.labels} labels, {space.configurations:,} configurations of a record.",
+        f"Private: {space.sizes} and {space.labels} labels, {space.configurations:,} configurations of a record.",
         f"DeepFM with layers {spec.hidden} at the client"
         + (f", {spec.tower} at the server" if spec.tower else "")
         + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
         f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}.",
-        f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds "
-        f"of their own from seed {spec.seed}; intervals are over trainings.",
+        f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds of "
+        f"their own from seed {spec.seed}; intervals are over trainings.",
         "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
     )
@@ -322,7 +322,7 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
         if flip is not None:
             flip.epsilon(model.classes)
     for part in spec.attacks:
-        made = registry.cut_attacks.create(part.name, **part.options)
+        made = registry.attacks.of("split").create(part.name, **part.options)
         if getattr(made, "search", "exhaustive") == "exhaustive" and hasattr(made, "most"):
             check_enumerable(space, made.most)
         noisy = next((one for one in spec.defenses if spec.defense(one).noise is not None), None)
@@ -412,9 +412,9 @@ class Training:
         if name == PRIOR:
             attack, known = Posterior(observed=False), self.known
         elif part.kind == "attack":
-            attack, known = registry.cut_attacks.create(name, **options), self.known
+            attack, known = registry.attacks.of("split").create(name, **options), self.known
         else:
-            attack, known = registry.cut_baselines.create(name, **options), self.neighbours
+            attack, known = registry.baselines.of("split").create(name, **options), self.neighbours
         begun = time.perf_counter()
         guess = attack(self.seen.view, known, seeds)
         seconds = time.perf_counter() - begun

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from seepage.datasets import Dataset
@@ -11,11 +11,10 @@ from seepage.errors import unknown_name
 from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
 from seepage.settings.setting import Audit
-from seepage.settings.spec import Spec
 from seepage.settings.split import SplitAudit
 from seepage.settings.split_spec import SplitSpec
 from seepage.settings.study import Study, study_of
-from seepage.settings.subject import load_rows
+from seepage.settings.study_spec import StudySpec
 from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 
@@ -25,22 +24,41 @@ class StudyKind:
     """A setting.
 
     Attributes:
-        spec: class of its specs.
+        spec: what its specs are.
         audit: makes an audit of one; takes the spec, rows of one's own (or None) and whether they are private.
+        about: what it is, in a line.
+        quick: fields of the spec for a quick look.
     """
 
-    spec: type[Spec]
+    spec: type[StudySpec]
     audit: Callable[..., Audit]
+    about: str
+    quick: Mapping[str, Any] = field(default_factory=dict)
 
-    def study(self, spec: Spec, dataset: Dataset | None = None, own: bool = False) -> Study:
+    def study(self, spec: StudySpec, dataset: Dataset | None = None, own: bool = False) -> Study:
         """Return the study of a spec, on rows of one's own where they are given."""
         return study_of(self.audit(spec, dataset, own))
 
 
 STUDIES: dict[str, StudyKind] = {
-    "split": StudyKind(SplitSpec, SplitAudit),
-    "vertical": StudyKind(VerticalSpec, VerticalAudit),
-    "pooled": StudyKind(PooledSpec, PooledAudit),
+    "split": StudyKind(
+        SplitSpec,
+        SplitAudit,
+        "split learning: what the server reads of the client's columns and labels",
+        {"units": 1, "records": 200},
+    ),
+    "vertical": StudyKind(
+        VerticalSpec,
+        VerticalAudit,
+        "vertical learning: what the active party reads of a passive party's columns",
+        {"units": 1, "epochs": 3, "records": 1000},
+    ),
+    "pooled": StudyKind(
+        PooledSpec,
+        PooledAudit,
+        "pooled learning: what a joint model's answers tell of a sensitive column's distribution",
+        {"units": 2, "targets": 20, "shadows": 40},
+    ),
 }
 
 
@@ -59,20 +77,6 @@ def study_kind(name: str) -> StudyKind:
     return STUDIES[name]
 
 
-def load_study(spec: Spec) -> tuple[Spec, Study]:
-    """Return a spec, with the name of its table, and the study that it asks for.
-
-    Raises:
-        BadInputError: the rows cannot be read, or a value does not suit them.
-    """
-    kind = study_kind(spec.setting)
-    if spec.data is None:
-        return spec, kind.study(spec, None, own=False)
-    loaded, _ = load_rows(spec)
-    spec = spec.model_copy(update={"dataset": loaded.name})
-    return spec, kind.study(spec, loaded, own=True)
-
-
 def make_study(name: str, **values: Any) -> Study:
     """Return the study of a setting from plain values of its spec.
 
@@ -80,4 +84,4 @@ def make_study(name: str, **values: Any) -> Study:
         BadInputError: a value cannot be used, or does not suit the rows.
     """
     kind = study_kind(name)
-    return load_study(kind.spec.of(**values))[1]
+    return kind.study(kind.spec.of(**values))

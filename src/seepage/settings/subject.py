@@ -18,7 +18,6 @@ from seepage import datasets
 from seepage.datasets import Dataset, own_table
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Model
-from seepage.run.workers import threads
 from seepage.settings import networks
 from seepage.settings.code import own_code
 from seepage.settings.device import find_device
@@ -29,6 +28,7 @@ from seepage.settings.training import Learnt, train
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.infer import Inferred
 from seepage.tabular.schema import Discrete, Schema
+from seepage.threads import threads
 
 _PROBES = 8
 # What of a spec says which rows there are.
@@ -229,16 +229,25 @@ class Subjects:
         Raises:
             BadInputError: as there.
         """
-        rows = repr([getattr(spec, name) for name in _ROWS])
+        rows = _key(spec)
         seed = spec.seed if spec.model_seed is None else spec.model_seed
         key = repr((rows, spec.model, spec.model_options, spec.weights, spec.head, seed, find_device(spec.device)))
         if spec.training is not None:
             key += repr((spec.training, spec.seed, spec.threads))
         if key not in self._made:
-            if rows not in self._loaded:
-                self._loaded[rows] = load_rows(spec)
-            self._made[key] = _subject(spec, *self._loaded[rows], spec.model, spec.data is not None, self._folder)
+            self._made[key] = _subject(spec, *self.rows(spec), spec.model, spec.data is not None, self._folder)
         return self._made[key]
+
+    def rows(self, spec: Spec) -> tuple[Dataset, Inferred | None]:
+        """Return the rows that a spec names, see ``load_rows``."""
+        key = _key(spec)
+        if key not in self._loaded:
+            self._loaded[key] = load_rows(spec)
+        return self._loaded[key]
+
+
+def _key(spec: Spec) -> str:
+    return repr([getattr(spec, name) for name in _ROWS])
 
 
 def _check_target(dataset: Dataset) -> None:

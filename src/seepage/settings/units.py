@@ -11,9 +11,8 @@ import torch
 
 from seepage.assessment import Measurement
 from seepage.datasets import Dataset
+from seepage.digests import digest_of, plain
 from seepage.errors import BadInputError
-from seepage.run.store import digest_of
-from seepage.settings.grid import plain
 from seepage.settings.part import Part, distinct_names
 from seepage.settings.setting import About, Exposure, Outcome, PlannedPart
 

@@ -1,15 +1,14 @@
-"""The two ways every published gradient attack can be run."""
+"""The two profiles of every published gradient attack."""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any, Literal
+from typing import Any
 
 from seepage.attacks.horizontal.matching.optimise import Descent
+from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.errors import check_choice, unknown_name
-
-Profile = Literal["default", "faithful"]
 
 # Each differs from the other only where the official code does something that weakens the attack.
 _PROFILES: dict[str, dict[str, Any]] = {
@@ -24,9 +23,8 @@ _PROFILES: dict[str, dict[str, Any]] = {
 def reconstruction(profile: Profile = "default", **options: Any) -> Reconstruction:
     """Return the attack of a profile with some of its parts replaced.
 
-    Args:
-        profile: ``default`` is the strongest we know, for audits; ``faithful`` does what the
-            official implementation of TabLeak does, for comparison with the literature.
+    profile: ``default``, the strongest version that we know, for audits; or ``faithful``, which follows the official
+        implementation of TabLeak, for comparison with the literature.
         options: arguments of ``Reconstruction`` or of ``Descent``.
 
     Raises:
