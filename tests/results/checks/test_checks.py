@@ -29,9 +29,10 @@ from seepage.results.verdict import verdict
 from seepage.run.runner import Run, run_audits
 from seepage.run.store import Failure, Store
 from seepage.settings.horizontal import HorizontalAudit, control_of
+from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.probe import Probe
 from seepage.settings.setting import Configuration, PartKind, PlannedPart
-from seepage.settings.spec import AuditSpec, Part, make_spec
+from seepage.settings.spec import Part
 from seepage.settings.subject import Subject, prepare
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
@@ -487,7 +488,7 @@ def ran(audit: HorizontalAudit) -> list[ResultRow]:
     return rows_of(audit, runs)
 
 
-def controlled(spec: AuditSpec, subject: Subject | None = None) -> HorizontalAudit:
+def controlled(spec: HorizontalSpec, subject: Subject | None = None) -> HorizontalAudit:
     return control_of(HorizontalAudit(spec, subject or german_subject()))
 
 
