@@ -19,7 +19,7 @@ from seepage.protocols.clients import Clients
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
 from seepage.settings.horizontal import HorizontalAudit, control_of
-from seepage.settings.spec import make_spec
+from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import prepare
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous

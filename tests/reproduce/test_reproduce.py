@@ -23,7 +23,7 @@ from seepage.run.runner import kept_runs
 from seepage.run.store import Store
 from seepage.settings import horizontal
 from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.subject import prepare
 from tests.stores import measurements
 
@@ -383,7 +383,7 @@ def test_a_grid_counts_by_its_best_point_and_by_that_of_a_pilot(tmp_path: Path) 
     assert (best.published, pilot.published) == (pytest.approx(0.587, abs=0.2), None)
     with Store(tmp_path) as store:
         spec = next(spec for run, spec in table.specs(victims=4, **quick) if run.grid and spec.model == "linear")
-        assert isinstance(spec, AuditSpec)
+        assert isinstance(spec, HorizontalSpec)
         runs = [run for run in kept_runs(HorizontalAudit(spec, prepare(spec)), store) if run.is_attack]
     points = torch.stack([next(m.values for m in run.measured if isinstance(m, Measurement)) for run in runs])
     assert points.shape == (7, 4)

@@ -25,7 +25,12 @@ TABLE = PublishedTable.model_validate(
         "setting": "split",
         "metrics": {"f1": {}},
         "axes": ["column", "defense"],
-        "spec": {"dataset": "telling_here", "private": ["cause", "noise_0"], "hidden": [8], "records": 30},
+        "spec": {
+            "dataset": "telling_here",
+            "private_columns": ["cause", "noise_0"],
+            "hidden": [8],
+            "attacked_records": 30,
+        },
         "audits": [{"spec": {"defenses": [NONE, FLIPPED], "attacks": ["exact"]}}],
         "parts": {"faithful": ["exact", "knn_features"], "prior": ["prior"]},
         "compared": {"knn_features": {"defense": "knn"}},
@@ -54,7 +59,7 @@ def test_every_published_figure_has_a_place_that_the_table_measures(table: Publi
             if name not in table.shown(planned, spec):
                 continue
             for defense in spec.defenses[: 1 if name in table.once else None]:
-                for column in (*getattr(spec, "private", ()), *getattr(spec, "told", ()), "label"):
+                for column in (*getattr(spec, "private_columns", ()), *getattr(spec, "told", ()), "label"):
                     for metric in table.metrics:
                         place = table.place(planned, spec, name, metric, column=column, defense=defense.called)
                         places.add(tuple(place.get(axis) for axis in table.axes))

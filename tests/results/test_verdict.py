@@ -16,7 +16,7 @@ from seepage.assessment.row import ResultRow
 from seepage.report.report import Report
 from seepage.results.verdict import strongest, verdict
 from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.spec import AuditSpec, make_spec
+from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.subject import prepare
 
 TIERS = ["none", "low", "moderate", "high", "total"]
@@ -86,11 +86,11 @@ def test_victims_that_are_all_alike_give_no_tier_but_total(baseline: float, lift
     assert alike == ("total" if apart == "total" else "inconclusive")
 
 
-def report(spec: AuditSpec, rows: list[ResultRow]) -> Report:
+def report(spec: HorizontalSpec, rows: list[ResultRow]) -> Report:
     return Report(HorizontalAudit(spec, prepare(spec)), rows, [])
 
 
-def told(spec: AuditSpec, rows: list[ResultRow]) -> str:
+def told(spec: HorizontalSpec, rows: list[ResultRow]) -> str:
     return report(spec, rows).summary()
 
 

@@ -23,7 +23,7 @@ from seepage.run.runner import Listener, Run, kept_runs, run_audits
 from seepage.run.store import Store
 from seepage.settings import code, horizontal
 from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.spec import AuditSpec, make_spec
+from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.subject import Subject, prepare
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
 from tests.parts import register
@@ -328,7 +328,7 @@ def test_a_zero_gradient_is_refused_before_anything_is_kept(tmp_path: Path) -> N
         def forward(self, rows: torch.Tensor) -> torch.Tensor:
             return rows @ (self.weight * 0)
 
-    spec: AuditSpec = make_spec(**{**TINY, "model": "deaf", "labels": "true"})
+    spec: HorizontalSpec = make_spec(**{**TINY, "model": "deaf", "labels": "true"})
     deaf = prepare(spec, model=Model(Deaf(), "softmax", "deaf"))
     with pytest.raises(BadInputError, match="zero everywhere"):
         run_audits([HorizontalAudit(spec, deaf)], Store(tmp_path / "run"))

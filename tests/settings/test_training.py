@@ -16,7 +16,7 @@ from seepage.models.mlp import mlp, nn1
 from seepage.models.model import Model, seeded
 from seepage.reproduce.table import load_table
 from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.spec import Training, make_spec
+from seepage.settings.horizontal_spec import Training, make_spec
 from seepage.settings.subject import Subjects, keep_networks, prepare
 from seepage.settings.tasks import learnt_rows
 from seepage.settings.training import train

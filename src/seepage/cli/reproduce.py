@@ -34,7 +34,7 @@ def reproduce(
     ] = None,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="A quick look: 3 batches in each cell, or 1 or 2 repetitions with few records."),
+        typer.Option("--quick", help="A quick look: 3 batches a cell, or 1 or 2 repetitions with few records."),
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Run folder; what is there is not run again. Default: runs/TABLE.")
@@ -97,7 +97,7 @@ def reproduce(
     folder = out or Path("runs") / table.replace("/", "-")
     given = {"device": device, "threads": threads, "workers": workers, "data_folder": data_folder}
     fields = {
-        **(setting(chosen.setting).quick if quick else {}),
+        **(setting(chosen.setting).spec.quick if quick else {}),
         **{name: value for name, value in given.items() if value is not None},
     }
     selection = published.Selection(batch_size or (), attack or (), part or (), labels or (), _axes(only or []))

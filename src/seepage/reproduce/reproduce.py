@@ -21,8 +21,9 @@ from seepage.run.provenance import check_folder, commit, provenance, write_prove
 from seepage.run.runner import Listener, Run, kept_runs, run_audits
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.setting import Audit, Configuration, Given
-from seepage.settings.spec import AuditSpec, Spec
+from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
 from seepage.settings.tasks import learnt_rows, task_rows
 
@@ -198,7 +199,7 @@ def reproduce(
     check_selection(table, selection)
     chosen = setting(table.setting)
     if units is not None:
-        fields = {**fields, _repeats(chosen.spec): units}
+        fields = {**fields, chosen.spec.repeats: units}
     specs = list(table.specs(**fields))
     attacks = {part.called for _, spec in specs for part in spec.attacks}
     found = [(planned, spec, Part.of(table, planned, spec, selection, attacks)) for planned, spec in specs]
@@ -253,10 +254,6 @@ def reproduce(
     return comparison
 
 
-def _repeats(kind: type[Spec]) -> str:
-    return getattr(kind, "repeats", "victims" if "victims" in kind.model_fields else "units")
-
-
 def _run(
     narrowed: Sequence[Audit],
     audits: Sequence[Audit],
@@ -282,7 +279,7 @@ def _of_the_task(
 ) -> list[ResultRow]:
     """Return how well the task is learnt: in trainings that the table asks for, and by networks trained before."""
     spec, recipe = one.spec, one.planned.recipe
-    if not isinstance(spec, AuditSpec):
+    if not isinstance(spec, HorizontalSpec):
         return []
     found = learnt_rows(spec, subjects.of(spec))
     if recipe is None:

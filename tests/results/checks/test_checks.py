@@ -29,8 +29,10 @@ from seepage.results.verdict import verdict
 from seepage.run.runner import Run, run_audits
 from seepage.run.store import Failure, Store
 from seepage.settings.horizontal import HorizontalAudit, control_of
+from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.probe import Probe
-from seepage.settings.spec import AuditSpec, make_spec
+from seepage.settings.setting import Configuration, PartKind, PlannedPart
+from seepage.settings.spec import Part
 from seepage.settings.subject import Subject, prepare
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
@@ -124,20 +126,19 @@ def test_worse_than_guessing_under_a_defense_is_a_warning_if_the_control_shows_t
     assert [alarm.severity for alarm in found("SEEP001", facts(both, [works]))] == ["error", "warning"]
 
 
-def a_run(**changes: Any) -> Run:
+def a_run(
+    label: str = "tableak", kind: PartKind = "attack", batch_size: int = 8, defense: str = "none", **changes: Any
+) -> Run:
     plain: dict[str, Any] = {
-        "batch_size": 8,
-        "defense": "none",
-        "called": "tableak",
-        "is_attack": True,
         "measured": [],
-        "victims": tuple(range(10)),
+        "units": tuple(range(10)),
         "seconds": 1.0,
         "settings": {},
         "knowledge": {},
         "asked": 10,
     }
-    return Run(**{**plain, **changes})
+    part = PlannedPart(Part(name=label), kind)
+    return Run(Configuration(defense, batch_size), part, **{**plain, **changes})
 
 
 def with_course(course: np.ndarray, **changes: Any) -> Run:
@@ -152,17 +153,19 @@ def on_course(*courses: tuple[float, float, float], defense: str = "none") -> Fa
 
 def test_a_job_that_failed() -> None:
     failure = Failure(range(8, 10), "out of memory", "...")
-    broken = a_run(victims=tuple(range(8)), failures=(failure,))
+    broken = a_run(units=tuple(range(8)), failures=(failure,))
     [alarm] = found("SEEP015", replace(facts(), runs=[broken]))
     assert (alarm.severity, alarm.where) == ("error", (Where(8, "none", "tableak"),))
     assert "tableak at batch size 8, 2 of 10 victims (out of memory)" in alarm.message
     assert found("SEEP015", replace(facts(), runs=[a_run()])) == []
-    [alarm] = found("SEEP015", replace(facts(), runs=[replace(broken, kind="baseline", called="mode")]))
+    [alarm] = found(
+        "SEEP015", replace(facts(), runs=[a_run("mode", "baseline", units=tuple(range(8)), failures=(failure,))])
+    )
     assert alarm.concerns(8, "none", "tableak")
 
 
 def test_victims_for_whom_there_was_no_time() -> None:
-    [alarm] = found("SEEP017", replace(facts(), runs=[a_run(victims=(0, 1, 2))]))
+    [alarm] = found("SEEP017", replace(facts(), runs=[a_run(units=(0, 1, 2))]))
     assert "7 of 10 victims" in alarm.message
     assert found("SEEP017", replace(facts(), runs=[a_run()])) == []
 
@@ -211,7 +214,7 @@ def test_attacks_that_are_given_time_converge_and_others_do_not(attack: str, ite
     known = Knowledge(german().schema, german().statistics, 4, ran.secret.labels)
     options = {"restarts": 2} if attack == "tableak" else {}
     guess = registry.attacks.create(attack, iterations=iterations, **options)(ran.view, known, victims)
-    given = replace(facts(), runs=[with_course(guess.course.numpy(), called=attack, batch_size=4)])
+    given = replace(facts(), runs=[with_course(guess.course.numpy(), label=attack, batch_size=4)])
     assert {alarm.code for alarm in run_checks(given)} & {"SEEP002", "SEEP003"} == codes
 
 
@@ -485,7 +488,7 @@ def ran(audit: HorizontalAudit) -> list[ResultRow]:
     return rows_of(audit, runs)
 
 
-def controlled(spec: AuditSpec, subject: Subject | None = None) -> HorizontalAudit:
+def controlled(spec: HorizontalSpec, subject: Subject | None = None) -> HorizontalAudit:
     return control_of(HorizontalAudit(spec, subject or german_subject()))
 
 
