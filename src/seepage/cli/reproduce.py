@@ -11,7 +11,6 @@ from rich.text import Text
 
 from seepage import reproduce as published
 from seepage.cli.app import app, interruptible
-from seepage.cli.duration import seconds
 from seepage.cli.exits import Exit
 from seepage.errors import BadInputError
 from seepage.report import Bar, make_console
@@ -96,6 +95,7 @@ def reproduce(
     chosen = published.load_table(table)
     folder = out or Path("runs") / table.replace("/", "-")
     given = {"device": device, "threads": threads, "workers": workers, "data_folder": data_folder}
+    given |= {"time_budget": time_budget}
     fields = {
         **(setting(chosen.setting).spec.quick if quick else {}),
         **{name: value for name, value in given.items() if value is not None},
@@ -112,7 +112,6 @@ def reproduce(
                 bar,
                 run_missing=not compare_only,
                 say=lambda what: errors.print(f"{what} ...", style="dim"),
-                budget=None if time_budget is None else seconds(time_budget),
                 **fields,
             ),
             folder,

@@ -170,7 +170,6 @@ def reproduce(
     listener: Listener | None = None,
     run_missing: bool = True,
     say: Callable[[str], None] = lambda _: None,
-    budget: float | None = None,
     **fields: Any,
 ) -> Comparison:
     """Run what of a table is missing in a folder and compare all that is there.
@@ -188,8 +187,7 @@ def reproduce(
         listener: told about the progress.
         run_missing: whether to run anything, or only to compare what is there of the selection.
         say: called with what is trained next, where a table prints how well the task is learnt.
-        budget: seconds after which no further job is begun; no limit if None.
-        fields: fields of the setting's spec that replace the table's, such as device or threads.
+        fields: fields of the setting's spec that replace the table's, such as device, threads or time budget.
 
     Raises:
         BadInputError: the selection holds nothing of the table, the folder holds another table, other
@@ -220,7 +218,7 @@ def reproduce(
             check_folder(folder, store, audits)
         if run_missing:
             narrowed = [one.part.narrowed(audit) for one, audit in zip(known, audits, strict=True) if one.part]
-            _run(narrowed, audits, store, folder, listener, budget, comparison)
+            _run(narrowed, audits, store, folder, listener, comparison)
         held = [
             (one, kept_runs(audit, store, None if run_missing else sys.maxsize))
             for one, audit in zip(known, audits, strict=True)
@@ -260,9 +258,9 @@ def _run(
     store: Store,
     folder: Path | None,
     listener: Listener,
-    budget: float | None,
     comparison: Comparison,
 ) -> None:
+    budget = audits[0].spec.time_budget
     # All of them before the first runs: a mistake in the last must not cost hours.
     plan = make_plan(narrowed, store, budget)
     listener.planned(plan)
