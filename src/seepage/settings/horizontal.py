@@ -27,6 +27,7 @@ from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import takes
 from seepage.seeds import stream
 from seepage.settings.code import foreign_code, own_code
+from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
 from seepage.settings.horizontal_facts import threat_model
 from seepage.settings.probe import Probe
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Kept, Outcome, PlannedPart, Progress
@@ -70,6 +71,7 @@ class HorizontalAudit(Audit):
             for part in spec.baselines
         }
         self._instances |= {part.label or part.name: _attack(spec, part) for part in spec.attacks}
+        refuse_inapplicable(spec.attacks, replace(deployment_of(spec), model=subject.model.name))
         self.parts = tuple(
             [PlannedPart(part, "baseline") for part in spec.baselines]
             + [PlannedPart(part, "attack") for part in spec.attacks]

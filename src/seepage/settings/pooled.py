@@ -35,6 +35,7 @@ from seepage.errors import BadInputError, unknown_name
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
 from seepage.settings.grid import plain
+from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
 from seepage.settings.pooled_spec import UPDATES, PooledDefense, PooledSpec, pair
 from seepage.settings.spec import Part
 from seepage.settings.study import Answer, Scale, Study, StudyPart, rows_identity
@@ -78,6 +79,7 @@ def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = F
         if dataset is None and spec.dataset in registry.populations.names()
         else _of_table(spec, dataset)
     )
+    refuse_inapplicable(spec.attacks, deployment_of(spec))
     _check(spec, source, by_label)
     parts = [StudyPart(Part(name="training"), "about")]
     if spec.protocol != "update":

@@ -20,6 +20,7 @@ from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
+from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
 from seepage.settings.spec import Part
 from seepage.settings.split_spec import SplitDefense, SplitSpec
 from seepage.settings.study import Answer, Scale, Study, StudyPart, rows_identity
@@ -50,6 +51,7 @@ def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = Fal
     private = spec.private or default_private(data)
     first = deepfm(data.schema, private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
     space = Space.of(first, CutKnowledge(data.schema, data.statistics))
+    refuse_inapplicable(spec.attacks, deployment_of(spec))
     _check(spec, first, space)
     parts = [StudyPart(Part(name="training"), "about"), *(StudyPart(part, "guess") for part in spec.baselines)]
     if space.configurations <= Posterior().most:

@@ -30,6 +30,7 @@ from seepage.models.images import Shape, vertical_images
 from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
+from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
 from seepage.settings.spec import Part
 from seepage.settings.study import Answer, Measure, Scale, Study, StudyPart, rows_identity
 from seepage.settings.vertical_spec import VerticalDefense, VerticalSpec
@@ -165,21 +166,15 @@ class _Sizes:
 
 
 def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
+    refuse_inapplicable(spec.attacks, deployment_of(spec))
     for part in spec.attacks:
         made = registry.attacks.of("vertical").create(part.name, **part.options)
-        needs = made.grants
         if getattr(made, "linear", False) and (spec.bottom or (spec.top and made.match == "prediction")):
             raise BadInputError(
                 f"the attack {part.called!r} takes networks without hidden layers, but the bottom models have "
                 f"{list(spec.bottom)} and the top model {list(spec.top)}; audit bottom: [] and top: [], or leave the "
                 "attack out."
             )
-        for grant, held in (("auxiliary", spec.auxiliary), ("queries", spec.queries), ("leaked", spec.leaked)):
-            if grant in needs and held == 0:
-                raise BadInputError(
-                    f"the attack {part.called!r} needs {grant}, but the audit grants {grant}=0; grant some, or leave "
-                    "the attack out."
-                )
     # As the split makes them.
     rows = len(data.all)
     train, test = split(data.all, spec.test_share, 0)

@@ -22,7 +22,7 @@ _GRID = 1001
 _LEAST = 20
 
 
-@attacks.register("ratio", "pooled")
+@attacks.register("ratio", "pooled", needs=("auxiliary", "queries"))
 @dataclass(frozen=True)
 class Ratio:
     """Estimates the share of the victim's rows that carry the attribute, with a confidence interval.

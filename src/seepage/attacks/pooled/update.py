@@ -15,7 +15,7 @@ from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PropertyGuess, UpdatedView
 
 
-@attacks.register("dominant", "pooled")
+@attacks.register("dominant", "pooled", needs=("auxiliary", "queries"))
 @dataclass(frozen=True)
 class Dominant:
     """The value that dominates the new rows: the published attack on a model's update.
@@ -61,7 +61,7 @@ class Dominant:
         return PropertyGuess((known.shares[0], known.shares[-1]), chances)
 
 
-@attacks.register("joint", "pooled")
+@attacks.register("joint", "pooled", needs=("auxiliary", "queries"))
 @dataclass(frozen=True)
 class Joint:
     """The new rows' share from both models' answers at once.
