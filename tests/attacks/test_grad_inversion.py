@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from seepage.settings.grid import Setting, settings
 from torch import Tensor, nn
 
 from seepage import attacks, models
@@ -16,7 +17,6 @@ from seepage.errors import BadInputError
 from seepage.learning import batch_statistics
 from seepage.models.model import Model
 from seepage.protocols.fedsgd import FedSGD
-from seepage.settings.grid import Setting, settings
 from seepage.settings.spec import make_spec
 from seepage.settings.subject import prepare
 from seepage.tabular.align import match as matching_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 
@@ -69,6 +70,9 @@ class Joint:
     Shadow models go through both trainings with known shares of both kinds of rows; two strongly regularised
     classifiers of the standardised logarithms of all answers distinguish the new rows' shares. Ours.
     """
+
+    # Shadow models are trained on pairs of shares, of first and of new rows.
+    paired: ClassVar[bool] = True
 
     def __call__(
         self,
