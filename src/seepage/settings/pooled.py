@@ -200,7 +200,7 @@ class PooledAudit(Audit):
         """Return what an attacker is granted, for results."""
         spec = self.spec
         auxiliary = spec.auxiliary if spec.auxiliary_from == "rows" else f"made up from {spec.auxiliary_from}"
-        sees = _views(part.part)
+        sees = _views(part.part) if part.kind == "attack" else ()
         if GradientsView in sees:
             return {
                 "sees": "the victim's gradients in federated training",
