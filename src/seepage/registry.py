@@ -150,6 +150,13 @@ class Registry(Generic[T_co]):
         part.setting, part._root, part._entries = setting, self._root, self._entries
         return part
 
+    def joined(self, other: Registry[Any]) -> Registry[Any]:
+        """Return the parts of two registries as one, of this one's kind."""
+        both: Registry[Any] = Registry(self.kind)
+        both._plugins_loaded = True
+        both._entries = {**self._with_plugins()._entries, **other._with_plugins()._entries}
+        return both
+
     def declare(self, modules: Mapping[str, str], setting: str | None = None) -> None:
         """Declare parts without importing them.
 

@@ -13,7 +13,7 @@ from seepage.assessment.row import ResultRow
 from seepage.report import Report, audit
 from seepage.results.checks import Alarm
 from seepage.results.examples import Example
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.subject import Subject
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Discrete, Schema
@@ -45,7 +45,7 @@ class Planted:
 class Shown:
     """What a page shows, with parts of one's own in place of what a report works out from its runs."""
 
-    spec: AuditSpec
+    spec: HorizontalSpec
     subject: Subject
     rows: Sequence[ResultRow]
     examples: Sequence[Example]

@@ -13,7 +13,7 @@ from torch import nn
 from seepage.errors import BadInputError
 from seepage.models.model import seeded
 from seepage.report import audit, audit_all
-from seepage.settings.spec import make_spec
+from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import prepare
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Continuous

@@ -10,20 +10,25 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from seepage.settings.study import StudyPart
+from tests.settings.test_study import planted
 
 from seepage.errors import BadInputError
 from seepage.report import Bar, gate, run_studies
 from seepage.report.frames import overview
 from seepage.report.study import study_alarms
-from seepage.settings.spec import Part
+from seepage.settings.part import Part
+from seepage.settings.spec import Spec
 from seepage.settings.studies import make_study, study_kind
-from seepage.settings.study import StudyPart
-from seepage.settings.study_spec import StudySpec
 from tests.report.test_html import read
 from tests.rows import row
-from tests.settings.test_study import planted
 
-SPEC = StudySpec(dataset="coins")
+
+class CoinSpec(Spec):
+    setting = "coins"
+
+
+SPEC = CoinSpec(dataset="coins")
 
 
 def test_the_page_shows_threat_model_verdict_attacks_columns_and_cost(tmp_path: Path) -> None:
@@ -114,7 +119,7 @@ def test_settings_are_named_and_checked() -> None:
     with pytest.raises(BadInputError, match="did you mean 'split'"):
         study_kind("spilt")
     with pytest.raises(BadInputError, match="units: Input should be greater than or equal to 1, got 0"):
-        make_study("split", units=0)
+        make_study("split", repetitions=0)
 
 
 def test_a_bar_counts_each_study_s_own_jobs() -> None:

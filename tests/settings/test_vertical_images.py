@@ -19,10 +19,10 @@ pytest.importorskip("skimage")
 DATA = images(rows=160)
 SPEC = {
     "dataset": "gradients",
-    "units": 2,
+    "repetitions": 2,
     "epochs": 2,
     "batch_size": 32,
-    "records": 12,
+    "attacked_records": 12,
     "leaked": 8,
     "auxiliary": 0.4,
     "attacks": [
@@ -60,7 +60,9 @@ def test_images_are_attacked_measured_and_shown(tmp_path: Path) -> None:
 
 def test_the_picture_holds_the_originals() -> None:
     image = pytest.importorskip("PIL.Image")
-    audit = VerticalAudit(VerticalSpec.of(**{**SPEC, "units": 1, "epochs": 1, "attacks": [], "baselines": []}), DATA)
+    audit = VerticalAudit(
+        VerticalSpec.of(**{**SPEC, "repetitions": 1, "epochs": 1, "attacks": [], "baselines": []}), DATA
+    )
     [configuration] = audit.configurations
     found = audit.expose(configuration, range(1)).measure(audit.parts[0])
     [picture] = found.pictures

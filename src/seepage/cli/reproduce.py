@@ -88,8 +88,12 @@ def reproduce(
     studies, tables = published.study_tables(), published.tables()
     if table in studies:
         study_table = studies[table]
-        quickly = dict(study_kind(study_table.study).quick) if quick else {}
-        given = {"units": victims, "data_folder": None if data_folder is None else str(data_folder), "threads": threads}
+        quickly = dict(study_kind(study_table.study).spec.quick) if quick else {}
+        given = {
+            "repetitions": victims,
+            "data_folder": None if data_folder is None else str(data_folder),
+            "threads": threads,
+        }
         _study(
             study_table,
             folder,

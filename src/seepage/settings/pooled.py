@@ -32,15 +32,16 @@ from seepage.datasets.marked import SYNTHETIC, marked, with_synthetic
 from seepage.datasets.population import Nodes, Texts
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.digests import digest_of, plain
-from seepage.errors import BadInputError, unknown_name
+from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
 from seepage.settings.code import own_code
 from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
+from seepage.settings.part import Part
 from seepage.settings.pooled_spec import PooledDefense, PooledSpec, pair
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
-from seepage.settings.spec import Part
+from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
 from seepage.settings.units import UnitFigures, check_cpu, extrapolated, outcome, planned, rehearse, rows_identity
 from seepage.shadow.graph import Convolutional
@@ -48,7 +49,7 @@ from seepage.shadow.learner import Learner
 from seepage.shadow.pooling import MarkedRows
 from seepage.shadow.recurrent import Recurrent
 from seepage.shadow.stacked import Dense
-from seepage.tabular.schema import Discrete
+from seepage.tabular.schema import Category, Discrete
 from seepage.wire.pooled import GradientsView, ModelView, PooledKnowledge, PropertyGuess, UpdatedView
 from seepage.wire.secret import PooledTranscript
 
@@ -63,10 +64,7 @@ _SHUFFLES = 5
 _RANGE = (0.1, 0.9)
 _LOCAL = 20
 # Fields of a spec that say what is measured, on how many seeds and how, but change nothing that is trained.
-_NOT_DETERMINING = {
-    *("attacks", "baselines", "defenses", "units", "data_folder", "dataset"),
-    *("device", "keep_records", "variant"),
-}
+_NOT_DETERMINING = {*Spec.model_fields, "repetitions"} - {"dataset_options", "sensitive", "seed", "threads"}
 _TRAINING = Part(name="training")
 # Folder of a run that the drawn rows are kept in.
 DRAWN = "drawn_rows"
@@ -306,7 +304,22 @@ def prepared_audit(spec: PooledSpec, given: Given, subjects: Subjects) -> Pooled
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
     """
-    return PooledAudit(spec, given.dataset, own=given.dataset is not None)
+    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
+    return PooledAudit(spec, dataset, own=dataset is not None)
+
+
+def _value(spec: PooledSpec, data: Dataset, sensitive: str) -> Category | None:
+    """Return the value whose share is asked for: what a text stands for in the sensitive column."""
+    if not isinstance(spec.value, str) or isinstance(data.schema.column(sensitive), Discrete):
+        return spec.value
+    try:
+        return float(spec.value)
+    except ValueError:
+        raise BadInputError(
+            Remedy("value"),
+            f" of the column of numbers {sensitive!r} is a number, above which the attribute is carried; got "
+            f"{spec.value!r}.",
+        ) from None
 
 
 def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefense) -> MarkedRows:
@@ -315,7 +328,7 @@ def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefens
         if name not in names:
             raise unknown_name("column", name, names)
     left_out = {name for name in names if spec.inputs and name not in (*spec.inputs, sensitive)} | {*defense.without}
-    value = 5 if spec.synthetic is not None else spec.value
+    value = 5 if spec.synthetic is not None else _value(spec, data, sensitive)
     keep = spec.keep and sensitive not in left_out
     return marked(data, sensitive, value, keep, sorted(left_out - {sensitive}))
 
@@ -367,7 +380,7 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> Source:
     if spec.synthetic is not None:
         synthetic = spec.synthetic
         data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
-    sensitive = SYNTHETIC if spec.synthetic is not None else spec.sensitive
+    sensitive = SYNTHETIC if spec.synthetic is not None else spec.secret
     # Rows are the same under all defenses that train on the same columns.
     by_columns = {one.without: _rows(spec, data, sensitive, one) for one in map(spec.defense, spec.defenses)}
     target = data.schema.target
@@ -426,10 +439,10 @@ def _of_population(spec: PooledSpec) -> Source:
                 "networks on graphs have one hidden layer and train on whole batches (batch_size: null)."
             )
         said |= dict(zip(("hidden",), spec.hidden, strict=False))
-        graph = data.seen(spec.sensitive, spec.keep)
+        graph = data.seen(spec.secret, spec.keep)
         identity = [len(data), plain(data.labels), plain(torch.from_numpy(graph.features.indices)), graph.edges.nnz]
         learner = Convolutional(classes, graph, **said)
-    rows = data.marked(spec.sensitive)
+    rows = data.marked(spec.secret)
     return Source(
         spec,
         data.name,
@@ -437,7 +450,7 @@ def _of_population(spec: PooledSpec) -> Source:
         f"{len(data):,} {'texts' if isinstance(data, Texts) else 'nodes'}",
         len(data),
         data.target,
-        spec.sensitive,
+        spec.secret,
         [*identity, plain(rows.carries.long())],
         {(): rows},
         classes,
@@ -792,7 +805,7 @@ def _threat_model(spec: PooledSpec, source: Source) -> tuple[str, ...]:
         f"Pooled learning on {source.name}, {source.extent}: the computation is ideal and gives away nothing but the "
         f"model's answers. Models are {kind} and {trained}; {recipe['epochs']} epochs of Adam at "
         f"{recipe['learning_rate']:g}, {'whole batches' if size is None else f'batches of {size}'}.",
-        f"In each of {spec.units} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked with "
+        f"In each of {spec.repetitions} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked with "
         f"{spec.shadows} shadow models; intervals resample attack seeds and the joint models within them.",
         f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but the baseline is a "
         "fault.",

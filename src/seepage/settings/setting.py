@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from seepage.assessment.row import ResultRow
     from seepage.datasets.dataset import Dataset
     from seepage.models.model import Model
+    from seepage.settings.part import Part
     from seepage.settings.probe import Probe
-    from seepage.settings.spec import Part, Spec
+    from seepage.settings.spec import Spec
     from seepage.tabular.infer import Inferred
 
 PartKind = Literal["about", "baseline", "attack"]

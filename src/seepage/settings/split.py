@@ -25,8 +25,9 @@ from seepage.seeds import stream
 from seepage.settings.code import own_code
 from seepage.settings.device import find_device
 from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
+from seepage.settings.part import Part
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
-from seepage.settings.spec import Part
+from seepage.settings.spec import Spec
 from seepage.settings.split_spec import SplitDefense, SplitSpec
 from seepage.settings.subject import Subjects
 from seepage.settings.units import UnitFigures, extrapolated, origin_of, outcome, planned, rehearse, rows_identity
@@ -39,10 +40,7 @@ from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge
 PRIOR = "prior"
 DELTA = 1e-5
 # Fields of a spec that say what is measured, on how many trainings and how, but change no training.
-_NOT_DETERMINING = {
-    *("attacks", "baselines", "defenses", "units", "private", "data_folder", "dataset"),
-    *("device", "keep_records", "variant"),
-}
+_NOT_DETERMINING = {*Spec.model_fields, "repetitions", "private_columns"} - {"dataset_options", "seed", "threads"}
 _TRAINING = Part(name="training")
 
 
@@ -71,7 +69,7 @@ class SplitAudit(Audit):
         dataset = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
         self.spec, self.own, self.swapped = spec, own, swapped
         self.dataset = self.data = dataset
-        self.private = spec.private or default_private(dataset)
+        self.private = spec.private_columns or default_private(dataset)
         self.device = find_device(spec.device)
         first = deepfm(dataset.schema, self.private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
@@ -163,7 +161,7 @@ class SplitAudit(Audit):
         if self._forecast is None:
             rows = len(self.data.all)
             attacked = int(rows * self.spec.test_share)
-            records = attacked if self.spec.records is None else min(self.spec.records, attacked)
+            records = attacked if self.spec.attacked_records is None else min(self.spec.attacked_records, attacked)
             # At least so many rows that labels of both kinds and some records of each batch are there.
             share = min(0.5, max(0.02, 200 / rows))
             found = []
@@ -258,7 +256,8 @@ def prepared_audit(spec: SplitSpec, given: Given, subjects: Subjects) -> SplitAu
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
     """
-    return SplitAudit(spec, given.dataset, own=given.dataset is not None)
+    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
+    return SplitAudit(spec, dataset, own=dataset is not None)
 
 
 def _sees(spec: SplitSpec) -> str:
@@ -281,7 +280,9 @@ def _threat_model(
         else f"clients hold the private columns and labels of {spec.rows_each} rows each, {spec.clients} take part in "
         "an exchange"
     )
-    attacked = "all held-out records" if spec.records is None else f"up to {spec.records:,} held-out records"
+    attacked = (
+        "all held-out records" if spec.attacked_records is None else f"up to {spec.attacked_records:,} held-out records"
+    )
     return (
         f"The attacker is the server, honest but curious. It sees {_sees(spec)}.",
         "It is granted the schema, the marginals of all columns and of the label, "
@@ -294,7 +295,7 @@ def _threat_model(
         + (f", {spec.tower} at the server" if spec.tower else "")
         + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
         f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}.",
-        f"Attacked are {attacked}, as though they were trained on next, in {spec.units} training(s) with seeds of "
+        f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds of "
         f"their own from seed {spec.seed}; intervals are over trainings.",
         "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
@@ -439,7 +440,7 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> Training:
         model = model.to(audit.device)
     learning = spec.learning(defense)
     trained = learning.train(model, train, stream(spec.seed, training, "training") % 2**62)
-    attacked = test if spec.records is None else test.rows(range(min(spec.records, len(test))))
+    attacked = test if spec.attacked_records is None else test.rows(range(min(spec.attacked_records, len(test))))
     stage = replace(trained, model=trained.earlier[-spec.final]) if spec.final else trained
     granted = trained.earlier[-spec.stale] if spec.stale else trained.model
     if defense.published is not None:

@@ -35,8 +35,9 @@ from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, 
 from seepage.seeds import stream
 from seepage.settings.code import own_code
 from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
+from seepage.settings.part import Part
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
-from seepage.settings.spec import Part
+from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
 from seepage.settings.units import (
     UnitFigures,
@@ -73,10 +74,7 @@ _OF_IMAGES = (
     "accuracy is the share of brightnesses found within a tenth of their range."
 )
 # Fields of a spec that say what is measured and how, but change no training.
-_NOT_DETERMINING = {
-    *("attacks", "baselines", "defenses", "data_folder", "dataset", "passive", "threads"),
-    *("device", "keep_records", "variant"),
-}
+_NOT_DETERMINING = {*Spec.model_fields, "passive"} - {"dataset_options", "seed"}
 _TRAINING = Part(name="training")
 _GRANTS: dict[Grant, str] = {
     "auxiliary": "auxiliary rows that it holds whole",
@@ -304,7 +302,8 @@ def prepared_audit(spec: VerticalSpec, given: Given, subjects: Subjects) -> Vert
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
     """
-    return VerticalAudit(spec, given.dataset, own=given.dataset is not None)
+    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
+    return VerticalAudit(spec, dataset, own=dataset is not None)
 
 
 @dataclass(frozen=True)
@@ -344,7 +343,7 @@ def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
             f"{spec.leaked:,} records of the target are to leak, but of the {rows:,} rows {there:,} are attacked, of "
             "which at least one must remain; let fewer leak."
         )
-    attacked = there - spec.leaked if spec.records is None else min(spec.records, there - spec.leaked)
+    attacked = there - spec.leaked if spec.attacked_records is None else min(spec.attacked_records, there - spec.leaked)
     batches = min(spec.gradient_batches, attacked // spec.gradient_batch)
     attacks = registry.attacks.of("vertical")
     if not batches and any("gradients" in attacks[part.name].needs for part in spec.attacks):
@@ -380,7 +379,7 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
         f"rows are trained on, {sizes.auxiliary:,} others are auxiliary, {spec.leaked:,} leak and {sizes.attacked:,} "
         f"are attacked, {which}; up to {sizes.queries:,} queries.",
         f"{layers}, {spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
-        f"{spec.units} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
+        f"{spec.repetitions} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
         *(_OF_TABLES if data.image is None else (_OF_IMAGES,)),
         "A network of the attacker that diverged is a failure of the attack: it counts under 'failed', and in no "
         "other figure.",
@@ -530,13 +529,15 @@ class VerticalExposure(Exposure):
 
 
 def _seeds(spec: VerticalSpec, purpose: str) -> list[int]:
-    return [stream(spec.seed, unit, purpose) % 2**62 for unit in range(spec.units)]
+    return [stream(spec.seed, unit, purpose) % 2**62 for unit in range(spec.repetitions)]
 
 
 def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure:
     spec, data, partition, sizes = audit.spec, audit.data, audit.partition, audit.sizes
     # The split must not tell one defense from another.
-    both = [split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.units)]
+    both = [
+        split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.repetitions)
+    ]
     rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
     auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
     model = _network(spec, data, partition, _seeds(spec, "initialisation"), defense)
