@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import get_args
 
 import site_figures
-from seepage.datasets.about import cards
+from seepage.datasets.about import card_of
 from seepage.reproduce import MARGIN, Agreement, study_tables, tables
 from site_verdict import Table, Verdict, verdict
 
@@ -33,6 +33,7 @@ OUTCOMES: tuple[Agreement, ...] = get_args(Agreement)
 Link = Callable[[str], str]
 _DIRECTIVE = re.compile(r"^<!-- (?P<name>summary|own|data): (?P<of>\w+)(?P<only>( \w+=[\w.]+)*) -->$", re.M)
 _NONE = "–"
+_SPACE = "\N{NO-BREAK SPACE}"
 # What lines of benchmarks are sorted by, as far as it differs between them.
 _ORDER = ("network", "dataset", "hidden_layers", "units", "rounds", "epochs", "batches", "noise", "batch_size")
 _RATES = re.compile(r"accuracy|exact_match|gain|default|switched|f1|value|two_standard_errors|^std$")
@@ -265,8 +266,9 @@ def _about(name: str, table: Table, lines: Sequence[site_figures.Line], folder: 
     if commits:
         said.append(f"Measured at commit {', '.join(commits)}.")
     for dataset, rows in dict.fromkeys((_dataset(table, line), line["rows"]) for line in lines):
-        if rows and dataset in cards and int(rows) < cards[dataset].rows:
-            said.append(f"Partial data: {int(rows):,} of the {cards[dataset].rows:,} rows of `{dataset}`.")
+        card = card_of(dataset)
+        if rows and card is not None and int(rows) < card.rows:
+            said.append(f"Partial data: {int(rows):,} of the {card.rows:,} rows of `{dataset}`.")
     notes = "\n".join(f"- {note[0].upper()}{note[1:]}." for note in table.notes)
     return " ".join(said) + (f"\n\n{notes}" if notes else "")
 
@@ -285,7 +287,8 @@ def _spread(line: site_figures.Line, name: str, plain: bool) -> str:
     if not line[name]:
         return _NONE
     std = line[f"{name}_std"]
-    return _number(line[name], plain) + (f" ± {_number(std, plain)}" if std else "")
+    # A figure and its deviation stay on one line.
+    return _number(line[name], plain) + (f"{_SPACE}±{_SPACE}{_number(std, plain)}" if std else "")
 
 
 def _between(mean: float, low: float | None, high: float | None, plain: bool) -> str:

@@ -97,7 +97,7 @@ def test_a_table_of_ones_own_lies_beside_the_document(rows: Path) -> None:
             f"{SPLIT},\n defenses: [none,\n  {{name: label_flip, probability: 2}}]}}",
             r"audit.yaml:3: defenses\[1\]: the chance of a flipped label lies between 0 and 1, got probability=2",
         ),
-        (f"{SPLIT},\n attacks: [exakt]}}", "audit.yaml:2: attacks: unknown cut_attack 'exakt'; did you mean 'exact'"),
+        (f"{SPLIT},\n attacks: [exakt]}}", "audit.yaml:2: attacks: unknown attack 'exakt'; did you mean 'exact'"),
         (f"{SPLIT},\n attacks: [{{name: exact, awear: true}}]}}", "audit.yaml:2: attacks: .*awear"),
         (f"{SPLIT}, attacks: [{{name: exact, label: prior}}]}}", "two parts would both be called 'prior'"),
         (

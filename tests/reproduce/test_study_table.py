@@ -8,10 +8,11 @@ import pytest
 from seepage.datasets import load
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
-from seepage.registry import Entry, datasets
+from seepage.registry import datasets
 from seepage.reproduce import Selection, StudyTable, load_study_table, reproduce_study, study_tables
 from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
+from tests.parts import register
 from tests.rows import row
 
 NONE = {"name": "none", "label": "sl"}
@@ -38,7 +39,7 @@ TABLE = StudyTable.model_validate(
 @pytest.fixture(scope="module", autouse=True)
 def _planted() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(datasets._entries, "telling_here", Entry("telling_here", lambda: telling(rows=300), ""))
+        register(patch, datasets, "telling_here", lambda: telling(rows=300))
         yield
 
 

@@ -117,7 +117,7 @@ def attack(
 
 def _options(attack: str, profile: str, restarts: int | None, iterations: int | None) -> dict[str, Any]:
     """Return what was asked for; each attack says itself what it does not take."""
-    parameters = inspect.signature(registry.attacks[attack].factory).parameters
+    parameters = inspect.signature(registry.attacks.of("horizontal")[attack].factory).parameters
     options: dict[str, Any] = {}
     if profile != "default" or "profile" in parameters:
         options["profile"] = profile

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
+from seepage import registry
 from seepage.config.tree import is_word
 from seepage.errors import BadInputError, unknown_name
-from seepage.settings.parts import registry
 from seepage.settings.studies import study_kind
 from seepage.tabular.reading import open_table, typed
 

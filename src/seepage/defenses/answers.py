@@ -11,13 +11,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from seepage.errors import BadInputError
-from seepage.registry import pooled_defenses
+from seepage.registry import defenses
 
 # Two mechanisms on the same thing cannot be combined.
 _ACTS_ON = "answers"
 
 
-@pooled_defenses.register("rounded_answers")
+@defenses.register("rounded_answers", "pooled")
 @dataclass(frozen=True)
 class RoundedAnswers:
     """The model's class probabilities are rounded.
@@ -46,7 +46,7 @@ class RoundedAnswers:
         return torch.round(answers, decimals=self.digits)
 
 
-@pooled_defenses.register("label_only")
+@defenses.register("label_only", "pooled")
 @dataclass(frozen=True)
 class LabelOnly:
     """The model answers with the likeliest class alone.

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from seepage.errors import check_count
-from seepage.registry import vertical_defenses
+from seepage.registry import defenses
 
 
-@vertical_defenses.register("bottleneck")
+@defenses.register("bottleneck", "vertical")
 @dataclass(frozen=True)
 class Bottleneck:
     """Passive parties send fewer features than the audit's networks do otherwise.

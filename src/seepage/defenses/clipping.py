@@ -13,7 +13,7 @@ from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
-@defenses.register("clipping")
+@defenses.register("clipping", "horizontal")
 @dataclass(frozen=True)
 class Clipping:
     """Updates whose Euclidean norm exceeds a bound are scaled down to it.

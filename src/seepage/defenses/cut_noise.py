@@ -13,12 +13,12 @@ from scipy.stats import norm
 from torch import Tensor
 
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.registry import split_defenses
+from seepage.registry import defenses
 
 Rule = Literal["quantile", "own"]
 
 
-@split_defenses.register("cut_noise")
+@defenses.register("cut_noise", "split")
 @dataclass(frozen=True)
 class CutNoise:
     """Each record's gradient at the cut is clipped and gets normal noise.

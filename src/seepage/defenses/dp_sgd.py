@@ -23,7 +23,7 @@ _ENTRIES_AT_ONCE = 1 << 24
 _PLAIN = (nn.Linear, nn.Tanh, nn.Sigmoid, nn.GELU, nn.Softplus, nn.Identity, nn.ReLU)
 
 
-@defenses.register("dp_sgd")
+@defenses.register("dp_sgd", "horizontal")
 @dataclass(frozen=True)
 class DPSGD:
     """Each record's gradient is clipped, normal noise is added to their sum, and the mean is sent.

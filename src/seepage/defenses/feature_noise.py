@@ -10,10 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import positive
-from seepage.registry import vertical_defenses
+from seepage.registry import defenses
 
 
-@vertical_defenses.register("feature_noise")
+@defenses.register("feature_noise", "vertical")
 @dataclass(frozen=True)
 class FeatureNoise:
     """Each feature that passive parties send gets normal noise.

@@ -14,7 +14,7 @@ from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
-@defenses.register("gaussian_noise")
+@defenses.register("gaussian_noise", "horizontal")
 @dataclass(frozen=True)
 class GaussianNoise:
     """Independent normal noise on every entry of the update.

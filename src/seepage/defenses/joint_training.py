@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from seepage.errors import BadInputError, check_count, non_negative, positive
-from seepage.registry import pooled_defenses
+from seepage.registry import defenses
 
 
-@pooled_defenses.register("without_columns")
+@defenses.register("without_columns", "pooled")
 @dataclass(frozen=True)
 class WithoutColumns:
     """Models are not trained on some columns.
@@ -37,7 +37,7 @@ class WithoutColumns:
         object.__setattr__(self, "columns", tuple(names))
 
 
-@pooled_defenses.register("dp_training")
+@defenses.register("dp_training", "pooled")
 @dataclass(frozen=True)
 class DpTraining:
     """Models are trained with DP-SGD: each row's gradient is clipped, and their sum gets normal noise.
@@ -64,7 +64,7 @@ class DpTraining:
         object.__setattr__(self, "noise_multiplier", non_negative("noise_multiplier", self.noise_multiplier))
 
 
-@pooled_defenses.register("query_limit")
+@defenses.register("query_limit", "pooled")
 @dataclass(frozen=True)
 class QueryLimit:
     """The joint model answers a limited number of queries.

@@ -11,10 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import BadInputError
-from seepage.registry import split_defenses
+from seepage.registry import defenses
 
 
-@split_defenses.register("label_flip")
+@defenses.register("label_flip", "split")
 @dataclass(frozen=True)
 class LabelFlip:
     """Each record's label is exchanged for another one with some probability: once, for all its exchanges.

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from seepage.defenses.cut_noise import clipped
 from seepage.errors import BadInputError, positive
-from seepage.registry import vertical_defenses
+from seepage.registry import defenses
 
 # Two mechanisms on the same thing cannot be combined.
 _ACTS_ON = "gradients that go back"
 
 
-@vertical_defenses.register("returned_noise")
+@defenses.register("returned_noise", "vertical")
 @dataclass(frozen=True)
 class ReturnedNoise:
     """Each record's gradient that goes back is clipped and gets normal noise.
@@ -57,7 +57,7 @@ class ReturnedNoise:
         return clipped(gradients, float(self.clip)) + self.scale * self.clip * noise
 
 
-@vertical_defenses.register("pa_imfl")
+@defenses.register("pa_imfl", "vertical")
 @dataclass(frozen=True)
 class PaImfl:
     """PA-iMFL in our interpretation: Laplace noise on some coordinates, of which only the signs are sent.
@@ -120,7 +120,7 @@ class PaImfl:
         return noisy.sign() * magnitude
 
 
-@vertical_defenses.register("vfldefender")
+@defenses.register("vfldefender", "vertical")
 @dataclass(frozen=True)
 class VflDefender:
     """VFLDefender in our interpretation: a random orthogonal vector is added to each record's gradient.

@@ -12,7 +12,7 @@ from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
-@defenses.register("sign")
+@defenses.register("sign", "horizontal")
 @dataclass(frozen=True)
 class Sign:
     """Each entry of the update is replaced by its sign, times one number a client.

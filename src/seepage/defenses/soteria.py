@@ -21,7 +21,7 @@ from seepage.wire.horizontal import KnownDefense
 _ENTRIES_AT_ONCE = 1 << 24
 
 
-@defenses.register("soteria")
+@defenses.register("soteria", "horizontal")
 @dataclass(frozen=True)
 class Soteria:
     """The last layer's gradient is pruned in the entries that depend most on the record itself.

@@ -13,7 +13,7 @@ from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
-@defenses.register("top_k")
+@defenses.register("top_k", "horizontal")
 @dataclass(frozen=True)
 class TopK:
     """A share of the update's entries, the largest in magnitude, is sent; the others are zero.

@@ -14,7 +14,7 @@ from seepage.registry import protocols
 from seepage.wire.horizontal import UpdateView
 
 
-@protocols.register("fedavg")
+@protocols.register("fedavg", "horizontal")
 class FedAvg(Clients[UpdateView]):
     """One round of FedAvg (McMahan et al. 2017): a client answers with the change by local epochs, defended.
 

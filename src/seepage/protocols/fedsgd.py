@@ -13,7 +13,7 @@ from seepage.registry import protocols
 from seepage.wire.horizontal import GradientView
 
 
-@protocols.register("fedsgd")
+@protocols.register("fedsgd", "horizontal")
 class FedSGD(Clients[GradientView]):
     """One round of FedSGD: the server sends a model, a client returns its batch's mean gradient, defended.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from rich import box
 from rich.console import Console
 from rich.measure import Measurement
 from rich.padding import Padding
@@ -16,6 +15,7 @@ from seepage.assessment.row import ResultRow
 from seepage.report.frames import TASK_ACCURACY, TASK_RMSE, guarantee
 from seepage.report.sections import Audited
 from seepage.report.summary import summary
+from seepage.report.terminal import make_table
 from seepage.report.tolerances import tolerances
 from seepage.results.checks import Alarm, Severity
 from seepage.results.examples import Cell, Example
@@ -33,7 +33,6 @@ _STYLES: dict[Tier, str] = {
     "inconclusive": "dim",
 }
 _SEVERITIES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
-_PLAIN_WIDTH = 120
 _MISSING = "–"
 _SCORE = "accuracy"
 _LONGEST_MESSAGE = 1200
@@ -43,17 +42,6 @@ _EXTRAS = ("whole records", "discrete / numbers", "s/victim")
 _COLUMN_NAMES, _COLUMN_FIGURES = 36, 20
 _EXAMPLE_NAMES, _EXAMPLE_CELLS = 20, 32
 _MOST_TOLERANCES = 12
-
-
-def make_table(title: str) -> Table:
-    """Return an empty table in the house style."""
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-
-
-def make_console(stderr: bool = False) -> Console:
-    """Return a console as wide as the terminal, or wide enough for tables where there is none."""
-    console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=_PLAIN_WIDTH)
 
 
 def show_report(console: Console, report: Audited) -> None:

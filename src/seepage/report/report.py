@@ -13,9 +13,10 @@ from rich.console import Console
 from seepage.assessment.evidence import Evidence
 from seepage.assessment.row import ResultRow
 from seepage.files import write_whole
-from seepage.report.console import make_console, show_report
+from seepage.report.console import show_report
 from seepage.report.html import FILE, render
 from seepage.report.summary import summary
+from seepage.report.terminal import make_console
 from seepage.results.checks import Alarm, not_applicable
 from seepage.results.checks.facts import Facts
 from seepage.results.examples import Example, examples

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seepage import assessment, baselines, defenses, protocols, registry
 from seepage.assessment import Metric, match_records, measure_matched
 from seepage.assessment.evidence import evidence_of
 from seepage.assessment.row import ResultRow
@@ -27,7 +28,6 @@ from seepage.registry import takes
 from seepage.seeds import stream
 from seepage.settings.code import foreign_code, own_code
 from seepage.settings.horizontal_facts import threat_model
-from seepage.settings.parts import registry
 from seepage.settings.probe import Probe
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Kept, Outcome, PlannedPart, Progress
 from seepage.settings.spec import AuditSpec, Part, make_spec
@@ -64,9 +64,10 @@ class HorizontalAudit(Audit):
     def __init__(self, spec: AuditSpec, subject: Subject, swapped: bool = False) -> None:
         self.spec, self.subject, self.swapped = spec, subject, swapped
         self.dataset, self.own, self.inferred = subject.dataset, subject.own, subject.inferred
-        self.metrics: tuple[Metric, ...] = tuple(registry.metrics.create(p.name, **p.options) for p in spec.metrics)
+        self.metrics: tuple[Metric, ...] = tuple(assessment.create(p.name, **p.options) for p in spec.metrics)
         self._instances: dict[str, Attack] = {
-            part.label or part.name: registry.baselines.create(part.name, **part.options) for part in spec.baselines
+            part.label or part.name: baselines.create(part.name, "horizontal", **part.options)
+            for part in spec.baselines
         }
         self._instances |= {part.label or part.name: _attack(spec, part) for part in spec.attacks}
         self.parts = tuple(
@@ -74,10 +75,10 @@ class HorizontalAudit(Audit):
             + [PlannedPart(part, "attack") for part in spec.attacks]
         )
         self._protocols: dict[Configuration, tuple[Part, Clients[View]]] = {}
-        guards = [(part, registry.defenses.create(part.name, **part.options)) for part in spec.defenses]
+        guards = [(part, defenses.create(part.name, **part.options)) for part in spec.defenses]
         for batch_size in spec.batch_sizes:
             for part, guard in guards:
-                protocol = registry.protocols.create(
+                protocol = protocols.create(
                     spec.protocol,
                     batch_size=batch_size,
                     replacement=spec.replacement,
@@ -150,7 +151,7 @@ class HorizontalAudit(Audit):
         spec, subject = self.spec, self.subject
         defense, protocol = self._protocols[configuration]
         is_attack = part.kind == "attack"
-        kind = registry.attacks if is_attack else registry.baselines
+        kind = registry.attacks.of("horizontal") if is_attack else registry.baselines.of("horizontal")
         found = {
             "version": installed("seepage"),
             "code": {**own_code(), "plugin": foreign_code(kind[part.part.name].factory)},
@@ -361,18 +362,20 @@ def _check_granted(spec: AuditSpec, subject: Subject, protocol: Clients[View]) -
 
 
 def _attack(spec: AuditSpec, part: Part) -> Attack:
-    factory = registry.attacks[part.name].factory
+    factory = registry.attacks.of("horizontal")[part.name].factory
     options: dict[str, Any] = {}
     # A factory that passes any argument on may not know a profile, so it is given none but another one.
     if "profile" in inspect.signature(factory).parameters or (spec.profile != "default" and takes(factory, "profile")):
         options["profile"] = spec.profile
     if spec.iterations is not None and takes(factory, "iterations"):
         options["iterations"] = spec.iterations
-    attack = registry.attacks.create(part.name, **{**options, **part.options})
+    attack = registry.attacks.of("horizontal").create(part.name, **{**options, **part.options})
     # An attack defined by its single start would be another attack with several.
     several = getattr(attack, "restarts", 1) > 1 and takes(factory, "restarts")
     if spec.restarts is not None and several and "restarts" not in part.options:
-        attack = registry.attacks.create(part.name, **{**options, "restarts": spec.restarts, **part.options})
+        attack = registry.attacks.of("horizontal").create(
+            part.name, **{**options, "restarts": spec.restarts, **part.options}
+        )
     return attack
 
 
@@ -402,7 +405,7 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
     """
     spec, subject = audit.spec, audit.subject
     columns = len(subject.dataset.schema.columns)
-    kept = any(hasattr(registry.attacks[attack.name].factory, "network") for attack in spec.attacks)
+    kept = any(hasattr(registry.attacks.of("horizontal")[attack.name].factory, "network") for attack in spec.attacks)
     control = make_spec(
         **{
             **{name: getattr(spec, name) for name in AuditSpec.model_fields},

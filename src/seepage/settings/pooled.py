@@ -16,7 +16,7 @@ from jaxtyping import Float
 from safetensors.torch import save
 from torch import Tensor
 
-from seepage import datasets
+from seepage import datasets, registry
 from seepage.assessment import Figures, rows_worth
 from seepage.attacks.pooled import (
     DeepSets,
@@ -41,7 +41,6 @@ from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
 from seepage.settings.code import own_code
-from seepage.settings.parts import registry
 from seepage.settings.pooled_spec import UPDATES, PooledDefense, PooledSpec, pair
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Part
@@ -517,7 +516,7 @@ class AttackSeed:
         if name == "training" and part.kind == "about":
             return self._training()
         if part.kind == "baseline":
-            guess = registry.property_baselines.create(name, **options)(self.spec.targets, self.known)
+            guess = registry.baselines.of("pooled").create(name, **options)(self.spec.targets, self.known)
             # Right as often as the baseline holds the truth for likely; of new rows, one of two shares is.
             update = self.spec.protocol == "update"
             told = [("accuracy", name) for name in (None, *self.spec.told)]
@@ -530,7 +529,7 @@ class AttackSeed:
         if name == "melis":
             return self._gradients(part)
         begun = time.perf_counter()
-        attack: Any = registry.property_attacks.create(name, **options)
+        attack: Any = registry.attacks.of("pooled").create(name, **options)
         seed = stream(self.spec.seed, self.unit, "attack") % 2**31
         shadows: Any = self._spread if isinstance(attack, Ratio) else self._shadows
         view: Any = self._seen.models if isinstance(attack, WhiteBox | DeepSets) else self._seen.answers.again()
@@ -664,7 +663,7 @@ class AttackSeed:
 
     def _gradients(self, part: PlannedPart) -> UnitFigures:
         """Return what gradients of federated training give away instead of the joint model."""
-        attack: Melis = registry.property_attacks.create(part.part.name, **part.part.options)
+        attack: Melis = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
         learner = self.learning.learner
         # Refused otherwise before anything ran.
         assert isinstance(learner, Dense)
@@ -689,7 +688,7 @@ class AttackSeed:
 
     def _update(self, part: PlannedPart) -> UnitFigures:
         spec = self.spec
-        attack = registry.property_attacks.create(part.part.name, **part.part.options)
+        attack = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
         begun = time.perf_counter()
         view, shares = self._updates
         shares = shares[self._order]

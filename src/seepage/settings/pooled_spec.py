@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from seepage import registry
 from seepage.defenses.answers import CoarseAnswers, LabelOnly, RoundedAnswers
 from seepage.defenses.joint_training import DpTraining, QueryLimit, WithoutColumns
 from seepage.errors import BadInputError
-from seepage.settings.parts import registry
 from seepage.settings.spec import OnePart, Part, Parts, combinable, combine, of_kind, several_parts
 from seepage.settings.study_spec import Names, StudySpec, known, told_apart
 from seepage.tabular.schema import Category
@@ -36,7 +36,7 @@ class PooledDefense:
 
 
 PooledDefenses = Annotated[
-    tuple[Annotated[OnePart, AfterValidator(combinable(registry.pooled_defenses))], ...],
+    tuple[Annotated[OnePart, AfterValidator(combinable(registry.defenses.of("pooled")))], ...],
     BeforeValidator(several_parts),
     Field(min_length=1),
 ]
@@ -124,12 +124,12 @@ class PooledSpec(StudySpec):
     @field_validator("attacks")
     @classmethod
     def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("attack", registry.property_attacks, parts)
+        return known("attack", registry.attacks.of("pooled"), parts)
 
     @field_validator("baselines")
     @classmethod
     def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("baseline", registry.property_baselines, parts)
+        return known("baseline", registry.baselines.of("pooled"), parts)
 
     @field_validator("defenses")
     @classmethod
@@ -139,7 +139,7 @@ class PooledSpec(StudySpec):
 
     def defense(self, part: Part) -> PooledDefense:
         """Return a defense ready to use."""
-        made = combine(registry.pooled_defenses, part)
+        made = combine(registry.defenses.of("pooled"), part)
         without, limit = of_kind(made, WithoutColumns), of_kind(made, QueryLimit)
         return PooledDefense(
             () if without is None else tuple(without.columns),

@@ -11,10 +11,10 @@ import torch
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from seepage import registry
 from seepage.attacks.horizontal.matching.profiles import Profile
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Head
-from seepage.settings.parts import registry
 from seepage.tabular.infer import Missing, Policy
 
 M = TypeVar("M")
@@ -178,7 +178,7 @@ def combine(registered: registry.Registry[Any], part: Part, nothing: str = "none
     Example:
         >>> both = Part(name="rounded_answers+query_limit", options={
         ...     "rounded_answers": {"digits": 1}, "query_limit": {"queries": 100}})
-        >>> combine(registry.pooled_defenses, both)
+        >>> combine(registry.defenses.of("pooled"), both)
         (RoundedAnswers(digits=1), QueryLimit(queries=100))
     """
     made: dict[str, tuple[str, object]] = {}
@@ -229,7 +229,7 @@ def several_parts(value: Any) -> Any:
 
 
 def _all_baselines() -> tuple[Part, ...]:
-    return tuple(Part(name=name) for name in registry.baselines.names())
+    return tuple(Part(name=name) for name in registry.baselines.of("horizontal").names())
 
 
 def _all_metrics() -> tuple[Part, ...]:
@@ -403,7 +403,7 @@ class AuditSpec(BaseModel):
     @field_validator("protocol")
     @classmethod
     def _known_protocol(cls, name: str) -> str:
-        return registry.protocols[name].name
+        return registry.protocols.of("horizontal")[name].name
 
     @field_validator("labels", "batch_statistics", "profile", "head", "missing", mode="before")
     @classmethod
@@ -427,7 +427,7 @@ class AuditSpec(BaseModel):
     @classmethod
     def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         for part in parts:
-            registry.attacks[part.name]
+            registry.attacks.of("horizontal")[part.name]
         return _distinct("attack", parts)
 
     @field_validator("protocol_options")
@@ -442,7 +442,7 @@ class AuditSpec(BaseModel):
     @classmethod
     def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         for part in parts:
-            registry.baselines[part.name]
+            registry.baselines.of("horizontal")[part.name]
         return _distinct("baseline", parts)
 
     @field_validator("metrics")
@@ -465,7 +465,7 @@ class AuditSpec(BaseModel):
                     f"{part.name!r} combines mechanisms, but what an attacker of horizontal learning knows of a "
                     "defense is about one of them; give each as a defense of its own."
                 )
-            registry.defenses[part.name]
+            registry.defenses.of("horizontal")[part.name]
         if not parts:
             raise BadInputError("an audit needs at least one defense; give 'none' for updates sent as they are.")
         return _distinct("defense", parts)

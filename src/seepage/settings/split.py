@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from seepage import datasets
+from seepage import datasets, registry
 from seepage.assessment import Figures, auc, measure_columns
 from seepage.attacks.split import Posterior, direction_scores, norm_scores
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
+from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
@@ -23,8 +24,6 @@ from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
 from seepage.settings.code import own_code
 from seepage.settings.device import find_device
-from seepage.settings.grid import plain
-from seepage.settings.parts import registry
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Part
 from seepage.settings.split_spec import SplitDefense, SplitSpec
@@ -205,7 +204,7 @@ class SplitAudit(Audit):
         attacks = tuple(
             part
             for part in self.spec.attacks
-            if getattr(registry.cut_attacks[part.name].factory, "given_weights", False)
+            if getattr(registry.attacks.of("split")[part.name].factory, "given_weights", False)
         )
         if not attacks:
             return None
@@ -322,7 +321,7 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
         if flip is not None:
             flip.epsilon(model.classes)
     for part in spec.attacks:
-        made = registry.cut_attacks.create(part.name, **part.options)
+        made = registry.attacks.of("split").create(part.name, **part.options)
         if getattr(made, "search", "exhaustive") == "exhaustive" and hasattr(made, "most"):
             check_enumerable(space, made.most)
         noisy = next((one for one in spec.defenses if spec.defense(one).noise is not None), None)
@@ -412,9 +411,9 @@ class Training:
         if name == PRIOR:
             attack, known = Posterior(observed=False), self.known
         elif part.kind == "attack":
-            attack, known = registry.cut_attacks.create(name, **options), self.known
+            attack, known = registry.attacks.of("split").create(name, **options), self.known
         else:
-            attack, known = registry.cut_baselines.create(name, **options), self.neighbours
+            attack, known = registry.baselines.of("split").create(name, **options), self.neighbours
         begun = time.perf_counter()
         guess = attack(self.seen.view, known, seeds)
         seconds = time.perf_counter() - begun

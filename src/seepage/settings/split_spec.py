@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
+from seepage import registry
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.defenses.weight_noise import WeightNoise
 from seepage.protocols.split import SplitLearning
-from seepage.settings.parts import registry
 from seepage.settings.spec import OnePart, Part, Parts, combinable, combine, of_kind, several_parts
 from seepage.settings.study_spec import Names, StudySpec, known, told_apart
 
@@ -34,7 +34,7 @@ class SplitDefense:
 
 
 SplitDefenses = Annotated[
-    tuple[Annotated[OnePart, AfterValidator(combinable(registry.split_defenses))], ...],
+    tuple[Annotated[OnePart, AfterValidator(combinable(registry.defenses.of("split")))], ...],
     BeforeValidator(several_parts),
     Field(min_length=1),
 ]
@@ -99,12 +99,12 @@ class SplitSpec(StudySpec):
     @field_validator("attacks")
     @classmethod
     def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("attack", registry.cut_attacks, parts)
+        return known("attack", registry.attacks.of("split"), parts)
 
     @field_validator("baselines")
     @classmethod
     def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("baseline", registry.cut_baselines, parts)
+        return known("baseline", registry.baselines.of("split"), parts)
 
     @field_validator("defenses")
     @classmethod
@@ -114,7 +114,7 @@ class SplitSpec(StudySpec):
 
     def defense(self, part: Part) -> SplitDefense:
         """Return a defense ready to use."""
-        made = combine(registry.split_defenses, part)
+        made = combine(registry.defenses.of("split"), part)
         return SplitDefense(of_kind(made, LabelFlip), of_kind(made, CutNoise), of_kind(made, WeightNoise))
 
     def learning(self, defense: SplitDefense) -> SplitLearning:

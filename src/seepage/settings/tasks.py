@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from seepage import defenses, protocols
 from seepage.assessment.row import ResultRow
 from seepage.assessment.utility import Recipe, measure_utility, privacy_row, utility_row
 from seepage.digests import plain
@@ -14,7 +15,6 @@ from seepage.protocols.fedavg import FedAvg
 from seepage.seeds import stream
 from seepage.settings.code import own_code
 from seepage.settings.network import make_model
-from seepage.settings.parts import registry
 from seepage.settings.setting import Kept
 from seepage.settings.spec import AuditSpec, Part
 from seepage.settings.subject import Subject
@@ -92,8 +92,8 @@ def _row(
     recipe: Recipe,
     missing: bool,
 ) -> ResultRow | None:
-    defense = registry.defenses.create(part.name, **part.options)
-    protocol = registry.protocols.create(
+    defense = defenses.create(part.name, **part.options)
+    protocol = protocols.create(
         spec.protocol, batch_size=batch_size, replacement=spec.replacement, **spec.protocol_options
     )
     local = protocol.training if isinstance(protocol, FedAvg) else None

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage import datasets
+from seepage import datasets, registry
 from seepage.assessment import auc, measure_features
 from seepage.assessment.features import NO_LEAK
 from seepage.assessment.images import measure_images, picture
@@ -26,14 +26,13 @@ from seepage.attacks.vertical import (
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
+from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.models.images import Shape, vertical_images
 from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
 from seepage.settings.code import own_code
-from seepage.settings.grid import plain
-from seepage.settings.parts import registry
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Part
 from seepage.settings.subject import Subjects
@@ -236,7 +235,7 @@ class VerticalAudit(Audit):
         if part.kind != "attack":
             return {}
         spec, sizes = self.spec, self.sizes
-        grants = registry.feature_attacks.create(part.part.name, **part.part.options).grants
+        grants = registry.attacks.of("vertical").create(part.part.name, **part.part.options).grants
         amounts = {"auxiliary": sizes.auxiliary, "queries": sizes.queries, "leaked": spec.leaked, "bottom": "known"}
         amounts["gradients"] = sizes.gradients
         return {
@@ -263,7 +262,7 @@ class VerticalAudit(Audit):
         attacks = tuple(
             part
             for part in self.spec.attacks
-            if getattr(registry.feature_attacks[part.name].factory, "inverts_features", False)
+            if getattr(registry.attacks.of("vertical")[part.name].factory, "inverts_features", False)
         )
         if not attacks or self.data.image is not None:
             return None
@@ -319,7 +318,7 @@ class _Sizes:
 
 def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
     for part in spec.attacks:
-        made = registry.feature_attacks.create(part.name, **part.options)
+        made = registry.attacks.of("vertical").create(part.name, **part.options)
         needs = made.grants
         if getattr(made, "linear", False) and (spec.bottom or (spec.top and made.match == "prediction")):
             raise BadInputError(
@@ -352,7 +351,7 @@ def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
     attacked = there - spec.leaked if spec.records is None else min(spec.records, there - spec.leaked)
     batches = min(spec.gradient_batches, attacked // spec.gradient_batch)
     if not batches and any(
-        "gradients" in registry.feature_attacks.create(p.name, **p.options).grants for p in spec.attacks
+        "gradients" in registry.attacks.of("vertical").create(p.name, **p.options).grants for p in spec.attacks
     ):
         raise BadInputError(
             f"attacks on gradients are granted those of batches of {spec.gradient_batch} records, but {attacked:,} are "
@@ -367,7 +366,7 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
     which = "held-out records, as the trained model predicts for them"
     if spec.attacked == "trained":
         which = "records of training, as they were sent in the last epoch"
-    attacks, guesses = registry.feature_attacks, registry.feature_baselines
+    attacks, guesses = registry.attacks.of("vertical"), registry.baselines.of("vertical")
     made = [attacks.create(part.name, **part.options) for part in spec.attacks]
     made += [guesses.create(part.name, **part.options) for part in spec.baselines]
     needed = {grant for one in made for grant in one.grants}
@@ -470,7 +469,7 @@ class VerticalExposure(Exposure):
             shadow = self.shadow(options)
             guess = shadow.guess(seen.view) if name == "uifv_dpa" else shadow.self_inversion(seen.cells)
         else:
-            registered = registry.feature_attacks if part.kind == "attack" else registry.feature_baselines
+            registered = registry.attacks.of("vertical") if part.kind == "attack" else registry.baselines.of("vertical")
             made = registered.create(name, **options)
             known = self.granted(made.grants)
             if "gradients" in made.grants:

@@ -7,11 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
+from seepage import registry
 from seepage.defenses.bottleneck import Bottleneck
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.returned import PaImfl, ReturnedDefense, ReturnedNoise, VflDefender
 from seepage.protocols.vertical import VerticalLearning
-from seepage.settings.parts import registry
 from seepage.settings.spec import OnePart, Part, Parts, combinable, combine, of_kind, several_parts
 from seepage.settings.study_spec import StudySpec, known, several, told_apart
 from seepage.tabular.partition import Partition, by_names, by_shares
@@ -36,7 +36,7 @@ class VerticalDefense:
 
 
 VerticalDefenses = Annotated[
-    tuple[Annotated[OnePart, AfterValidator(combinable(registry.vertical_defenses))], ...],
+    tuple[Annotated[OnePart, AfterValidator(combinable(registry.defenses.of("vertical")))], ...],
     BeforeValidator(several_parts),
     Field(min_length=1),
 ]
@@ -111,12 +111,12 @@ class VerticalSpec(StudySpec):
     @field_validator("attacks")
     @classmethod
     def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("attack", registry.feature_attacks, parts)
+        return known("attack", registry.attacks.of("vertical"), parts)
 
     @field_validator("baselines")
     @classmethod
     def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("baseline", registry.feature_baselines, parts)
+        return known("baseline", registry.baselines.of("vertical"), parts)
 
     @field_validator("defenses")
     @classmethod
@@ -157,7 +157,7 @@ class VerticalSpec(StudySpec):
 
     def defense(self, part: Part) -> VerticalDefense:
         """Return a defense ready to use."""
-        made = combine(registry.vertical_defenses, part)
+        made = combine(registry.defenses.of("vertical"), part)
         returned = next((one for one in made if isinstance(one, ReturnedNoise | PaImfl | VflDefender)), None)
         return VerticalDefense(of_kind(made, FeatureNoise), returned, of_kind(made, Bottleneck))
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import tests.rows
-from seepage import datasets, registry
+from seepage import datasets, protocols, registry
 from seepage.assessment.evidence import Evidence
 from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
@@ -194,7 +194,7 @@ def test_an_attack_that_got_nowhere_is_not_said_to_be_stopped_early_too() -> Non
 @pytest.mark.parametrize(("iterations", "codes"), [(2, {"SEEP002"}), (400, set())])
 def test_attacks_that_are_given_time_converge_and_others_do_not(attack: str, iterations: int, codes: set[str]) -> None:
     subject, victims = german_subject(), range(3)
-    protocol = registry.protocols.create("fedsgd", batch_size=4)
+    protocol = protocols.create("fedsgd", batch_size=4)
     ran = protocol.run(subject.model, subject.dataset.train, subject.encoder, victims)
     known = Knowledge(german().schema, german().statistics, 4, ran.secret.labels)
     options = {"restarts": 2} if attack == "tableak" else {}

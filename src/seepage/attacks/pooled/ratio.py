@@ -13,7 +13,7 @@ from torch import Tensor
 from seepage.attacks.pooled.parts.features import Reduced, logarithms
 from seepage.attacks.pooled.parts.shadows import SpreadShadows
 from seepage.errors import BadInputError
-from seepage.registry import property_attacks
+from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
 
 # Ridge strengths in units of the features' mean square.
@@ -22,7 +22,7 @@ _GRID = 1001
 _LEAST = 20
 
 
-@property_attacks.register("ratio")
+@attacks.register("ratio", "pooled")
 @dataclass(frozen=True)
 class Ratio:
     """Estimates the share of the victim's rows that carry the attribute, with a confidence interval.

@@ -11,11 +11,11 @@ from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
 from seepage.attacks.pooled.parts.features import Reduced, logarithms
 from seepage.attacks.pooled.parts.shadows import Shadows
 from seepage.errors import BadInputError
-from seepage.registry import property_attacks
+from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PropertyGuess, UpdatedView
 
 
-@property_attacks.register("dominant")
+@attacks.register("dominant", "pooled")
 @dataclass(frozen=True)
 class Dominant:
     """The value that dominates the new rows: the published attack on a model's update.
@@ -61,7 +61,7 @@ class Dominant:
         return PropertyGuess((known.shares[0], known.shares[-1]), chances)
 
 
-@property_attacks.register("joint")
+@attacks.register("joint", "pooled")
 @dataclass(frozen=True)
 class Joint:
     """The new rows' share from both models' answers at once.
