@@ -37,12 +37,12 @@ from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
 from seepage.settings.code import own_code
-from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
 from seepage.settings.part import Part
 from seepage.settings.pooled_spec import PooledDefense, PooledSpec, pair
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import UnitFigures, check_cpu, extrapolated, outcome, planned, rehearse, rows_identity
 from seepage.shadow.graph import Convolutional
 from seepage.shadow.learner import Learner
@@ -96,7 +96,7 @@ class PooledAudit(Audit[PooledSpec]):
         is_table = dataset is not None or spec.dataset not in registry.populations.names()
         self.source = source = _of_table(spec, dataset) if is_table else _of_population(spec)
         self.dataset = source.table
-        refuse_inapplicable(spec.attacks, deployment_of(spec))
+        refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, source, self.defenses)
         shuffled = [] if spec.protocol == "update" else [Part(name=SHUFFLED)]
         self.parts = planned([_TRAINING, *shuffled], spec.baselines, spec.attacks)
@@ -810,3 +810,11 @@ def _threat_model(spec: PooledSpec, source: Source) -> tuple[str, ...]:
         f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but the baseline is a "
         "fault.",
     )
+
+
+def deployment(spec: PooledSpec) -> Deployment:
+    """Return what a deployment of pooled learning shows and grants a party."""
+    updated = spec.protocol == "update"
+    reveals = PooledLearning.reveals_updates if updated else PooledLearning.reveals
+    known = granted({"auxiliary": spec.auxiliary, "queries": spec.queries})
+    return Deployment("pooled", spec.protocol, reveals, known, None, mechanisms("pooled", spec.defenses))

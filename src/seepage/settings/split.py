@@ -24,12 +24,12 @@ from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
 from seepage.settings.code import own_code
 from seepage.settings.device import find_device
-from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
 from seepage.settings.part import Part
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.split_spec import SplitDefense, SplitSpec
 from seepage.settings.subject import Subjects
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import UnitFigures, extrapolated, origin_of, outcome, planned, rehearse, rows_identity
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
@@ -73,7 +73,7 @@ class SplitAudit(Audit[SplitSpec]):
         self.device = find_device(spec.device)
         first = deepfm(dataset.schema, self.private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
-        refuse_inapplicable(spec.attacks, deployment_of(spec))
+        refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, first, space)
         prior = [Part(name=PRIOR)] if space.configurations <= Posterior().most else []
         self.parts = planned([_TRAINING], [*spec.baselines, *prior], spec.attacks)
@@ -459,3 +459,9 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> Training:
     )
     neighbours = CutKnowledge(data.schema, data.statistics, learning.known(), Auxiliary(train.cells, train.labels))
     return Training(spec, defense, learning, trained, seen, train, test, known, neighbours)
+
+
+def deployment(spec: SplitSpec) -> Deployment:
+    """Return what a deployment of split learning shows and grants the server."""
+    known = granted({"auxiliary": spec.auxiliary})
+    return Deployment("split", spec.protocol, SplitLearning.reveals, known, None, mechanisms("split", spec.defenses))

@@ -34,11 +34,11 @@ from seepage.needs import Need
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
 from seepage.settings.code import own_code
-from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
 from seepage.settings.part import Part
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
     check_cpu,
@@ -318,7 +318,7 @@ class _Sizes:
 
 
 def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
-    refuse_inapplicable(spec.attacks, deployment_of(spec))
+    refuse_inapplicable(spec.attacks, deployment(spec))
     for part in spec.attacks:
         made = registry.attacks.of("vertical").create(part.name, **part.options)
         if getattr(made, "linear", False) and (spec.bottom or (spec.top and made.match == "prediction")):
@@ -590,3 +590,15 @@ def _halves(spec: VerticalSpec, data: Dataset) -> Partition:
 
 def _rows(tables: Sequence[Table]) -> Rows:
     return Rows(torch.stack([one.cells for one in tables]), torch.stack([one.labels for one in tables]))
+
+
+def deployment(spec: VerticalSpec) -> Deployment:
+    """Return what a deployment of vertical learning shows and grants the active party.
+
+    What an attack on a known bottom model or on its gradients needs is granted to it: the audit asks what then leaks.
+    """
+    known = granted(
+        {"auxiliary": spec.auxiliary, "queries": spec.queries, "leaked": spec.leaked}, ("bottom", "gradients")
+    )
+    blurred = mechanisms("vertical", spec.defenses)
+    return Deployment("vertical", "vertical", VerticalLearning.reveals, known, None, blurred)

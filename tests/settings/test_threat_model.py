@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import pytest
@@ -12,19 +12,21 @@ import torch
 from seepage import registry
 from seepage.errors import BadInputError
 from seepage.needs import NEEDS, ActsOn, Need
-from seepage.settings.grid_of_attacks import (
+from seepage.settings import catalogue
+from seepage.settings.horizontal import HorizontalAudit
+from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.part import Part
+from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.spec import Spec
+from seepage.settings.split_spec import SplitSpec
+from seepage.settings.subject import prepare
+from seepage.settings.threat_model import (
     Deployment,
     applicability,
     deployment_of,
     grid_of_attacks,
     refuse_inapplicable,
 )
-from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.part import Part
-from seepage.settings.pooled_spec import PooledSpec
-from seepage.settings.split_spec import SplitSpec
-from seepage.settings.subject import prepare
 from seepage.settings.vertical_spec import VerticalSpec
 from seepage.wire import horizontal, pooled, split, vertical
 from seepage.wire.horizontal import Knowledge, RecordsGuess, UpdateView
@@ -112,7 +114,7 @@ def test_the_default_attacks_of_every_setting_apply(setting: str) -> None:
         ),
     ],
 )
-def test_the_grid_says_which_do_not_apply_and_names_both_sides(spec: object, out: set[str]) -> None:
+def test_the_grid_says_which_do_not_apply_and_names_both_sides(spec: Spec, out: set[str]) -> None:
     deployment = deployment_of(spec)
     refused = {one.attack: one.reason or "" for one in grid_of_attacks(deployment) if not one.applies}
     assert set(refused) == out
@@ -154,5 +156,6 @@ def test_a_further_setting_declares_its_own_deployment(monkeypatch: pytest.Monke
     assert registry.attacks["postman"].sees == (Letters,)
     assert applicability(registry.attacks["postman"], Deployment("mail", "post", (Letters,))).applies
     assert not applicability(registry.attacks["postman"], Deployment("mail", "courier", ())).applies
+    monkeypatch.setitem(catalogue._SETTINGS, "split", replace(catalogue.setting("split"), deployment_at=None))
     with pytest.raises(BadInputError, match="declares no threat model"):
-        deployment_of(object())
+        deployment_of(SplitSpec())

@@ -9,19 +9,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import singledispatch
 
 from seepage import registry
 from seepage.errors import BadInputError
 from seepage.needs import NEEDS, ActsOn, Need
-from seepage.protocols.pooled import PooledLearning
-from seepage.protocols.split import SplitLearning
-from seepage.protocols.vertical import VerticalLearning
-from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.catalogue import setting
 from seepage.settings.part import Part
-from seepage.settings.pooled_spec import PooledSpec
-from seepage.settings.split_spec import SplitSpec
-from seepage.settings.vertical_spec import VerticalSpec
+from seepage.settings.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -67,63 +61,33 @@ class Applicability:
         return self.reason is None
 
 
-@singledispatch
-def deployment_of(spec: object) -> Deployment:
-    """Return what a spec's deployment shows and grants the attacker.
-
-    A further setting registers a function for its own spec: ``@deployment_of.register``.
+def deployment_of(spec: Spec) -> Deployment:
+    """Return what a spec's deployment shows and grants the attacker, as its setting declares it.
 
     Raises:
         BadInputError: the spec is of a setting that declares no threat model.
     """
-    raise BadInputError(
-        f"{type(spec).__name__} declares no threat model; register one (deployment_of.register), so that attacks can "
-        "be held against it."
-    )
+    found = setting(spec.setting)
+    if found.deployment is None:
+        raise BadInputError(
+            f"the setting {spec.setting!r} declares no threat model; give its plug-in a function from a spec to a "
+            "Deployment, so that attacks can be held against it."
+        )
+    return found.deployment(spec)
 
 
-@deployment_of.register
-def _of_horizontal(spec: HorizontalSpec) -> Deployment:
-    protocol = registry.protocols.of("horizontal")[spec.protocol]
-    reveals: tuple[type, ...] = getattr(protocol.factory, "reveals", ())
-    return Deployment(
-        "horizontal", spec.protocol, reveals, frozenset(), spec.model, _defenses("horizontal", spec.defenses)
-    )
+def granted(amounts: Mapping[Need, float | int | None], further: Iterable[Need] = ()) -> frozenset[Need]:
+    """Return what is granted: amounts that are not 0 (None stands for as much as there is), and what else there is.
 
-
-@deployment_of.register
-def _of_split(spec: SplitSpec) -> Deployment:
-    granted = _granted({"auxiliary": spec.auxiliary})
-    return Deployment("split", spec.protocol, SplitLearning.reveals, granted, None, _defenses("split", spec.defenses))
-
-
-@deployment_of.register
-def _of_vertical(spec: VerticalSpec) -> Deployment:
-    # What an attack on a known bottom model or on its gradients needs is granted to it: the audit asks what then leaks.
-    amounts: Mapping[Need, float | int | None] = {
-        "auxiliary": spec.auxiliary,
-        "queries": spec.queries,
-        "leaked": spec.leaked,
-    }
-    granted = _granted(amounts, ("bottom", "gradients"))
-    blurred = _defenses("vertical", spec.defenses)
-    return Deployment("vertical", "vertical", VerticalLearning.reveals, granted, None, blurred)
-
-
-@deployment_of.register
-def _of_pooled(spec: PooledSpec) -> Deployment:
-    updated = spec.protocol == "update"
-    reveals = PooledLearning.reveals_updates if updated else PooledLearning.reveals
-    granted = _granted({"auxiliary": spec.auxiliary, "queries": spec.queries})
-    return Deployment("pooled", spec.protocol, reveals, granted, None, _defenses("pooled", spec.defenses))
-
-
-def _granted(amounts: Mapping[Need, float | int | None], further: Iterable[Need] = ()) -> frozenset[Need]:
-    """Return what is granted: amounts that are not 0 (None stands for as much as there is), and what else there is."""
+    Args:
+        amounts: amount of each kind of side information.
+        further: side information without an amount.
+    """
     return frozenset({*(need for need, amount in amounts.items() if amount != 0), *further})
 
 
-def _defenses(setting: str, parts: Iterable[Part]) -> tuple[tuple[str, ActsOn], ...]:
+def mechanisms(setting: str, parts: Iterable[Part]) -> tuple[tuple[str, ActsOn], ...]:
+    """Return the mechanisms of some defenses, each with the part of the message that it blurs or withholds."""
     names = dict.fromkeys(one.name for part in parts for one in part.mechanisms)
     registered = registry.defenses.of(setting)
     acts_on = {name: getattr(registered[name].factory, "acts_on", None) for name in names}
@@ -134,8 +98,7 @@ def applicability(entry: registry.Entry[registry.Attack], deployment: Deployment
     """Return whether an attack can be run on a deployment.
 
     Example:
-        >>> from seepage.settings.split_spec import SplitSpec
-        >>> deployment = deployment_of(SplitSpec(private_columns="sex", auxiliary=0))
+        >>>         >>> deployment = deployment_of(SplitSpec(private_columns="sex", auxiliary=0))
         >>> found = applicability(registry.attacks["fsha"], deployment)
         >>> found.applies, found.needs
         (False, ('auxiliary',))
