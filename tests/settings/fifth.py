@@ -116,9 +116,7 @@ class CoinAudit(Audit[CoinSpec]):
     def expose(self, configuration: Configuration, units: range) -> CoinExposure:
         """Return some tosses under a defense."""
         defense = next(p for p in self.spec.defenses if (p.label or p.name) == configuration.defense)
-        noise = (
-            0.0 if defense.name == "none" else registry.defenses.of("coins").create("gloves", **defense.options).noise
-        )
+        noise = 0.0 if defense.name == "none" else Gloves(**defense.options).noise
         return CoinExposure(self.spec, units, noise, self._control == "negative")
 
     def control(self) -> CoinAudit:
