@@ -53,13 +53,13 @@ _ORIGINS = TypeAdapter(list[dict[str, Any]]).validate_python
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFolder:
     """A run folder's figures and where they come from.
 
     Attributes:
-        name: what to call it.
+        name: its name in the comparison.
         figures: rows of its results.
-        origin: of the last command that wrote into it.
+        origin: provenance of the last command that wrote into it.
     """
 
     name: str
@@ -72,11 +72,11 @@ class Comparison:
     """Two runs side by side.
 
     Attributes:
-        names: of the runs.
+        names: names of the runs.
         differing: entries of spec, provenance and settings that differ, with both values.
-        records: one a common figure: batch_size, defense, attack, metric, column, ``a`` and ``b`` (each mean, low,
-            high, n), difference, difference_low, difference_high, clear (whether the interval leaves out zero).
-        only: how many figures only the first and only the second run has.
+        records: one for each common figure: batch_size, defense, attack, metric, column, ``a`` and ``b`` (each mean,
+            low, high, n), difference, difference_low, difference_high, clear (whether the interval leaves out zero).
+        only: number of figures that only the first and only the second run has.
         points_only: points of the sweep (attack, batch size and defense) that only the first and only the second has.
         same_victims: whether both attacked the same batches of the same rows.
     """
@@ -89,7 +89,7 @@ class Comparison:
     same_victims: bool
 
 
-def load_run(folder: Path) -> Run:
+def load_run(folder: Path) -> RunFolder:
     """Read what a run folder says, from ``results.json`` and ``provenance.json`` alone.
 
     Raises:
@@ -97,14 +97,14 @@ def load_run(folder: Path) -> Run:
     """
     if not folder.is_dir():
         raise BadInputError(
-            f"{str(folder)!r} is no run folder; give the folder that an audit was told with --out, or that it named."
+            f"{str(folder)!r} is no run folder; give the folder that an audit got with --out, or that it named."
         )
     rows = read_results(folder / RESULTS)
     origins = _read_origins(folder / PROVENANCE)
     if not rows or not origins:
         empty = RESULTS if not rows else PROVENANCE
         raise BadInputError(f"{str(folder / empty)!r} holds no entries; finish the audit, then compare it.")
-    return Run(clean(folder.resolve().name or str(folder)), rows, origins[-1])
+    return RunFolder(clean(folder.resolve().name or str(folder)), rows, origins[-1])
 
 
 def _read_origins(path: Path) -> list[dict[str, Any]]:
@@ -119,7 +119,7 @@ def _read_origins(path: Path) -> list[dict[str, Any]]:
         ) from error
 
 
-def compare_runs(first: Run, second: Run) -> Comparison:
+def compare_runs(first: RunFolder, second: RunFolder) -> Comparison:
     """Lay the figures of two runs side by side.
 
     Figures are matched by batch size, defense, attack, metric and column, and by every other field that takes more than
@@ -128,7 +128,7 @@ def compare_runs(first: Run, second: Run) -> Comparison:
     first, with Welch's interval, since results hold no single victims; on the same victims it is usually too wide.
 
     Args:
-        first, second: from ``load_run``.
+        first, second: the runs, from ``load_run``.
 
     Raises:
         BadInputError: the runs have no figure in common.
@@ -139,10 +139,10 @@ def compare_runs(first: Run, second: Run) -> Comparison:
     common = [key for key in by_key[0] if key in by_key[1]]
     points = [list(dict.fromkeys(map(_point, run.figures))) for run in (first, second)]
     if not common:
-        told = [listed(some[:_MOST_POINTS]) + (", ..." if len(some) > _MOST_POINTS else "") for some in points]
+        swept = [listed(some[:_MOST_POINTS]) + (", ..." if len(some) > _MOST_POINTS else "") for some in points]
         raise BadInputError(
-            f"the runs {first.name!r} and {second.name!r} have no figure in common: the first has {told[0]}, the "
-            f"second {told[1]}; compare runs that share attacks or baselines, batch sizes and defenses."
+            f"the runs {first.name!r} and {second.name!r} have no figure in common: the first has {swept[0]}, the "
+            f"second {swept[1]}; compare runs that share attacks or baselines, batch sizes and defenses."
         )
     paired = {_point(by_key[0][key]) for key in common}
     records = [record for key in common if (record := _record(by_key[0][key], by_key[1][key])) is not None]
@@ -161,18 +161,18 @@ def _without(points: Sequence[str], paired: Container[str]) -> list[str]:
 
 
 def _point(figure: ResultRow) -> str:
-    return _called({"attack": figure.attack, "batch_size": figure.batch_size, "defense": figure.defense}) or "the task"
+    return _label({"attack": figure.attack, "batch_size": figure.batch_size, "defense": figure.defense}) or "the task"
 
 
 def _distinct(first: str, second: str) -> tuple[str, str]:
     return (f"{first} (1)", f"{second} (2)") if first == second else (first, second)
 
 
-def _varies(run: Run, name: str) -> bool:
+def _varies(run: RunFolder, name: str) -> bool:
     return len({str(_facts(figure)[name]) for figure in run.figures}) > 1
 
 
-def _keyed(run: Run, fields: Sequence[str]) -> dict[tuple[Any, ...], ResultRow]:
+def _keyed(run: RunFolder, fields: Sequence[str]) -> dict[tuple[Any, ...], ResultRow]:
     seen: Counter[tuple[Any, ...]] = Counter()
     made = {}
     for figure in run.figures:
@@ -205,15 +205,15 @@ def _side(figure: ResultRow) -> Record:
     return {name: getattr(figure, name) for name in ("mean", "low", "high", "n")}
 
 
-def _differing(first: Run, second: Run) -> list[tuple[str, str, str]]:
+def _differing(first: RunFolder, second: RunFolder) -> list[tuple[str, str, str]]:
     sides = [dict(flattened({k: v for k, v in run.origin.items() if k != _WHEN})) for run in (first, second)]
     names = list(dict.fromkeys([*sides[0], *sides[1]]))
     pairs = [(name, sides[0].get(name, "–"), sides[1].get(name, "–")) for name in names]
     return [(name, one, other) for name, one, other in pairs if one != other]
 
 
-def _same_victims(first: Run, second: Run) -> bool:
-    def drawn(run: Run) -> list[Any]:
+def _same_victims(first: RunFolder, second: RunFolder) -> bool:
+    def drawn(run: RunFolder) -> list[Any]:
         return sorted(
             json.dumps(
                 [
@@ -244,7 +244,7 @@ def by_column(found: Comparison) -> list[Record]:
     return sorted(chosen, key=lambda one: (not one["clear"], -abs(one["difference"] or 0.0)))
 
 
-def told(found: Comparison) -> list[str]:
+def in_words(found: Comparison) -> list[str]:
     """Return what the comparison shows, in sentences."""
     clear = [one for one in overall(found) if one["clear"]]
     first, second = found.names
@@ -256,7 +256,7 @@ def told(found: Comparison) -> list[str]:
             more = f"; and {len(points) - _MOST_POINTS} more" if len(points) > _MOST_POINTS else ""
             words.append(f"Only in {name}: {'; '.join(points[:_MOST_POINTS])}{more}.")
     if clear:
-        parts = [f"{_called(one)} {100 * one['difference']:+.1f} points" for one in clear[:6]]
+        parts = [f"{_label(one)} {100 * one['difference']:+.1f} points" for one in clear[:6]]
         words.append(f"Cells read, {second} less {first}, clearly different from zero: {listed(parts)}.")
     else:
         words.append(
@@ -271,7 +271,7 @@ def told(found: Comparison) -> list[str]:
     return words
 
 
-def _called(one: Record) -> str:
+def _label(one: Record) -> str:
     parts = [
         clean(one["attack"]) if one["attack"] else "",
         "" if one["batch_size"] is None else f"batch {one['batch_size']}",
@@ -286,13 +286,13 @@ def render_comparison(found: Comparison) -> str:
     drawings: list[tuple[figures.Figure, Grid]] = []
     if shares:
         title = "Cells read in both runs, with 95% intervals"
-        drawn = [{**one, "called": _called(one)} for one in shares]
+        drawn = [{**one, "label": _label(one)} for one in shares]
         drawings.append(
             (figures.differences("overall-figure", drawn, found.names, title), _grid(title, found, shares, rates=True))
         )
     if columns:
         title = "Columns, those that differ clearly first and then by the size of the difference"
-        drawn = [{**one, "called": f"{clean(one['column'], 24)} · {_called(one)}"} for one in columns]
+        drawn = [{**one, "label": f"{clean(one['column'], 24)} · {_label(one)}"} for one in columns]
         drawings.append(
             (
                 figures.differences("columns-figure", drawn, found.names, title),
@@ -304,7 +304,7 @@ def render_comparison(found: Comparison) -> str:
         f"{found.names[0]} and {found.names[1]}",
         [figure for figure, _ in drawings],
         names=found.names,
-        words=told(found),
+        words=in_words(found),
         drawings_of=drawings,
         differing=_differences_grid(found),
         everything=_grid("Every figure that both runs have", found, found.records[:MOST_ROWS], rates=False),
@@ -337,7 +337,7 @@ def _grid(caption: str, found: Comparison, records: Sequence[Record], rates: boo
     columns = [
         *([] if rates else [grids.text("Metric", "metric")]),
         grids.text("Column", "column"),
-        grids.text("Attack or guess", "attack"),
+        grids.text("Attack or baseline", "attack"),
         grids.count("Batch size", "batch_size"),
         grids.text("Defense", "defense"),
         figure(first, "a_mean"),

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from seepage.report.frames import TASK_ACCURACY, Record
+from seepage.report.frames import Record
 from seepage.results.tiers import BOUNDS
 from seepage.text import clean, percent, points
 
@@ -63,26 +63,21 @@ def by_batch_size(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return accuracy against batch size, attacks with their intervals and baselines.
 
     Args:
-        name: of the figure.
-        records: of one defense, see ``frames.scores``.
-        title: of the figure.
+        name: name of the figure.
+        records: scores under one defense, see ``frames.scores``.
+        title: title of the figure.
     """
-    return _against(name, records, title, "batch_size", "batch size", "Batch size (records behind one gradient)")
+    return _against(name, records, title, "batch_size", "batch size", "Batch size (records behind one message)")
 
 
 def by_rounds(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return accuracy against the number of attacked rounds, as ``by_batch_size`` does; records have ``rounds`` too."""
-    return _against(name, records, title, "rounds", "rounds:", "Rounds in which the same clients were attacked")
+    return _against(name, records, title, "rounds", "rounds:", "Rounds that were attacked")
 
 
-def by_defense(name: str, records: Sequence[Record], title: str, read: str = "Cells read") -> Figure:
+def by_defense(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return accuracy under each defense, in their order, as ``by_batch_size`` does but without lines."""
-    return _against(name, records, title, "defense", "under", "Defense", ordered=False, read=read)
-
-
-def renamed(figure: Figure, name: str) -> Figure:
-    """Return a figure by another name."""
-    return replace(figure, name=name)
+    return _against(name, records, title, "defense", "under", "Defense", ordered=False)
 
 
 def _against(
@@ -93,7 +88,6 @@ def _against(
     said: str,
     horizontal: str,
     ordered: bool = True,
-    read: str = "Cells read",
 ) -> Figure:
     places = list(dict.fromkeys(one[axis] for one in records))
     sizes = sorted(places) if ordered else places
@@ -112,7 +106,7 @@ def _against(
             {
                 "type": "scatter",
                 "mode": "lines+markers" if ordered else "markers",
-                "name": label(called) + ("" if attack else " (guess)"),
+                "name": label(called) + ("" if attack else " (baseline)"),
                 "x": [sizes.index(one[axis]) + shift for one in own],
                 "y": [100 * one["mean"] for one in own],
                 "error_y": _errors(own),
@@ -134,7 +128,7 @@ def _against(
                 "hovertemplate": "%{text}<extra></extra>",
             }
         )
-    layout = _layout(f"{read} (%)", horizontal)
+    layout = _layout("Read (%)", horizontal)
     layout["yaxis"] |= {"range": [0, 103]}
     layout["xaxis"] |= _ticks(range(len(sizes)), [label(size) for size in sizes]) | {
         "range": [-0.5, len(sizes) - 0.5],
@@ -149,19 +143,19 @@ def _against(
             f"{'at ' if ordered else ''}{said} {clean(best[axis])}."
         )
     )
-    return Figure(name, title, f"{read} by {said.rstrip(':')}, attacks beside guesses.{seen}", data, layout)
+    return Figure(name, title, f"{horizontal}: attacks beside baselines.{seen}", data, layout)
 
 
 def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
-    """Return for each column what guessing gives and what the attack reads, as two marks joined by a line.
+    """Return for each column what the best baseline and the attack read, as two marks joined by a line.
 
     Sensitive columns come first and are marked with a star; beyond 40 columns the rest is left to the table.
     """
     shown = list(records[:MOST_COLUMNS])
     places = list(range(len(shown)))[::-1]
     names = [label(one["column"]) + (" ★" if one["sensitive"] else "") for one in shown]
-    told = [
-        f"{name}: read {percent(one['mean'])} {_between(one)}, guess {percent(one['baseline'])}, "
+    hover = [
+        f"{name}: read {percent(one['mean'])} {_between(one)}, best baseline {percent(one['baseline'])}, "
         f"lift {points(one['lift'])} points"
         for name, one in zip(names, shown, strict=True)
     ]
@@ -184,11 +178,11 @@ def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
         {
             "type": "scatter",
             "mode": "markers",
-            "name": "best guess",
+            "name": "best baseline",
             "x": [None if one["baseline"] is None else 100 * one["baseline"] for one in shown],
             "y": places,
             "marker": {"color": _BASELINE, "symbol": "diamond-open", "size": 9, "line": {"width": 2}},
-            "text": told,
+            "text": hover,
             "hovertemplate": "%{text}<extra></extra>",
         },
         {
@@ -199,7 +193,7 @@ def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
             "y": places,
             "error_x": _errors(shown),
             "marker": {"color": "--series-1", "symbol": "circle", "size": 10},
-            "text": told,
+            "text": hover,
             "hovertemplate": "%{text}<extra></extra>",
         },
     ]
@@ -225,10 +219,10 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
     """Return the lift of every column in every setting, as a grid of shaded and numbered fields.
 
     Args:
-        name: of the figure.
-        settings: what to call each.
-        columns: of each column, its record in each setting.
-        title: of the figure.
+        name: name of the figure.
+        settings: labels of the settings.
+        columns: records of each column, one a setting; None where it has no figure there.
+        title: title of the figure.
     """
     shown = list(columns[:MOST_COLUMNS])
     places = list(range(len(shown)))[::-1]
@@ -268,7 +262,7 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
         "automargin": True,
     }
     layout["margin"] |= {"t": 60, "b": 20}
-    seen = f"Lift over the best guess in points, {len(columns)} columns in {len(settings)} settings."
+    seen = f"Lift over the best baseline in points, {len(columns)} columns in {len(settings)} settings."
     return Figure(name, title, seen, data, layout, height=110 + 24 * max(4, len(shown)))
 
 
@@ -421,18 +415,29 @@ def quarters(name: str, records: Sequence[Record], title: str) -> Figure:
     return Figure(name, title, seen, data, layout, height=340)
 
 
-def frontier(name: str, records: Sequence[Record], title: str) -> Figure:
-    """Return leakage against how well the task is learnt, one line a defense, numbered by batch size."""
-    rate = records[0]["task_metric"] == TASK_ACCURACY
-    scale = 100.0 if rate else 1.0
+def frontier(
+    name: str, records: Sequence[Record], title: str, horizontal: str, sized: bool, error: bool = False
+) -> Figure:
+    """Return leakage against how well the task is learnt, marks of one defense joined and numbered by batch size.
+
+    Args:
+        name: name of the figure.
+        records: settings, see ``frames.frontier``.
+        title: title of the figure.
+        horizontal: title of the axis with the task.
+        sized: whether batch sizes differ, so that marks are numbered by them.
+        error: whether the task is measured by an error, which is no rate.
+    """
+    scale = 1.0 if error else 100.0
+    known = [one for one in records if one["closed"] is not None]
     data = []
-    for i, defense in enumerate(dict.fromkeys(one["defense"] for one in records)):
-        own = [one for one in records if one["defense"] == defense and one["closed"] is not None]
-        told = [percent(one["task"]) if rate else f"{one['task']:.4g}" for one in own]
+    for i, defense in enumerate(dict.fromkeys(one["defense"] for one in known)):
+        own = [one for one in known if one["defense"] == defense]
+        tasks = [f"{one['task']:.4g}" if error else percent(one["task"]) for one in own]
         data.append(
             {
                 "type": "scatter",
-                "mode": "lines+markers+text",
+                "mode": "lines+markers+text" if sized else "markers",
                 "name": label(defense, 48),
                 "x": [scale * one["task"] for one in own],
                 "y": [100 * one["closed"] for one in own],
@@ -440,55 +445,27 @@ def frontier(name: str, records: Sequence[Record], title: str) -> Figure:
                 "error_y": _errors(own, "closed", "closed_low", "upper"),
                 "line": {"color": _color(i), "dash": _DASHES[i % SERIES], "width": 1.5},
                 "marker": {"color": _color(i), "symbol": _SYMBOLS[i % SERIES], "size": 11},
-                "text": [str(one["batch_size"]) for one in own],
+                "text": [str(one["batch_size"]) if sized else "" for one in own],
                 "textposition": "top right",
                 "hovertext": [
-                    f"{label(defense, 60)}, batch size {one['batch_size']}: closed gap {percent(one['closed'])}, "
-                    f"task {task}"
-                    for one, task in zip(own, told, strict=True)
+                    f"{_point(label(defense, 60), one, sized)}: closed gap {percent(one['closed'])}, task {task}"
+                    for one, task in zip(own, tasks, strict=True)
                 ],
                 "hovertemplate": "%{hovertext}<extra></extra>",
                 "cliponaxis": False,
             }
         )
-    known = [one["closed"] for one in records if one["closed"] is not None]
-    horizontal = "Task accuracy of the trained model (%)" if rate else "Task error of the trained model (RMSE)"
-    layout = _layout("Gap to certainty closed (%)", horizontal)
-    layout["yaxis"] |= {"range": [min(-3.0, 100 * min(known, default=0.0) - 3), 106]}
+    layout = _layout("Gap to certainty closed (%)", horizontal if error else f"{horizontal} (%)")
+    layout["yaxis"] |= {"range": [min(-3.0, 100 * min((one["closed"] for one in known), default=0.0) - 3), 106]}
     layout["shapes"] = _thresholds()
     seen = "; ".join(
-        f"{clean(one['defense'], 40)} at batch size {one['batch_size']}: closed gap {percent(one['closed'])}"
-        for one in records[:8]
+        f"{_point(clean(one['defense'], 40), one, sized)}: closed gap {percent(one['closed'])}" for one in known[:8]
     )
     return Figure(name, title, f"Leakage beside how well the task is learnt: {seen}.", data, layout, height=440)
 
 
-def leakage_against(name: str, records: Sequence[Record], title: str, horizontal: str) -> Figure:
-    """Return the gap closed under each defense against how well the task is learnt there, a mark each."""
-    known = [one for one in records if one["closed"] is not None]
-    data = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": label(one["defense"], 48),
-            "x": [100 * one["task"]],
-            "y": [100 * one["closed"]],
-            "error_x": _errors([one], "task", "task_low", "task_high"),
-            "error_y": _errors([one], "closed", "closed_low", "upper"),
-            "marker": {"color": _color(i), "symbol": _SYMBOLS[i % SERIES], "size": 11},
-            "hovertext": [
-                f"{label(one['defense'], 60)}: closed gap {percent(one['closed'])}, task {percent(one['task'])}"
-            ],
-            "hovertemplate": "%{hovertext}<extra></extra>",
-            "cliponaxis": False,
-        }
-        for i, one in enumerate(known)
-    ]
-    layout = _layout("Gap to certainty closed (%)", horizontal)
-    layout["yaxis"] |= {"range": [min(-3.0, 100 * min((one["closed"] for one in known), default=0.0) - 3), 106]}
-    layout["shapes"] = _thresholds()
-    seen = "; ".join(f"{clean(one['defense'], 40)}: closed gap {percent(one['closed'])}" for one in known[:8])
-    return Figure(name, title, f"Leakage beside how well the task is learnt: {seen}.", data, layout, height=440)
+def _point(defense: str, one: Record, sized: bool) -> str:
+    return f"{defense}, batch size {one['batch_size']}" if sized else defense
 
 
 def differences(name: str, records: Sequence[Record], names: tuple[str, str], title: str) -> Figure:
@@ -513,7 +490,7 @@ def differences(name: str, records: Sequence[Record], names: tuple[str, str], ti
         )
     layout = _layout("", "Cells read (%)")
     layout["xaxis"] |= {"range": [-2, 103]}
-    layout["yaxis"] |= _ticks(places, [label(one["called"], 48) for one in shown]) | {
+    layout["yaxis"] |= _ticks(places, [label(one["label"], 48) for one in shown]) | {
         "range": [-0.7, len(shown) - 0.3],
         "zeroline": False,
         "fixedrange": True,
