@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.commands import Run, commands
-from tests.settings.test_pooled_study import people
+from tests.settings.test_pooled import people
 
 
 @pytest.fixture

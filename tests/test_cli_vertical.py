@@ -55,7 +55,7 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
         (("--attack", "uifv_sb"), "did you mean"),
         (("--parties", "7"), "holds no column"),
         (("--returned", "pa_imfk"), "unknown --returned 'pa_imfk'; did you mean 'pa_imfl'"),
-        (("--bottleneck", "0"), "--bottleneck: .*greater than or equal to 1"),
+        (("--bottleneck", "0"), "--bottleneck: width is a whole number from 1 up, got width=0"),
         (("--feature-noise", "-1"), "--feature-noise: scale is a number above 0, got scale=-1.0"),
     ],
 )

@@ -33,6 +33,7 @@ OUTCOMES: tuple[Agreement, ...] = get_args(Agreement)
 Link = Callable[[str], str]
 _DIRECTIVE = re.compile(r"^<!-- (?P<name>summary|own|data): (?P<of>\w+)(?P<only>( \w+=[\w.]+)*) -->$", re.M)
 _NONE = "–"
+_SPACE = "\N{NO-BREAK SPACE}"
 # What lines of benchmarks are sorted by, as far as it differs between them.
 _ORDER = ("network", "dataset", "hidden_layers", "units", "rounds", "epochs", "batches", "noise", "batch_size")
 _RATES = re.compile(r"accuracy|exact_match|gain|default|switched|f1|value|two_standard_errors|^std$")
@@ -285,7 +286,8 @@ def _spread(line: site_figures.Line, name: str, plain: bool) -> str:
     if not line[name]:
         return _NONE
     std = line[f"{name}_std"]
-    return _number(line[name], plain) + (f" ± {_number(std, plain)}" if std else "")
+    # A figure and its deviation stay on one line.
+    return _number(line[name], plain) + (f"{_SPACE}±{_SPACE}{_number(std, plain)}" if std else "")
 
 
 def _between(mean: float, low: float | None, high: float | None, plain: bool) -> str:

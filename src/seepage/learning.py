@@ -108,12 +108,12 @@ def batch_statistics(
     if not normalisations(model.module):
         return {}
 
-    def one(parameters: dict[str, Tensor], rows: Tensor) -> dict[str, Moments]:
+    def moments(parameters: dict[str, Tensor], rows: Tensor) -> dict[str, Moments]:
         return run_watched(model.module, rows, parameters)[1]
 
     for axis in reversed(range(encoded.dim() - 2)):
-        one = vmap(one, in_dims=(0 if axis == 0 and parameters is not None else None, 0))
-    return one(model.parameters if parameters is None else parameters, encoded)
+        moments = vmap(moments, in_dims=(0 if axis == 0 and parameters is not None else None, 0))
+    return moments(model.parameters if parameters is None else parameters, encoded)
 
 
 @dataclass(frozen=True)

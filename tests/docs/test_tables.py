@@ -142,7 +142,7 @@ def test_every_line_of_a_file_is_on_its_page_once(path: Path) -> None:
             assert ("outcome" in at) == (head == "Ours beside the print")
             assert ("printed" in at) == (head == "Ours beside the print")
             axes = [at[axis.replace("_", " ")] for axis in table.axes]
-            shown[at.get("run") or table.first, *axes, at["n"], at["ours"].split(" ")[0]] += 1
+            shown[at.get("run") or table.first, *axes, at["n"], at["ours"].split()[0]] += 1
     wanted = Counter(
         (line["run"], *(line[axis] or "–" for axis in table.axes), line["n"], rounded(line)) for line in lines
     )
@@ -244,6 +244,17 @@ def test_every_file_has_a_page_and_is_linked_from_one() -> None:
         if not any(way in everything for way in (f"({name}.md)", f"{name}.csv)", f"<!-- data: {name} -->"))
     }
     assert missing == set()
+
+
+def test_counts_of_certificates_are_the_sums_of_their_files() -> None:
+    text = (ROOT / "docs" / "results" / "benchmarks.md").read_text(encoding="utf-8")
+    rows = [cells(row) for row in text.splitlines() if "unmix_certificates" in row and row.startswith("|")]
+    assert len(rows) == 4
+    for row in rows:
+        [name] = re.findall(r"(unmix_certificates\w*)\.csv", row[-1])
+        lines = lines_of(ROOT / site_tables.FOLDER / f"{name}.csv")
+        for shown, column in zip(row[1:6], ("victims", "records", "certified", "false", "whole"), strict=True):
+            assert int(shown.replace(",", "")) == sum(int(line[column]) for line in lines)
 
 
 def test_the_figures_are_what_the_files_say_and_small() -> None:

@@ -10,7 +10,7 @@ from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.registry import Entry, datasets
 from seepage.reproduce import Selection, StudyTable, load_study_table, reproduce_study, study_tables
-from seepage.settings.pooled import pooled_study
+from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
 from tests.rows import row
 
@@ -78,7 +78,7 @@ def test_rows_supply_the_shares_of_every_table_of_dataset_properties() -> None:
             key = repr(spec.model_dump(include=needs)), spec.protocol, any(one.name == "ratio" for one in spec.attacks)
             if key not in set_up:
                 # Refuses what the rows cannot supply.
-                pooled_study(spec, data)
+                PooledAudit(spec, data)
                 set_up.add(key)
     assert len(set_up) > 10
 

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from seepage.auditing import run_all
 from seepage.errors import BadInputError
-from seepage.report import run_studies
-from seepage.settings.vertical import vertical_study
+from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 from tests.attacks.vertical.parts import images, table
-from tests.rows import number
 
 pytest.importorskip("skimage")
 DATA = images(rows=160)
@@ -38,8 +37,8 @@ SPEC = {
 
 def test_images_are_attacked_measured_and_shown(tmp_path: Path) -> None:
     spec = VerticalSpec.of(**SPEC)
-    [report] = run_studies([(spec, vertical_study(spec, DATA))], tmp_path)
-    mean = {(row.attack, row.metric): number(row.mean) for row in report.rows if row.mean is not None}
+    [report] = run_all([VerticalAudit(spec, DATA)], tmp_path)
+    mean = {(row.attack, row.metric): row.mean for row in report.rows if row.column is None}
     # These images are smooth, and the party's answers to others of the kind say how they are inverted.
     assert mean["uifv_qa", "psnr"] > mean["constant", "psnr"] + 2
     assert mean["uifv_qa", "ssim"] > mean["constant", "ssim"]
@@ -55,19 +54,18 @@ def test_images_are_attacked_measured_and_shown(tmp_path: Path) -> None:
     assert page.count('<img src="data:image/png;base64,') == 8
     assert "the right half of each image, 192 brightnesses" in page
     # What is held is shown again.
-    [again] = run_studies([(spec, vertical_study(spec, DATA))], tmp_path)
+    [again] = run_all([VerticalAudit(spec, DATA)], tmp_path)
     assert again.pictures == report.pictures
 
 
 def test_the_picture_holds_the_originals() -> None:
     image = pytest.importorskip("PIL.Image")
-    from_study = vertical_study(
-        VerticalSpec.of(**{**SPEC, "units": 1, "epochs": 1, "attacks": [], "baselines": []}), DATA
-    )
-    measure = from_study.make(0, "none")
-    answer = measure(from_study.parts[0])
-    assert answer.picture is not None
-    with image.open(io.BytesIO(base64.b64decode(answer.picture.partition(",")[2]))) as shown:
+    audit = VerticalAudit(VerticalSpec.of(**{**SPEC, "units": 1, "epochs": 1, "attacks": [], "baselines": []}), DATA)
+    [configuration] = audit.configurations
+    found = audit.expose(configuration, range(1)).measure(audit.parts[0])
+    [picture] = found.pictures
+    assert picture is not None
+    with image.open(io.BytesIO(base64.b64decode(picture.partition(",")[2]))) as shown:
         assert shown.size == (10 * 8 + 9 * 2, 8)
         first = torch.tensor([shown.getpixel((x, y)) for y in range(8) for x in range(8)])
     halves = DATA.all.cells.unflatten(1, (3, 8, 16))[..., 8:].permute(0, 2, 3, 1).reshape(160, 64, 3)
@@ -79,7 +77,7 @@ def test_the_picture_holds_the_originals() -> None:
 )
 def test_images_are_cut_in_one_way(wrong: dict) -> None:
     with pytest.raises(BadInputError, match="cut into a left half"):
-        vertical_study(VerticalSpec.of(**{**SPEC, **wrong}), DATA)
+        VerticalAudit(VerticalSpec.of(**{**SPEC, **wrong}), DATA)
 
 
 def test_tables_are_no_images() -> None:

@@ -44,12 +44,12 @@ def measure_columns(schema: Schema, private: Sequence[int], seen: CutTranscript,
     figures: Figures = {}
     right = []
     for k, i in enumerate(private):
-        column, true, said = schema.columns[i], seen.cells[:, k], guess.cells[:, k]
+        column, true, guessed = schema.columns[i], seen.cells[:, k], guess.cells[:, k]
         tolerance = 0.0 if isinstance(column, Discrete) else column.tolerance
-        right.append(((true - said).abs() <= tolerance).double())
+        right.append(((true - guessed).abs() <= tolerance).double())
         figures["accuracy", column.name] = _mean(right[-1])
         if isinstance(column, Discrete):
-            figures["f1", column.name] = f1(column, true, said)
+            figures["f1", column.name] = f1(column, true, guessed)
             if guess.chances is not None:
                 sure = guess.chances[k].argmax(1)
                 figures["calibration", column.name] = calibration_error(guess.chances[k], (sure == true).double())

@@ -83,10 +83,10 @@ def evidence_of(
     right = matched.right.numpy()
     rare = rarity(schema, statistics, matched.true).numpy().astype(np.float32)
     uncertainty = None if matched.uncertainty is None else matched.uncertainty.numpy().astype(np.float32)
-    made = []
+    evidence = []
     for v in range(len(right)):
         one = slice(v, v + 1)
-        made.append(
+        evidence.append(
             Evidence(
                 column_names=schema.names,
                 right=right[one],
@@ -101,7 +101,7 @@ def evidence_of(
                 regime=None if guess.regime is None else (guess.regime[v],),
             )
         )
-    return made
+    return evidence
 
 
 def rarity(

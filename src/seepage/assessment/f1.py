@@ -30,15 +30,15 @@ def f1(column: Discrete, truth: Float[Tensor, " record"], guess: Float[Tensor, "
         >>> round(f1(sex, torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0.0, 1.0, 1.0])), 3)
         0.667
     """
-    true, said = truth.long(), guess.long()
+    true, guessed = truth.long(), guess.long()
     if column.width == 2:
-        return _of(true, said, column.sorted_codes[-1])
-    found = [_of(true, said, code) for code in range(column.width)]
+        return _of(true, guessed, column.sorted_codes[-1])
+    found = [_of(true, guessed, code) for code in range(column.width)]
     held = [value for value in found if value is not None]
     return sum(held) / len(held) if held else None
 
 
-def _of(true: Tensor, said: Tensor, code: int) -> float | None:
-    both = int(((true == code) & (said == code)).sum())
-    either = int((true == code).sum()) + int((said == code).sum())
+def _of(true: Tensor, guessed: Tensor, code: int) -> float | None:
+    both = int(((true == code) & (guessed == code)).sum())
+    either = int((true == code).sum()) + int((guessed == code).sum())
     return 2 * both / either if either else None

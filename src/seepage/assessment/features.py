@@ -52,8 +52,10 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
     figures: dict[tuple[str, str | None], Tensor] = {}
     near, middle, macro = [], [], []
     for i, column in enumerate(schema.columns):
-        true, said = seen.cells[..., i], guess.cells[..., i]
-        near.append(within(true, said, 0.0 if isinstance(column, Discrete) else OF_RANGE * (column.high - column.low)))
+        true, guessed = seen.cells[..., i], guess.cells[..., i]
+        near.append(
+            within(true, guessed, 0.0 if isinstance(column, Discrete) else OF_RANGE * (column.high - column.low))
+        )
         figures["accuracy", column.name] = near[-1].double().mean(1)
         if isinstance(column, Discrete):
             middle.append(near[-1])
@@ -61,11 +63,11 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
             if guess.chances is not None and (chances := guess.chances[i]) is not None:
                 figures["calibration", column.name] = _calibration(chances, true)
         else:
-            middle.append(within(true, said, middle_tolerance(column, true)[:, None]))
+            middle.append(within(true, guessed, middle_tolerance(column, true)[:, None]))
             macro.append(middle[-1].double().mean(1))
             figures["middle_accuracy", column.name] = macro[-1]
             if guess.radii is not None:
-                figures["coverage", column.name] = within(true, said, guess.radii[:, i, None]).double().mean(1)
+                figures["coverage", column.name] = within(true, guessed, guess.radii[:, i, None]).double().mean(1)
     every, central = torch.stack(near, dim=-1).double(), torch.stack(middle, dim=-1).double()
     figures["accuracy", None] = every.mean((1, 2))
     figures["middle_accuracy", None] = central.mean((1, 2))
@@ -90,12 +92,12 @@ NO_LEAK = frozenset({"calibration", "coverage", "failed"})
 
 def within(
     true: Float[Tensor, "training record"],
-    said: Float[Tensor, "training record"],
+    guess: Float[Tensor, "training record"],
     tolerance: float | Float[Tensor, "training 1"],
 ) -> Bool[Tensor, "training record"]:
     """Return whether each guess is near enough; a distance beyond the tolerance by a rounding counts as near."""
     slack = 1 + 8 * torch.finfo(torch.float64).eps
-    return (true - said).abs() <= tolerance * slack
+    return (true - guess).abs() <= tolerance * slack
 
 
 def middle_tolerance(column: Continuous, true: Float[Tensor, "training record"]) -> Float[Tensor, " training"]:
@@ -120,7 +122,7 @@ def _calibration(
     chances: Float[Tensor, "training record value"], true: Float[Tensor, "training record"]
 ) -> Float[Tensor, " training"]:
     errors = []
-    for said, held in zip(chances, true, strict=True):
-        error = calibration_error(said, (said.argmax(-1) == held).double())
+    for stated, truth in zip(chances, true, strict=True):
+        error = calibration_error(stated, (stated.argmax(-1) == truth).double())
         errors.append(math.nan if error is None else error)
     return torch.tensor(errors, dtype=torch.float64)

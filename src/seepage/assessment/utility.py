@@ -459,15 +459,15 @@ class _Adam:
 
     def __call__(self, sent: dict[str, Tensor]) -> dict[str, Tensor]:
         self._steps += 1
-        made = {}
+        steps = {}
         for name, found in sent.items():
             first = self._first.setdefault(name, torch.zeros_like(found))
             second = self._second.setdefault(name, torch.zeros_like(found))
             first.lerp_(found, 0.1)
             second.lerp_(found.square(), 0.001)
             scale = (second / (1 - 0.999**self._steps)).sqrt_().add_(1e-8)
-            made[name] = (first / (1 - 0.9**self._steps)).div_(scale)
-        return made
+            steps[name] = (first / (1 - 0.9**self._steps)).div_(scale)
+        return steps
 
 
 def _best(courses: Sequence[Float[Tensor, " training"]], metric: str) -> Float[Tensor, " training"]:

@@ -92,11 +92,11 @@ class Nearest:
 
 def numbered(schema: Schema, columns: Sequence[int], cells: Float[Tensor, "row column"]) -> Float[Tensor, "row column"]:
     """Return cells numbered as by label encoders: a discrete cell is the position of its category in sorted order."""
-    made = []
+    columns_numbered = []
     for k, i in enumerate(columns):
         column = schema.columns[i]
-        made.append(_places(column)[cells[:, k].long()] if isinstance(column, Discrete) else cells[:, k])
-    return torch.stack(made, dim=1)
+        columns_numbered.append(_places(column)[cells[:, k].long()] if isinstance(column, Discrete) else cells[:, k])
+    return torch.stack(columns_numbered, dim=1)
 
 
 def _places(column: Discrete) -> Float[Tensor, " code"]:

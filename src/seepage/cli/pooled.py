@@ -12,8 +12,9 @@ from seepage.cli.own import DataFolder, DatasetName, DatasetOption, Own, read_da
 from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Swept, Threads, run_study_command, spec_of
 from seepage.datasets import Dataset
 from seepage.errors import BadInputError
-from seepage.settings.pooled import pooled_study
+from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import UPDATES, PooledSpec
+from seepage.settings.study import study_of
 from seepage.tabular.schema import Category, Discrete
 
 # Shares that a model before and after an update is asked for.
@@ -143,7 +144,7 @@ def pooled(
         **shares,
         **({} if epochs is None else {"epochs": epochs}),
     )
-    study = pooled_study(spec, loaded, own=own.data is not None)
+    study = study_of(PooledAudit(spec, loaded, own=own.data is not None))
     run_study_command([(spec, study)], out, fail_above, fail_column, as_json)
 
 

@@ -11,8 +11,9 @@ from seepage.cli.app import app
 from seepage.cli.own import DataFolder, DatasetName, Own, with_own_table
 from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Swept, Threads, run_study_command, spec_of
 from seepage.errors import check_choice
-from seepage.settings.split import split_study
+from seepage.settings.split import SplitAudit
 from seepage.settings.split_spec import SplitSpec
+from seepage.settings.study import study_of
 
 # Options by the fields of the spec that they give.
 _OPTIONS = {
@@ -117,5 +118,5 @@ def split(
         threads=threads,
     )
     run_study_command(
-        [(spec, split_study(spec, loaded, own=own.data is not None))], out, fail_above, fail_column, as_json
+        [(spec, study_of(SplitAudit(spec, loaded, own=own.data is not None)))], out, fail_above, fail_column, as_json
     )

@@ -10,7 +10,8 @@ from seepage.cli.app import app
 from seepage.cli.own import DataFolder, DatasetName, Own, with_own_table
 from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Swept, Threads, run_study_command, spec_of
 from seepage.errors import check_choice
-from seepage.settings.vertical import vertical_study
+from seepage.settings.study import study_of
+from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 
 Returned = Literal["pa_imfl", "vfldefender"]
@@ -125,5 +126,5 @@ def vertical(
         **chosen,
     )
     run_study_command(
-        [(spec, vertical_study(spec, loaded, own=own.data is not None))], out, fail_above, fail_column, as_json
+        [(spec, study_of(VerticalAudit(spec, loaded, own=own.data is not None)))], out, fail_above, fail_column, as_json
     )

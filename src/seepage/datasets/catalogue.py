@@ -72,8 +72,8 @@ def load(name: str, folder: str | Path | None = None, **options: Any) -> Dataset
     except (TypeError, ValueError) as error:
         if not options:
             raise
-        told = ", ".join(f"{option}={value!r}" for option, value in options.items())
-        raise BadInputError(f"dataset {name!r} cannot be loaded with {told}: {error}.") from error
+        given = ", ".join(f"{option}={value!r}" for option, value in options.items())
+        raise BadInputError(f"dataset {name!r} cannot be loaded with {given}: {error}.") from error
 
 
 def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:

@@ -139,7 +139,7 @@ def amazon_products(
     codes = {word: i for i, word in enumerate(kept)}
     cells = [(i, codes[word]) for i, product in enumerate(held) for word in set(product.title) if word in codes]
     lines, columns = np.array(cells, dtype=np.int64).reshape(-1, 2).T
-    said = sparse.coo_array((np.ones(len(lines)), (lines, columns)), shape=(len(held), len(kept)))
+    title_words = sparse.coo_array((np.ones(len(lines)), (lines, columns)), shape=(len(held), len(kept)))
     numbers = np.log1p(np.array([[len(product.customers), product.rank] for product in held], dtype=np.float64))
     spread = numbers.std(0)
     numbers = (numbers - numbers.mean(0)) / np.where(spread > 0, spread, 1)
@@ -152,7 +152,7 @@ def amazon_products(
     codes_of = {2: (score > 3), 6: score.round(), 11: (2 * score).round()}[classes].astype(np.int64)
     return Nodes(
         AMAZON.name,
-        Graph.of(sparse.hstack([said, sparse.csr_array(numbers)]), pairs),
+        Graph.of(sparse.hstack([title_words, sparse.csr_array(numbers)]), pairs),
         torch.from_numpy(codes_of),
         tuple(map(str, range(classes))),
         {"Book": torch.tensor([product.group == "Book" for product in held])},

@@ -140,9 +140,9 @@ def with_synthetic(
 
     Example:
         >>> from seepage.datasets.planted import telling
-        >>> made = with_synthetic(telling(rows=1000), target=True)
-        >>> share = made.train.column(made.schema.names.index("A")) > 5
-        >>> bool((made.train.labels[share].mean() - made.train.labels[~share].mean()).abs() > 0.5)
+        >>> extended = with_synthetic(telling(rows=1000), target=True)
+        >>> share = extended.train.column(extended.schema.names.index("A")) > 5
+        >>> bool((extended.train.labels[share].mean() - extended.train.labels[~share].mean()).abs() > 0.5)
         True
     """
     if not 0 <= strength <= 1:
@@ -159,25 +159,37 @@ def with_synthetic(
     cells, labels = rows.cells.numpy().copy(), rows.labels.numpy().copy()
     for name in columns:
         position = schema.names.index(name)
-        cells[:, position] = _pulled(cells[:, position], schema.columns[position], attribute, strength, generator)
+        cells[:, position] = pulled(cells[:, position], schema.columns[position], attribute, strength, generator)
     if target:
-        labels = _pulled(labels, schema.target, attribute, strength, generator)
+        labels = pulled(labels, schema.target, attribute, strength, generator)
     frame = rows.of_cells(torch.from_numpy(cells), torch.from_numpy(labels)).frame
     added = Continuous(name=SYNTHETIC, low=0, high=10, tolerance=0, integer=True, sensitive=True)
     frame[SYNTHETIC] = attribute
     table = Table(Schema(columns=(*schema.columns, added), target=schema.target), frame)
-    said = " and ".join([*map(repr, columns), *(["the target"] if target else [])]) or "nothing"
-    note = f"a synthetic column A was added, with which {said} correlates at a strength of {strength:g}"
+    correlated = " and ".join([*map(repr, columns), *(["the target"] if target else [])]) or "nothing"
+    note = f"a synthetic column A was added, with which {correlated} correlates at a strength of {strength:g}"
     return replace(data, train=table, test=None, notes=(*data.notes, note))
 
 
-def _pulled(
+def pulled(
     cells: np.ndarray,
     column: Discrete | Continuous,
     attribute: np.ndarray,
     strength: float | int,
     generator: np.random.Generator,
 ) -> np.ndarray:
+    """Return cells, some drawn anew: from the lower half of the column where the attribute is below 5, else the upper.
+
+    Args:
+        cells: codes of a discrete column, values of a continuous one.
+        column: the column.
+        attribute: number of each row, below or above 5.
+        strength: probability of a cell to be drawn anew.
+        generator: random numbers.
+
+    Raises:
+        BadInputError: the column has no two halves.
+    """
     if isinstance(column, Discrete):
         half = column.width // 2
         lower, upper = np.arange(half), np.arange(half, column.width)

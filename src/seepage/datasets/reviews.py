@@ -124,7 +124,7 @@ def yelp_health(
 
 
 def _lines(content: bytes, name: str) -> list[tuple[int, dict[str, object]]]:
-    made = []
+    entries = []
     for number, line in enumerate(content.decode("utf-8", errors="replace").splitlines(), start=1):
         if not line.strip():
             continue
@@ -134,8 +134,8 @@ def _lines(content: bytes, name: str) -> list[tuple[int, dict[str, object]]]:
             entry = None
         if not isinstance(entry, dict):
             raise BadInputError(f"line {number} of {name} is no JSON object; get the file again, unedited.")
-        made.append((number, entry))
-    return made
+        entries.append((number, entry))
+    return entries
 
 
 def _field(entry: dict[str, object], field: str, number: int, name: str) -> str:
@@ -154,7 +154,7 @@ def _texts(
     least: int,
     notes: tuple[str, ...],
 ) -> Texts:
-    words, vectors, said = numbered(texts, folder, length, least)
+    words, vectors, origin = numbered(texts, folder, length, least)
     labels = (torch.tensor(stars) >= _GOOD).long()
     said_length = f"of each text, the first {length} words that have a vector are read"
     return Texts(
@@ -165,5 +165,5 @@ def _texts(
         _CLASSES,
         {attribute: torch.tensor(carries) for attribute, carries in marks.items()},
         "rating",
-        (*notes, said, said_length),
+        (*notes, origin, said_length),
     )

@@ -82,8 +82,8 @@ def cooccurrence_vectors(
         seed: seed of the factorisation's start.
 
     Example:
-        >>> made = cooccurrence_vectors([[1, 2, 1, 2], [3, 4, 3, 4]], words=5, size=2)
-        >>> bool(abs(made[1] @ made[4]) < 1e-6)
+        >>> vectors = cooccurrence_vectors([[1, 2, 1, 2], [3, 4, 3, 4]], words=5, size=2)
+        >>> bool(abs(vectors[1] @ vectors[4]) < 1e-6)
         True
     """
     pairs = [
@@ -98,14 +98,14 @@ def cooccurrence_vectors(
     places = np.concatenate([first, second]), np.concatenate([second, first])
     counts = sparse.coo_array((ones, places), shape=(words, words)).tocsr().tocoo()
     total, marginal = counts.sum(), np.asarray(counts.sum(0)).ravel()
-    told = np.log(counts.data * total / (marginal[counts.row] * marginal[counts.col])).clip(min=0)
-    association = sparse.coo_array((told, (counts.row, counts.col)), shape=(words, words)).tocsr()
+    information = np.log(counts.data * total / (marginal[counts.row] * marginal[counts.col])).clip(min=0)
+    association = sparse.coo_array((information, (counts.row, counts.col)), shape=(words, words)).tocsr()
     kept = min(size, words - 1)
     start = np.random.default_rng(seed).standard_normal(words)
     left, values, _ = svds(association, k=kept, v0=start)
-    made = np.zeros((words, size), dtype=np.float32)
-    made[:, :kept] = left * np.sqrt(values)
-    return made
+    vectors = np.zeros((words, size), dtype=np.float32)
+    vectors[:, :kept] = left * np.sqrt(values)
+    return vectors
 
 
 def numbered(
@@ -154,11 +154,11 @@ def numbered(
     if known:
         size = len(next(iter(known.values())))
         vectors = np.stack([np.zeros(size, dtype=np.float32), *(known[word] for word in words)])
-        said = f"word vectors are GloVe's ({size} numbers, {GLOVE})"
+        origin = f"word vectors are GloVe's ({size} numbers, {GLOVE})"
     else:
         vectors = cooccurrence_vectors(coded, len(words) + 1, seed=seed)
-        said = f"word vectors are computed from the words' co-occurrence in all texts, as {GLOVE} is not available"
+        origin = f"word vectors are computed from the words' co-occurrence in all texts, as {GLOVE} is not available"
     rows = torch.zeros(len(texts), length, dtype=torch.long)
     for i, text in enumerate(coded):
         rows[i, : len(text[:length])] = torch.tensor(text[:length], dtype=torch.long)
-    return rows, torch.from_numpy(vectors), said
+    return rows, torch.from_numpy(vectors), origin

@@ -67,6 +67,6 @@ class LabelFlip:
     def _check(self, classes: int) -> None:
         if self.probability > (classes - 1) / classes:
             raise BadInputError(
-                f"labels of {classes} classes that are flipped with probability {self.probability:g} tell less than "
-                f"none, and the opposite; stay below {(classes - 1) / classes:g}."
+                f"labels of {classes} classes that are flipped with probability {self.probability:g} are wrong "
+                f"more often than random labels; use a probability of at most {(classes - 1) / classes:g}."
             )

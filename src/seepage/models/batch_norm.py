@@ -157,21 +157,21 @@ def by_batch(module: nn.Module, name: str) -> nn.Module:
     copied = copy.deepcopy(module)
     if isinstance(copied, _ANY):
         return _replacement(copied)
-    made: dict[int, BatchNorm] = {}
+    replacements: dict[int, BatchNorm] = {}
     for parent in list(copied.modules()):
         # Not named_children(), which lists a layer that occurs twice only once.
         for child, part in list(parent._modules.items()):
             if isinstance(part, _ANY):
-                setattr(parent, child, made.setdefault(id(part), _replacement(part)))
+                setattr(parent, child, replacements.setdefault(id(part), _replacement(part)))
     return copied
 
 
 def _replacement(layer: nn.modules.batchnorm._BatchNorm) -> BatchNorm:  # pyright: ignore[reportPrivateUsage]
-    made = BatchNorm(layer.num_features, layer.eps, layer.momentum, layer.affine, layer.running_mean is not None)
-    made.weight, made.bias = layer.weight, layer.bias
+    replacement = BatchNorm(layer.num_features, layer.eps, layer.momentum, layer.affine, layer.running_mean is not None)
+    replacement.weight, replacement.bias = layer.weight, layer.bias
     for buffer in ("running_mean", "running_var", "num_batches_tracked"):
-        setattr(made, buffer, getattr(layer, buffer))
-    return made.train(layer.training)
+        setattr(replacement, buffer, getattr(layer, buffer))
+    return replacement.train(layer.training)
 
 
 def normalisations(module: nn.Module) -> dict[str, BatchNorm]:

@@ -289,7 +289,7 @@ def _index_and_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if func is functional.one_hot:
         if given.get("num_classes", -1) < 1:
             raise BadInputError(
-                "the network calls one_hot without a number of classes, which then depends on the rows at hand; give "
+                "the network calls one_hot without a number of classes, which then depends on the given rows; give "
                 "num_classes."
             )
         return given["input"], given["num_classes"]
@@ -340,9 +340,9 @@ def _plan(
             except BadInputError:
                 raise
             except Exception as error:  # A user's module may raise anything.
-                said = " ".join(str(error).split()) or type(error).__name__
+                reason = " ".join(str(error).split()) or type(error).__name__
                 raise BadInputError(
-                    f"the network does not take {len(blocks)} codes and {numbers} numbers a record ({said}); "
+                    f"the network does not take {len(blocks)} codes and {numbers} numbers a record ({reason}); "
                     "build it for the columns of this schema."
                 ) from error
         return watching.calls

@@ -40,11 +40,11 @@ class Convolutions(nn.Module):
 
     def __init__(self, make: Callable[[], nn.Conv2d | nn.ConvTranspose2d], seeds: Sequence[int]) -> None:
         super().__init__()
-        made = [seeded(make, seed) for seed in seeds]
-        biases = [one.bias for one in made if one.bias is not None]
-        self.weights = nn.Parameter(torch.stack([one.weight.detach() for one in made]))
+        convolutions = [seeded(make, seed) for seed in seeds]
+        biases = [one.bias for one in convolutions if one.bias is not None]
+        self.weights = nn.Parameter(torch.stack([one.weight.detach() for one in convolutions]))
         self.biases = nn.Parameter(torch.stack([one.detach() for one in biases]))
-        first = made[0]
+        first = convolutions[0]
         # PyTorch also accepts a word for the padding, which is not used here.
         self.stride, self.padding = first.stride, tuple(int(side) for side in first.padding)
         self.more = first.output_padding if isinstance(first, nn.ConvTranspose2d) else None

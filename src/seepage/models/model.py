@@ -85,11 +85,11 @@ class Model:
         """
         if not self.each:
             return [self] * clients
-        made = len(next(iter(self.each.values())))
-        if made != clients:
+        crafted_for = len(next(iter(self.each.values())))
+        if crafted_for != clients:
             raise BadInputError(
-                f"model {self.name!r} comes in one version a client, made for {made}, but the messages of {clients} "
-                "are aggregated; give protocol and model the same number of clients."
+                f"model {self.name!r} comes in one version a client, made for {crafted_for}, but the messages of "
+                f"{clients} are aggregated; give protocol and model the same number of clients."
             )
         modules = [copy.deepcopy(self.module) for _ in range(clients)]
         with torch.no_grad():

@@ -95,16 +95,16 @@ def load_own(
         factory = _factory(seeded(lambda: _imported(place, reference), seed), attribute, reference)
         arguments = _arguments(factory, reference, schema, seed, head, dict(options or {}))
         try:
-            made = seeded(lambda: factory(**arguments), seed)
+            network = seeded(lambda: factory(**arguments), seed)
         except (Exception, SystemExit) as error:
             raise BadInputError(
                 f"the model factory {reference!r} raised {_said(error)}; it was called with "
                 f"{', '.join(arguments) or 'nothing'}. Mend it so that it returns an nn.Module."
             ) from error
-    if isinstance(made, nn.Module | Model):
-        return LoadedNetwork(made, source_digest(factory))
+    if isinstance(network, nn.Module | Model):
+        return LoadedNetwork(network, source_digest(factory))
     raise BadInputError(
-        f"the model factory {reference!r} returned an object of type {type(made).__name__} where an nn.Module is "
+        f"the model factory {reference!r} returned an object of type {type(network).__name__} where an nn.Module is "
         "expected; return the network itself, untrained or trained."
     )
 

@@ -148,6 +148,13 @@ class SplitModel:
         """Return a copy whose parts may be trained without changing this one's."""
         return replace(self, server=copy.deepcopy(self.server), client=copy.deepcopy(self.client))
 
+    def to(self, device: torch.device) -> SplitModel:
+        """Return it on a device."""
+        copied = self.copy()
+        copied.server.to(device)
+        copied.client.to(device)
+        return copied
+
     def with_client(self, client: nn.Module) -> SplitModel:
         """Return the model with another client part, such as one of an earlier round."""
         return replace(self, client=client)
@@ -169,10 +176,10 @@ class SplitModel:
             cut.requires_grad_(True)
             outputs = self.client(cut, own)
         except Exception as error:  # A user's module may raise anything.
-            said = " ".join(str(error).split()) or type(error).__name__
+            reason = " ".join(str(error).split()) or type(error).__name__
             raise BadInputError(
                 f"the parts of {self.name!r} do not fit the table's {len(self.public)} public and {len(self.private)} "
-                f"private columns, or each other ({said}); the server part takes (record, {len(self.public)}), "
+                f"private columns, or each other ({reason}); the server part takes (record, {len(self.public)}), "
                 f"the client part activations and (record, {len(self.private)})."
             ) from error
         if tuple(outputs.shape) != (len(some), self.outputs) or not bool(outputs.isfinite().all()):

@@ -37,8 +37,8 @@ class Stack(nn.Module):
 
     def __init__(self, widths: Sequence[int], seeds: Sequence[int]) -> None:
         super().__init__()
-        made = [seeded(lambda: [nn.Linear(a, b) for a, b in pairwise(widths)], seed) for seed in seeds]
-        layers = list(zip(*made, strict=True))
+        networks = [seeded(lambda: [nn.Linear(a, b) for a, b in pairwise(widths)], seed) for seed in seeds]
+        layers = list(zip(*networks, strict=True))
         self.weights = nn.ParameterList(torch.stack([one.weight.detach().T for one in layer]) for layer in layers)
         self.biases = nn.ParameterList(torch.stack([one.bias.detach()[None] for one in layer]) for layer in layers)
 

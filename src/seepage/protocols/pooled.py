@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.defenses.answers import CoarseAnswers
@@ -64,7 +64,7 @@ class PooledLearning:
             BadInputError: the rows cannot supply the shares, or the adversary's have other columns.
         """
         generator = torch.Generator().manual_seed(seed)
-        chosen = pool.drawn(self._parts(shares[:, None]), self.rows, generator)
+        chosen = self._drawn(pool, shares[:, None], generator)
         models = joint_models(self.learner, pool, own, chosen, generator)
         return PooledTranscript(self._asked(models), ModelView(models), shares)
 
@@ -84,11 +84,28 @@ class PooledLearning:
             BadInputError: see ``train``.
         """
         generator = torch.Generator().manual_seed(seed)
-        chosen = pool.drawn(self._parts(shares), self.rows, generator)
+        chosen = self._drawn(pool, shares, generator)
         kept = [part for part in range(chosen.shape[1]) if part != 1]
         before = joint_models(self.learner, pool, own, chosen[:, kept], generator)
         after = joint_models(self.learner, pool, own, chosen, generator)
         return UpdatedView(self._asked(before), self._asked(after)), shares
+
+    def drawn(
+        self, pool: MarkedRows, shares: Float[Tensor, "target part"], seed: int
+    ) -> Int[Tensor, "target _parts rows"]:
+        """Return positions of the rows that victims and further parties of each joint model hold, without training.
+
+        Args:
+            pool, seed: arguments of ``train`` and ``update``.
+            shares: share of the attribute in the victims' rows; one a part where they add some later.
+
+        Raises:
+            BadInputError: see ``train``.
+        """
+        return self._drawn(pool, shares, torch.Generator().manual_seed(seed))
+
+    def _drawn(self, pool: MarkedRows, shares: Tensor, generator: torch.Generator) -> Tensor:
+        return pool.drawn(self._parts(shares), self.rows, generator)
 
     def _parts(self, shares: Tensor) -> Float[Tensor, "target part"]:
         others = torch.tensor(self.others, dtype=shares.dtype).expand(len(shares), len(self.others))

@@ -178,10 +178,10 @@ class SplitLearning:
         """Return the knowledge of an attacker who knows the defenses."""
         noise, flip = self.noise, self.flip
         return KnownCut(
-            noise_multiplier=0.0 if noise is None else noise.noise_multiplier,
+            noise_multiplier=0.0 if noise is None else float(noise.noise_multiplier),
             clips=noise is not None,
             own_norm=noise is not None and noise.rule == "own",
-            flip=0.0 if flip is None else flip.probability,
+            flip=0.0 if flip is None else float(flip.probability),
         )
 
     def _check(self, model: SplitModel, rows: Table) -> None:
@@ -215,12 +215,12 @@ class SplitLearning:
             batches = torch.randperm(rows, generator=generator).split(self.batch_size)
             return [(batch, torch.full((len(batch),), float(len(batch))), 1) for batch in batches]
         groups = torch.randperm(len(held), generator=generator).split(self.clients)
-        made = []
+        exchanges = []
         for group in groups:
             chosen = [held[i] for i in group.tolist()]
             behind = torch.cat([torch.full((len(one),), float(len(one))) for one in chosen])
-            made.append((torch.cat(chosen), behind, len(chosen)))
-        return made
+            exchanges.append((torch.cat(chosen), behind, len(chosen)))
+        return exchanges
 
     def _decay(self, model: SplitModel) -> None:
         for part in (model.server, model.client):

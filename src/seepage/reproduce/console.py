@@ -53,7 +53,7 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
     console.print(
         Text(
             f"{table.first}: of {len(checked)} cells {len(checked) - len(differ) - unsure} agree with the print, "
-            f"{len(differ)} differ from it and {unsure} have too few victims to tell (margin {100 * MARGIN:g} points, "
+            f"{len(differ)} differ from it and {unsure} are too few to tell (margin {100 * MARGIN:g} points, "
             f"{100 * FINE_MARGIN:g} where the deviations are small enough; two one-sided Welch tests at 5%)."
         )
     )
@@ -84,7 +84,7 @@ def _table(run: str, axes: Sequence[str], cells: list[Compared]) -> Table:
     for axis in differ:
         number = all(isinstance(cell.place.get(axis, 0), int | float) for cell in cells)
         grid.add_column(_head(axis), justify="right" if number else "left", no_wrap=True)
-    for name in ("ours ± sd", "n", "printed ± sd", "difference [95%]", "print", "best guess", "lift", "s/victim"):
+    for name in ("ours ± sd", "n", "printed ± sd", "difference [95%]", "outcome", "best guess", "lift", "s/victim"):
         grid.add_column(name, justify="right", no_wrap=True)
     order = {axis: list(dict.fromkeys(cell.place.get(axis) for cell in cells)) for axis in differ}
     axes = sorted(differ, key=lambda axis: axis == "method")

@@ -39,6 +39,9 @@ class StudySpec(Plain):
         units: independent repetitions, from seeds of their own; intervals are over them.
         seed: every random number follows from it.
         threads: CPU threads.
+        device: ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:1``.
+        keep_records: whether true and reconstructed records of a table of one's own are stored.
+        variant: name that tells it from audits beside it in results.
     """
 
     # What a unit is called.
@@ -52,6 +55,9 @@ class StudySpec(Plain):
     units: int = Field(default=3, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**63)
     threads: int = Field(default=1, ge=1, le=1024)
+    device: str = "auto"
+    keep_records: bool = False
+    variant: str | None = None
 
     @property
     def repeated(self) -> int:

@@ -61,15 +61,15 @@ class Graph:
         Raises:
             BadInputError: a pair names a node that does not exist.
         """
-        made = _rows(features)
-        count = _shape(made)[0]
+        rows = _rows(features)
+        count = _shape(rows)[0]
         if len(pairs) and not 0 <= int(pairs.min()) <= int(pairs.max()) < count:
             raise BadInputError(f"edges are between the nodes 0 to {count - 1}; got one up to {int(pairs.max())}.")
         a, b = pairs.reshape(-1, 2).T
         held = a != b
         ones = np.ones(int(held.sum()), dtype=np.float32)
         edges = sparse.coo_array((ones, (a[held], b[held])), shape=(count, count)).tocsr()
-        return cls(made, _rows((edges + edges.T).astype(bool)))
+        return cls(rows, _rows((edges + edges.T).astype(bool)))
 
     def part(self, nodes: np.ndarray) -> tuple[sparse.csr_array, sparse.csr_array]:
         """Return the features of some nodes and the propagation between them: ``D^-1/2 (A + I) D^-1/2``."""
@@ -79,8 +79,8 @@ class Graph:
 
 
 def _rows(matrix: Any) -> sparse.csr_array:
-    made: Any = sparse.csr_array(matrix)
-    return made.astype(np.float32)
+    rows: Any = sparse.csr_array(matrix)
+    return rows.astype(np.float32)
 
 
 def _shape(matrix: Any) -> tuple[int, int]:
@@ -166,17 +166,17 @@ class Convolutional:
 
     def describe(self) -> dict[str, Any]:
         """Return the recipe as plain values."""
-        told = ("classes", "hidden", "epochs", "learning_rate", "weight_decay")
-        return {"model": "gcn", "nodes": len(self.graph), **{name: getattr(self, name) for name in told}}
+        fields = ("classes", "hidden", "epochs", "learning_rate", "weight_decay")
+        return {"model": "gcn", "nodes": len(self.graph), **{name: getattr(self, name) for name in fields}}
 
     def initial(self, seeds: Sequence[int]) -> StackedGraph:
         """Return untrained models: weights drawn uniformly after Glorot and Bengio (2010), no biases."""
         generators = [torch.Generator().manual_seed(seed % 2**63) for seed in seeds]
-        made = []
+        parameters = []
         for inner, outer in ((self.graph.width, self.hidden), (self.hidden, self.classes)):
             drawn = torch.stack([torch.rand(inner, outer, generator=one) for one in generators])
-            made += [(2 * drawn - 1) * (6 / (inner + outer)) ** 0.5, torch.zeros(len(seeds), outer)]
-        return StackedGraph(self.graph, *made)
+            parameters += [(2 * drawn - 1) * (6 / (inner + outer)) ** 0.5, torch.zeros(len(seeds), outer)]
+        return StackedGraph(self.graph, *parameters)
 
     def train(
         self,
@@ -199,9 +199,9 @@ class Convolutional:
             )
         entries = (self.graph.features.nnz + self.graph.edges.nnz) / len(self.graph) + self.hidden
         each = max(1, int(_ENTRIES / (chosen.shape[1] * entries + self.hidden * self.graph.width)))
-        told = labels.long()
+        classes = labels.long()
         return in_parts(
-            lambda some: self._train(nodes[chosen[some].numpy()], told[chosen[some]], seeds[some]),
+            lambda some: self._train(nodes[chosen[some].numpy()], classes[chosen[some]], seeds[some]),
             *(len(seeds), each, self.learning_rate),
         )
 

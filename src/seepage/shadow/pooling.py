@@ -94,9 +94,9 @@ class MarkedRows:
             if most > len(there):
                 raise BadInputError(
                     f"{shares.shape[1]} part(s) of {rows} rows with shares of {shares.min():.0%} to {shares.max():.0%} "
-                    f"need {most} rows that {'carry' if carries else 'do not carry'} the attribute, but of the "
-                    f"{len(self)} rows at hand {len(there)} do; give fewer rows a party, or shares nearer to what the "
-                    "data hold."
+                    f"need {most} rows that {'carry' if carries else 'do not carry'} the attribute, but of "
+                    f"these {len(self)} rows only {len(there)} do; give fewer rows a party, or shares nearer to those "
+                    "of the data."
                 )
             taken.append(there[torch.rand(len(shares), len(there), generator=generator).argsort(1)[:, :most]])
         # Each part takes the next rows of both kinds.

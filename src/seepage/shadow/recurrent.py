@@ -70,8 +70,8 @@ class StackedRecurrent(ModelStack):
         gates = gates.view(models, _DIRECTIONS, texts, positions, -1)
         # Both directions step forwards, the second over the reversed text, in which the padding comes first.
         turned = torch.stack([gates[:, 0], gates[:, 1].flip(2)], dim=1).permute(3, 0, 1, 2, 4)
-        told = words > 0
-        read = torch.stack([told, told.flip(2)], dim=1).permute(3, 0, 1, 2)[..., None]
+        is_word = words > 0
+        read = torch.stack([is_word, is_word.flip(2)], dim=1).permute(3, 0, 1, 2)[..., None]
         onward = self.onward.flatten(0, 1)
         state = gates.new_zeros(models * _DIRECTIONS, texts, self.onward.shape[2])
         cell = state
@@ -146,8 +146,8 @@ class Recurrent:
 
     def describe(self) -> dict[str, Any]:
         """Return the recipe as plain values."""
-        told = ("classes", "units", "dense", "dropout", "epochs", "batch_size", "learning_rate", "weight_decay")
-        return {"model": "lstm", "vectors": list(self.vectors.shape), **{name: getattr(self, name) for name in told}}
+        fields = ("classes", "units", "dense", "dropout", "epochs", "batch_size", "learning_rate", "weight_decay")
+        return {"model": "lstm", "vectors": list(self.vectors.shape), **{name: getattr(self, name) for name in fields}}
 
     def initial(self, seeds: Sequence[int]) -> tuple[StackedRecurrent, list[torch.Generator]]:
         """Return untrained models and the generators that draw their batches afterwards."""

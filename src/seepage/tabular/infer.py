@@ -70,7 +70,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class InferredColumn:
-    """How one column of a table was interpreted.
+    """Interpretation of one column of a table.
 
     Attributes:
         name: name of the column.
@@ -107,7 +107,7 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     continuous, with the smallest and largest value as bounds, integer-valued if all are whole, and
     a tolerance of ``tolerance_factor`` unbiased standard deviations (TabLeak section 5.1); whole
     numbers with at most ``discrete_at_most`` different values are discrete instead. The bounds are
-    those of the table at hand: override them where the column can hold more. Dates and times are continuous,
+    those of the given table: override them where the column can hold more. Dates and times are continuous,
     in days since 1970-01-01, texts that are all dates or numbers with thousands separators likewise.
 
     Identifiers are left out: texts with more than 20 values of which there is one for fewer than two rows,
@@ -269,9 +269,9 @@ def raise_all(wrong: list[str]) -> None:
     if len(found) == 1:
         raise BadInputError(f"{found[0]}.")
     if found:
-        told = "; ".join(f"({i}) {one}" for i, one in enumerate(found[:_LISTED], start=1))
+        listed = "; ".join(f"({i}) {one}" for i, one in enumerate(found[:_LISTED], start=1))
         more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-        raise BadInputError(f"{len(found)} things keep the table from being used: {told}{more}.")
+        raise BadInputError(f"{len(found)} things keep the table from being used: {listed}{more}.")
 
 
 def missing_cells(counts: Mapping[str, tuple[int, int]]) -> str:
@@ -281,10 +281,10 @@ def missing_cells(counts: Mapping[str, tuple[int, int]]) -> str:
         >>> missing_cells({"age": (2, 0)})
         "the table has missing cells: 2 in 'age' (first in data row 1); ..."
     """
-    told = [f"{count} in {name!r} (first in data row {first + 1})" for name, (count, first) in counts.items()]
-    more = f" and {len(told) - _LISTED} more columns" if len(told) > _LISTED else ""
+    listed = [f"{count} in {name!r} (first in data row {first + 1})" for name, (count, first) in counts.items()]
+    more = f" and {len(listed) - _LISTED} more columns" if len(listed) > _LISTED else ""
     return (
-        f"the table has missing cells: {', '.join(told[:_LISTED])}{more}; add --missing category (they become a "
+        f"the table has missing cells: {', '.join(listed[:_LISTED])}{more}; add --missing category (they become a "
         "category of their own, in columns of numbers the median) or --missing drop (rows that have one are left out), "
         "or fill them yourself. Data row 1 is the first under the header"
     )
@@ -335,7 +335,7 @@ def _missing(guesses: dict[str, _ColumnReading], left_out: Mapping[str, str], po
     counts = {
         name: (guess.missing, guess.first_missing)
         for name, guess in guesses.items()
-        if guess.missing and not guess.useless and name not in left_out and "missing" not in guess.said
+        if guess.missing and not guess.useless and name not in left_out and "missing" not in guess.override
     }
     return [missing_cells(counts)] if counts else []
 
@@ -356,9 +356,9 @@ def _limit(guesses: dict[str, _ColumnReading], left_out: Mapping[str, str], poli
 def _notes(schema: Schema, left_out: Mapping[str, str], policy: Policy) -> tuple[str, ...]:
     notes = []
     if left_out:
-        told = [f"{name!r} ({reason})" for name, reason in left_out.items()]
-        more = f" and {len(told) - _LISTED} more" if len(told) > _LISTED else ""
-        notes.append(f"columns left out: {', '.join(told[:_LISTED])}{more}")
+        listed = [f"{name!r} ({reason})" for name, reason in left_out.items()]
+        more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+        notes.append(f"columns left out: {', '.join(listed[:_LISTED])}{more}")
     if schema.width > policy.most_encoded:
         notes.append(
             f"{schema.width:,} encoded columns, more than the {policy.most_encoded:,} aimed at (most_encoded): attacks "
@@ -376,7 +376,7 @@ class _ColumnReading:
         self.name, self.policy = name, policy
         # Nothing can be learnt from a row without a target.
         self.fills = policy.missing == "category" and not is_target
-        self.said = dict(policy.overrides.get(name, {}))
+        self.override = dict(policy.overrides.get(name, {}))
         series = typed(raw)
         series = series if kept is None else series[kept].reset_index(drop=True)
         missing = series.isna().to_numpy()
@@ -396,8 +396,8 @@ class _ColumnReading:
         if self.useless:
             return
         seen = self._seen(series)
-        self.kind = str(self.said.get("kind") or self._kind_said() or seen)
-        if self.kind == "discrete" and "categories" not in self.said:
+        self.kind = str(self.override.get("kind") or self._overridden_kind() or seen)
+        if self.kind == "discrete" and "categories" not in self.override:
             self.counts = _counted(series)
             odd = next((value for value in self.counts if not isinstance(value, str | bool | int | float)), None)
             if odd is not None:
@@ -412,20 +412,20 @@ class _ColumnReading:
 
     @property
     def listed(self) -> int:
-        """How many categories there are to list."""
-        return len(self.said.get("categories", self.counts))
+        """Number of categories to list."""
+        return len(self.override.get("categories", self.counts))
 
     def column(self, sensitive: bool, limit: int) -> Column:
         if self.kind not in ("discrete", "continuous"):
             raise unknown_name(f"kind of column {self.name!r}:", self.kind, ("discrete", "continuous"))
-        made = Discrete if self.kind == "discrete" else Continuous
-        known = [field for field in made.model_fields if field != "name"]
-        for given in self.said:
+        column_type = Discrete if self.kind == "discrete" else Continuous
+        known = [field for field in column_type.model_fields if field != "name"]
+        for given in self.override:
             if given not in known:
                 raise unknown_name(f"field of the {self.kind} column {self.name!r}:", str(given), known)
         fields = self._categories(limit) if self.kind == "discrete" else self.numbers or {}
         try:
-            return made(**{"name": self.name, "sensitive": sensitive, **self.said, **fields})
+            return column_type(**{"name": self.name, "sensitive": sensitive, **self.override, **fields})
         except ValidationError as error:
             raise unusable_schema(error, f"column {self.name!r}") from error
 
@@ -434,19 +434,19 @@ class _ColumnReading:
         text = self.holds
         if isinstance(column, Continuous):
             text += f" from {_end(column, column.low)} to {_end(column, column.high)}"
-        if isinstance(column, Discrete) and column.other is not None and "other" not in self.said:
+        if isinstance(column, Discrete) and column.other is not None and "other" not in self.override:
             text += f", the {self.listed - (column.width - 1 - (column.missing is not None))} rarest as {column.other}"
         if self.missing:
             share = f"{self.missing:,} missing"
             fill = column.missing
             shown = "" if fill is None else f" as {fill}" if isinstance(column, Discrete) else " as the median"
             text += f", {share}{shown}"
-        return text + (", overridden" if self.said else "")
+        return text + (", overridden" if self.override else "")
 
-    def _kind_said(self) -> str | None:
-        if "categories" in self.said:
+    def _overridden_kind(self) -> str | None:
+        if "categories" in self.override:
             return "discrete"
-        return "continuous" if {"low", "high", "tolerance", "integer"} & set(self.said) else None
+        return "continuous" if {"low", "high", "tolerance", "integer"} & set(self.override) else None
 
     def _seen(self, series: pd.Series) -> str:
         """Return the kind the cells suggest, and describe them."""
@@ -472,7 +472,7 @@ class _ColumnReading:
             return "continuous"
         self.holds = f"{self.distinct:,} different {'texts' if found == 'string' else 'values'}"
         if found not in ("string", "boolean", "mixed", "mixed-integer"):
-            if self.said.get("kind") or self._kind_said():
+            if self.override.get("kind") or self._overridden_kind():
                 return "discrete"
             raise BadInputError(
                 f"column {self.name!r} holds {found} cells; turn them into numbers or text, or drop the column "
@@ -503,7 +503,7 @@ class _ColumnReading:
             return "discrete"
         sample = texts[:: max(1, len(texts) // 1000)]
         commas = [text for text in sample if "," in text]
-        if not self.said and _all(sample, _digits) and _all(commas, has_decimal_comma) and _any_nan(commas):
+        if not self.override and _all(sample, _digits) and _all(commas, has_decimal_comma) and _any_nan(commas):
             raise BadInputError(
                 f"column {self.name!r} holds numbers with a decimal comma; write them with a point, or have pandas "
                 "read the file (read_csv with decimal=',') and pass the DataFrame"
@@ -516,7 +516,7 @@ class _ColumnReading:
         if readable == len(texts) and not coded:
             self.holds = "numbers written as text,"
             return "continuous"
-        if 2 * readable > len(texts) and not coded and self.distinct > _FEW_TEXTS and not self.said:
+        if 2 * readable > len(texts) and not coded and self.distinct > _FEW_TEXTS and not self.override:
             odd = series.map(lambda text: np.isnan(number(str(text)))).to_numpy(dtype=bool)
             raise BadInputError(
                 f"column {self.name!r} holds numbers, but {int(odd.sum())} of its cells ({len(texts) - readable} "
@@ -531,15 +531,15 @@ class _ColumnReading:
             self.identifier = f"{self.distinct:,} different values in {len(series):,} rows: an identifier or free text"
 
     def _categories(self, limit: int) -> dict[str, Any]:
-        categories: list[Any] = list(self.said.get("categories", self.counts))
+        categories: list[Any] = list(self.override.get("categories", self.counts))
         fields: dict[str, Any] = {}
-        if "categories" not in self.said and "other" not in self.said and len(categories) > limit:
+        if "categories" not in self.override and "other" not in self.override and len(categories) > limit:
             rank = {value: i for i, value in enumerate(categories)}
             frequent = sorted(categories, key=lambda value: (-self.counts[value], rank[value]))[: limit - 1]
             categories = sorted(frequent, key=rank.__getitem__)
             fields["other"] = _unlike(categories, OTHER)
             categories.append(fields["other"])
-        if self.missing and self.fills and "missing" not in self.said:
+        if self.missing and self.fills and "missing" not in self.override:
             fields["missing"] = _unlike(categories, NOTHING)
             categories.append(fields["missing"])
         return {**fields, "categories": tuple(categories)}
@@ -558,7 +558,7 @@ class _ColumnReading:
         fields = {"low": low, "high": high, "tolerance": self.policy.tolerance_factor * std, "integer": whole}
         if self.missing and self.fills:
             fields["missing"] = float(np.partition(values, middle)[middle])
-        return {name: value for name, value in {**fields, "unit": self.unit}.items() if name not in self.said}
+        return {name: value for name, value in {**fields, "unit": self.unit}.items() if name not in self.override}
 
 
 def _end(column: Continuous, value: float) -> str:

@@ -78,9 +78,9 @@ class Table:
 
     @classmethod
     def _of(cls, schema: Schema, columns: Sequence[Tensor], target: Tensor, notes: tuple[str, ...] = ()) -> Table:
-        made = cls.__new__(cls)
-        made.schema, made._columns, made._target, made.notes = schema, tuple(columns), target, notes
-        return made
+        table = cls.__new__(cls)
+        table.schema, table._columns, table._target, table.notes = schema, tuple(columns), target, notes
+        return table
 
     def __len__(self) -> int:
         return len(self._target)
@@ -171,7 +171,7 @@ def frame_of(schema: Schema, cells: Float[Tensor, "record column"]) -> pd.DataFr
 
 
 def _read(schema: Schema, source: Source, missing: Missing) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
-    """Return each column's cells in the smallest type that holds them, and notes about what became of some."""
+    """Return each column's cells in the smallest type that holds them, and notes about missing and rare cells."""
     wanted = {column.name: column for column in (*schema.columns, schema.target)}
     lacking = [name for name in wanted if name not in source.names]
     if lacking:

@@ -69,11 +69,11 @@ class TextColumn:
             [1.0, nan, 2.5]
         """
         empty = self.empty()
-        said = self.distinct.filter(pa.array(~empty))
-        values = _values(_compute.utf8_trim_whitespace(said))
+        texts = self.distinct.filter(pa.array(~empty))
+        values = _values(_compute.utf8_trim_whitespace(texts))
         if values is None:
-            values = np.array(said.to_pylist(), dtype=object)
-        if not len(said):
+            values = np.array(texts.to_pylist(), dtype=object)
+        if not len(texts):
             return pd.Series(np.full(len(self), np.nan))
         if empty.any():
             kind = np.float64 if values.dtype.kind in "if" else object
@@ -149,16 +149,16 @@ def days(moment: date) -> float:
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() / 86_400
 
 
-def _values(said: Any) -> np.ndarray | None:
+def _values(texts: Any) -> np.ndarray | None:
     """Return the values of trimmed texts that all are booleans, whole numbers or numbers; None for other texts."""
-    if not len(said):
+    if not len(texts):
         return None
-    if len(said) <= 6 and {text.lower() for text in said.to_pylist()} <= {"true", "false"}:
-        return np.array([text.lower() == "true" for text in said.to_pylist()])
-    if _any(_compute.match_substring_regex(said, _NO_NUMBER)):
+    if len(texts) <= 6 and {text.lower() for text in texts.to_pylist()} <= {"true", "false"}:
+        return np.array([text.lower() == "true" for text in texts.to_pylist()])
+    if _any(_compute.match_substring_regex(texts, _NO_NUMBER)):
         return None
-    kinds = (pa.int64(), pa.float64()) if _all(_compute.match_substring_regex(said, _WHOLE)) else (pa.float64(),)
-    unsigned = _compute.replace_substring_regex(said, pattern=r"^\+", replacement="")
+    kinds = (pa.int64(), pa.float64()) if _all(_compute.match_substring_regex(texts, _WHOLE)) else (pa.float64(),)
+    unsigned = _compute.replace_substring_regex(texts, pattern=r"^\+", replacement="")
     for kind in kinds:
         try:
             return unsigned.cast(kind).to_numpy(zero_copy_only=False)

@@ -180,7 +180,7 @@ class Knowledge:
 
     def describe(self) -> dict[str, object]:
         """Return what is granted, as plain values for a result or report."""
-        told: dict[str, object] = {
+        granted: dict[str, object] = {
             "schema": "columns, categories and bounds",
             "statistics": "marginals, means and standard deviations of every column",
             "batch_size": self.batch_size,
@@ -188,8 +188,8 @@ class Knowledge:
             "defense": self.defense.describe(),
         }
         if self.batch_statistics is not None:
-            told["batch_statistics"] = "mean and variance of each batch where it is normalised"
-        return told
+            granted["batch_statistics"] = "mean and variance of each batch where it is normalised"
+        return granted
 
 
 @dataclass(frozen=True)

@@ -55,13 +55,13 @@ class PredictionView:
         if tuple(answers.shape) != expected:
             raise BadInputError(
                 f"the query interface answered with numbers of shape {tuple(answers.shape)} where {expected} were "
-                "expected (targets, queries, classes); the joint models' classes are not those that the attacker was "
-                "told."
+                "expected (targets, queries, classes); the joint models' classes differ from those that the "
+                "attacker knows."
             )
         if not bool((answers.isfinite() & (answers >= 0)).all()):
             raise BadInputError(
-                "the query interface answered with numbers that are no chances (negative or not finite); answers are "
-                "each class's chance."
+                "the query interface answered with numbers that are not probabilities (negative or not finite); "
+                "answers are the probability of each class."
             )
         self.recorded.append((queries, answers))
         return answers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -72,6 +72,9 @@ class Posterior:
         >>> guess.chances[0].shape, bool((guess.labels == seen.labels).all())
         (torch.Size([50, 3]), True)
     """
+
+    # It compares what came back with what the client's weights would send, which it is given.
+    given_weights: ClassVar[bool] = True
 
     decision: Decision = "columns"
     observed: bool = True

@@ -150,8 +150,8 @@ class GradientMatching(DescentAttack):
         size = torch.where(size > 0, size, torch.ones_like(size))
 
         def loss(step: int) -> Tensor:
-            made = _gradients(seen, self.rows(seen.encoder, free))
-            apart = [(one - other).square().sum((1, 2)) for one, other in zip(made, wanted, strict=True)]
+            dummy = _gradients(seen, self.rows(seen.encoder, free))
+            apart = [(one - other).square().sum((1, 2)) for one, other in zip(dummy, wanted, strict=True)]
             return (torch.stack(apart).sum(0) / size).sum()
 
         self.descend([free], loss)

@@ -182,10 +182,10 @@ class DataPassiveAttack(_InverNet):
         rows = knowledge.granted_auxiliary("the data-passive attack")
         encoder = encoder_of(knowledge.schema)
         encoded = encoder.encode(rows.cells)
-        made = shadow(view, rows, encoded, self.hidden, self.shadow_epochs, self.batch_size, seeds, knowledge.image)
+        shadows = shadow(view, rows, encoded, self.hidden, self.shadow_epochs, self.batch_size, seeds, knowledge.image)
         with torch.no_grad():
-            features = made(encoded)
-        return ShadowInversion(self.inverter(knowledge.image).fit(features, encoded, encoder, seeds), made)
+            features = shadows(encoded)
+        return ShadowInversion(self.inverter(knowledge.image).fit(features, encoded, encoder, seeds), shadows)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess.
@@ -244,12 +244,12 @@ class IsolatedQueryAttack(_InverNet):
         rows = channel.left if self.rows is None else min(self.rows, channel.left)
         encoder = encoder_of(knowledge.schema)
         if not self.generator:
-            made = plain_uniform(encoder, rows, seeds)
+            queries = plain_uniform(encoder, rows, seeds)
         elif knowledge.image is None:
-            made = generated(encoder, rows, seeds, self.stretch)
+            queries = generated(encoder, rows, seeds, self.stretch)
         else:
-            made = smooth_noise(knowledge.image, rows, seeds)
-        found = self.inverter(knowledge.image).fit(channel.ask(made), made, encoder, seeds)
+            queries = smooth_noise(knowledge.image, rows, seeds)
+        found = self.inverter(knowledge.image).fit(channel.ask(queries), queries, encoder, seeds)
         return guess_of(found, view.received, queries=rows)
 
 
@@ -280,6 +280,6 @@ class StealthAttack(_InverNet):
         return guess_of(found, view.received)
 
 
-def guess_of(found: Inverse, inputs: Float[Tensor, "training record feature"], queries: int = 0) -> FeatureGuess:
+def guess_of(inverse: Inverse, inputs: Float[Tensor, "training record feature"], queries: int = 0) -> FeatureGuess:
     """Return the guess of a trained network."""
-    return FeatureGuess(found.cells(inputs), found.chances(inputs), failed=found.failed, queries=queries)
+    return FeatureGuess(inverse.cells(inputs), inverse.chances(inputs), failed=inverse.failed, queries=queries)

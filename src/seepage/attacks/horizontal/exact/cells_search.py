@@ -130,31 +130,31 @@ class CellsSearch:
             torch.cat([part.misfit for part in parts]),
         )
 
-    def made(self, found: Found) -> Float[Tensor, "start unit"]:
+    def hidden_outputs(self, ends: Found) -> Float[Tensor, "start unit"]:
         """Return the first layer's outputs at the ends of searches, before its ReLU."""
-        return self._made_base + self._made[self._first + found.codes].sum(1) + found.numbers @ self._slope.T
+        return self._made_base + self._made[self._first + ends.codes].sum(1) + ends.numbers @ self._slope.T
 
-    def spread(self, found: Found) -> Float[Tensor, "start continuous"]:
+    def spread(self, ends: Found) -> Float[Tensor, "start continuous"]:
         """Return the standard errors of standardised numbers, if the remaining misfit is random."""
-        hidden = self.made(found)
+        hidden = self.hidden_outputs(ends)
         jacobian = self._away_slope.expand(len(hidden), -1, -1)
         if self._deep is not None:
             slopes = (hidden > 0).to(hidden.dtype)[..., None] * self._slope
             jacobian = torch.cat([jacobian, self._deep.off_rows[:, :-1] @ slopes], 1)
         inverse = torch.linalg.pinv(jacobian.mT @ jacobian, hermitian=True)
         rest = max(1, jacobian.shape[1] - jacobian.shape[2])
-        return (inverse.diagonal(dim1=-2, dim2=-1) * found.misfit[:, None] / rest).clamp_min(0).sqrt()
+        return (inverse.diagonal(dim1=-2, dim2=-1) * ends.misfit[:, None] / rest).clamp_min(0).sqrt()
 
     def _run(self, codes: Tensor, numbers: Tensor, rounds: int) -> Found:
         index = self._first + codes
-        made = self._made_base + self._made[index].sum(1)
+        outputs = self._made_base + self._made[index].sum(1)
         away = self._away_base + self._away[index].sum(1)
-        misfit = self._misfit(made, away, numbers)
+        misfit = self._misfit(outputs, away, numbers)
         live = torch.arange(len(codes), device=codes.device)
         for _ in range(rounds):
             if not len(live):
                 break
-            m, a, n, f = made[live], away[live], numbers[live], misfit[live]
+            m, a, n, f = outputs[live], away[live], numbers[live], misfit[live]
             step = self._step(m, n)
             moved = (n - step(m, a, n)).clamp(self._low, self._high)
             if self._place.numel():
@@ -175,36 +175,36 @@ class CellsSearch:
                 take = (best.values < f * (1 - _GAIN)).nonzero()[:, 0]
                 which, at = live[take], best.indices[take]
                 codes[which, self._column[at]] = self._code[at]
-                made[which] += dm[take, at]
+                outputs[which] += dm[take, at]
                 away[which] += da[take, at]
                 numbers[which], misfit[which] = tried[take, at], best.values[take]
                 improved[take] = True
             live = live[improved]
         return Found(codes, numbers, misfit)
 
-    def _misfit(self, made: Tensor, away: Tensor, numbers: Tensor) -> Tensor:
+    def _misfit(self, outputs: Tensor, away: Tensor, numbers: Tensor) -> Tensor:
         found = (away + numbers @ self._away_slope.T).square().sum(-1)
         deep = self._deep
         if self._errors:
-            active = ((made + numbers @ self._slope.T) > 0).to(made.dtype)
+            active = ((outputs + numbers @ self._slope.T) > 0).to(outputs.dtype)
             outside = (active @ self._beyond.T).square().sum(-1) / (active @ self._size).clamp_min(1e-300)
             return found + self._errors * outside
         if deep is None:
             return found
-        hidden = (made + numbers @ self._slope.T).relu_()
+        hidden = (outputs + numbers @ self._slope.T).relu_()
         if len(deep.off_rows) <= deep.rank:
             return found + (hidden @ deep.off_rows[:, :-1].T + deep.off_rows[:, -1]).square().sum(-1)
         inside = hidden @ deep.rows[:, :-1].T + deep.rows[:, -1]
         return found + (hidden.square().sum(-1) + 1 - inside.square().sum(-1)).clamp_min(0)
 
-    def _step(self, made: Tensor, numbers: Tensor):
+    def _step(self, outputs: Tensor, numbers: Tensor):
         """Return the Gauss-Newton step of the numbers for the units that are active now."""
         flat = self._away_slope
-        gram = (flat.T @ flat).expand(len(made), -1, -1)
+        gram = (flat.T @ flat).expand(len(outputs), -1, -1)
         if self._deep is None:
             inverse = torch.linalg.pinv(gram[:1], hermitian=True, rtol=_DETERMINED)[0] if flat.numel() else gram[0]
             return lambda m, a, n: (a + n @ flat.T) @ flat @ inverse
-        active = ((made + numbers @ self._slope.T) > 0).to(made.dtype)
+        active = ((outputs + numbers @ self._slope.T) > 0).to(outputs.dtype)
         slopes = active[..., None] * self._slope
         off, shift = self._deep.off_rows[:, :-1], self._deep.off_rows[:, -1]
         jacobian = off @ slopes

@@ -40,8 +40,8 @@ class Network:
         """Return the inputs of each layer, and last the outputs."""
         entering = [rows]
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            made = torch.nn.functional.linear(entering[-1], weight, bias)
-            entering.append(made if i + 1 == len(self.weights) else made.relu())
+            outputs = torch.nn.functional.linear(entering[-1], weight, bias)
+            entering.append(outputs if i + 1 == len(self.weights) else outputs.relu())
         return entering
 
     def errors(

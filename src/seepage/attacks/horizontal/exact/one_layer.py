@@ -67,7 +67,7 @@ def search_one_layer(
         search = CellsSearch(encoder, network, [_without(span, known.vectors)], allowed, _WEIGHTS[i % len(_WEIGHTS)])
         ends = search.run(*draw(), rounds)
         found.append((ends, search.determined))
-        activity.append(search.made(ends) / norms)
+        activity.append(search.hidden_outputs(ends) / norms)
         new = _possible(guided(shares, activity[-1], span.rank + _BEYOND_CHANCE), shares, span, network)
         together = Directions(torch.cat([known.vectors, new.vectors]), torch.cat([known.silent, new.silent]))
         before, known = len(known.vectors), _independent(merged(together, len(together.vectors)))

@@ -154,8 +154,8 @@ def _top(layer: _Layer, view: GradientView, knowledge: Knowledge) -> _LayerInput
     if head == "regression":
         if granted is None:
             raise BadInputError(
-                f"the gradient of model {view.model.name!r} is a record times its error, and how far a number is off "
-                "needs the number: rgap takes regressions with granted labels alone (labels='true')."
+                f"the gradient of model {view.model.name!r} is a record times its error, and a regression's error "
+                "depends on its unknown label; rgap takes regressions with granted labels only (labels='true')."
             )
         return _of_squares(layer, granted.to(layer.weight).mean(1))
     if head == "sigmoid":

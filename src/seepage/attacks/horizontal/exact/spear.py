@@ -109,10 +109,10 @@ class Spear:
         encoder = Encoder(known.schema, known.statistics, device=layer.weight.device)
         name = next(iter(read.gradient))
         held = read.model.parameters if read.parameters is None else read.parameters
-        made = [(held[key].detach().double()) for key in (name, name.removesuffix("weight") + "bias")]
+        own = [(held[key].detach().double()) for key in (name, name.removesuffix("weight") + "bias")]
         cells, certified, regime = [], [], []
         for victim, seed in enumerate(seeds):
-            weight, bias = made if read.parameters is None else (part[victim] for part in made)
+            weight, bias = own if read.parameters is None else (part[victim] for part in own)
             found = self._solve(layer, victim, torch.cat([weight, bias[:, None]], 1), known.batch_size, seed)
             one, sure = _cells(encoder, known, found)
             cells.append(one)
@@ -211,13 +211,13 @@ def chosen_greedily(
     chosen = torch.tensor(start, device=rows.device)
     rank, units = len(rows), len(network)
     # Outputs of each unit for a direction's row, and the row's last coordinate, which is to be 1.
-    told = torch.cat([rows @ network.T, rows[:, -1:]], 1)
+    outputs = torch.cat([rows @ network.T, rows[:, -1:]], 1)
     at_once = max(1, _NUMBERS_AT_ONCE // (rank * units))
     inverse = torch.linalg.inv(pool.vectors[chosen].T)
-    match = float(_match(inverse @ told, pool.silent[chosen]))
+    match = float(_match(inverse @ outputs, pool.silent[chosen]))
     place = unchanged = 0
     while match < 1 and unchanged < rank:
-        basis, silent = inverse @ told, pool.silent[chosen]
+        basis, silent = inverse @ outputs, pool.silent[chosen]
         weights = pool.vectors @ inverse.T
         values = torch.cat(
             [
@@ -230,7 +230,7 @@ def chosen_greedily(
         if float(value) > match:
             chosen[place], unchanged = best, 0
             inverse = torch.linalg.inv(pool.vectors[chosen].T)
-            match = float(_match(inverse @ told, pool.silent[chosen]))
+            match = float(_match(inverse @ outputs, pool.silent[chosen]))
         place = (place + 1) % rank
     found = inverse @ rows
     return _SpearSearch(rank, rank, match, found / found[:, -1:])

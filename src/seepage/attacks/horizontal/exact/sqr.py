@@ -141,7 +141,7 @@ def _network(view: GradientView) -> _Network:
     plain = all(type(part) is nn.Sequential for part in module.modules() if list(part.children()))
     kinds = [type(part) is nn.Linear for _, part in parts]
     if not plain or kinds != [True, False, True] or any(True for _ in parts[1][1].parameters()):
-        raise _refused(view, "is another")
+        raise _refused(view, "is of another kind")
     names = [f"{name}.weight" for name, _ in (parts[0], parts[2])]
     if f"{parts[0][0]}.bias" in view.gradient:
         raise _refused(view, "has biases in its first layer")
@@ -297,9 +297,11 @@ def _norms(
     ]
     low, high, number = _SIZES
     sizes = torch.logspace(math.log10(low), math.log10(high), number, dtype=directions.dtype)
-    made = hermite(activation, sizes)
-    made = torch.cat([made, made * made.new_tensor([-1.0, 1.0, -1.0])]).to(directions.device)
-    alike = nn.functional.normalize(torch.stack(weights, -1), dim=-1) @ nn.functional.normalize(made, dim=-1).T
+    coefficients = hermite(activation, sizes)
+    coefficients = torch.cat([coefficients, coefficients * coefficients.new_tensor([-1.0, 1.0, -1.0])]).to(
+        directions.device
+    )
+    alike = nn.functional.normalize(torch.stack(weights, -1), dim=-1) @ nn.functional.normalize(coefficients, dim=-1).T
     return torch.cat([sizes, -sizes]).to(directions.device)[alike.abs().argmax(-1)]
 
 

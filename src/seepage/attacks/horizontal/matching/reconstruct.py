@@ -129,14 +129,14 @@ class Reconstruction:
             check(one, knowledge, seeds)
         first = next(iter(rounds[0].message.values()))
         encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=first.dtype, device=first.device)
-        told = [as_gradient(one, knowledge) for one in rounds]
-        read = [undo_clipping(gradient, known, encoder) for gradient, known in told]
+        gradients = [as_gradient(one, knowledge) for one in rounds]
+        read = [undo_clipping(gradient, known, encoder) for gradient, known in gradients]
         if knowledge.labels is not None:
             labels = knowledge.labels.to(first.device)
         else:
             restored = [
                 restore_labels(gradient, known, encoder, self.labels)
-                for gradient, (_, known) in zip(read, told, strict=True)
+                for gradient, (_, known) in zip(read, gradients, strict=True)
             ]
             # Labels are in order of class, so that the median over rounds is a count that most of them agree on.
             labels = torch.stack(restored).median(0).values

@@ -52,9 +52,9 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
     links = _Links(knowledge)
     for i, guess in enumerate(guesses):
         nothing = torch.full_like(guess.cells[..., :1], torch.nan)
-        told = torch.cat([guess.cells, nothing if guess.labels is None else guess.labels[..., None]], dim=-1)
-        place = links.find(_pick(cells, _best(schema, cells, doubt, proved)), seen, told)
-        cells[each, place, i] = told
+        guessed = torch.cat([guess.cells, nothing if guess.labels is None else guess.labels[..., None]], dim=-1)
+        place = links.find(_pick(cells, _best(schema, cells, doubt, proved)), seen, guessed)
+        cells[each, place, i] = guessed
         if guess.uncertainty is not None:
             doubt[each, place, i, :-1] = guess.uncertainty
         if guess.certified is not None:
@@ -91,17 +91,17 @@ class _Links:
         guess: Float[Tensor, "victim guess column"],
     ) -> Tensor:
         """Return the position of each guess: that of a record seen before, or an empty one."""
-        agree, chance, told = self._compare(known, guess)
+        agree, chance, comparable = self._compare(known, guess)
         prior = (~seen).sum(1).clamp(min=1).log()[:, None, None]
         place = torch.empty(0)
         differing, compared = self._differing, self._compared
         for _ in range(_ESTIMATES):
             error = differing / compared
-            odds = ((error + (1 - error) * agree / chance).log() * told).sum(-1) - prior
+            odds = ((error + (1 - error) * agree / chance).log() * comparable).sum(-1) - prior
             place = match(torch.where(seen[..., None], -odds, torch.zeros_like(odds)))
             # Linked guesses give the share of differences between two readings.
             index = place[:, None, :, None].expand(-1, 1, -1, agree.shape[-1])
-            linked = seen.gather(1, place)[..., None] & told.gather(1, index)[:, 0]
+            linked = seen.gather(1, place)[..., None] & comparable.gather(1, index)[:, 0]
             differing = self._differing + int((linked & ~agree.gather(1, index)[:, 0]).sum())
             compared = self._compared + int(linked.sum())
         self._differing, self._compared = differing, compared
@@ -109,11 +109,11 @@ class _Links:
 
     def _compare(self, known: Tensor, guess: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return which cells agree, the probability that another record's would, and which can be compared."""
-        told = ~(known[:, :, None].isnan() | guess[:, None].isnan())
+        comparable = ~(known[:, :, None].isnan() | guess[:, None].isnan())
         agree = (known[:, :, None] - guess[:, None]).abs() <= torch.tensor(self._tolerances, dtype=torch.float64)
         pairs = zip(self._marginals, self._tolerances, strict=True)
         chance = torch.stack([m.near(guess[..., i].nan_to_num(), t) for i, (m, t) in enumerate(pairs)], dim=-1)
-        return agree, chance[:, None], told
+        return agree, chance[:, None], comparable
 
 
 def _best(
@@ -126,17 +126,17 @@ def _best(
     rounds = cells.shape[2]
     chosen = []
     for i, tolerance in enumerate(_tolerances(schema)):
-        told = cells[..., i]
-        votes = ((told[..., None] - told[..., None, :]).abs() <= tolerance).sum(-1)
+        readings = cells[..., i]
+        votes = ((readings[..., None] - readings[..., None, :]).abs() <= tolerance).sum(-1)
         unsure = doubt[..., i].nan_to_num(torch.inf, posinf=torch.inf, neginf=-torch.inf)
         rank = torch.argsort(unsure, dim=-1, stable=True).argsort(-1)
         chosen.append((proved[..., i] * rounds + votes - rank / (rounds + 1)).argmax(-1))
     return torch.stack(chosen, dim=-1)
 
 
-def _pick(told: Tensor, chosen: Int[Tensor, "victim record column"]) -> Tensor:
+def _pick(readings: Tensor, chosen: Int[Tensor, "victim record column"]) -> Tensor:
     """Return the readings of the chosen rounds (victim, record, column)."""
-    return told.take_along_dim(chosen[:, :, None], 2)[:, :, 0]
+    return readings.take_along_dim(chosen[:, :, None], 2)[:, :, 0]
 
 
 def _by_marginals(knowledge: Knowledge) -> tuple[Float[Tensor, " column"], Float[Tensor, " column"]]:

@@ -69,18 +69,18 @@ class Starts:
         values = numbers * self.encoder.std[self.place] + self.encoder.mean[self.place]
         return torch.where(self._whole, values.round(), values)
 
-    def cells(self, found: Found) -> Float[Tensor, "start column"]:
+    def cells(self, ends: Found) -> Float[Tensor, "start column"]:
         """Return the ends of searches as cells."""
-        cells = self.encoder.mean.new_empty(len(found.codes), len(self.encoder.schema.columns))
-        cells[:, self.discrete] = found.codes.double()
-        cells[:, self.continuous] = self.values(found.numbers)
+        cells = self.encoder.mean.new_empty(len(ends.codes), len(self.encoder.schema.columns))
+        cells[:, self.discrete] = ends.codes.double()
+        cells[:, self.continuous] = self.values(ends.numbers)
         return cells
 
-    def ends(self, found: Found, misfit: float) -> Float[Tensor, "arrived column"]:
+    def ends(self, searches: Found, misfit: float) -> Float[Tensor, "arrived column"]:
         """Return the cells of searches that ended with less than this misfit, the best first."""
-        best = found.misfit.argsort(stable=True)
-        best = best[found.misfit[best] < misfit]
-        return self.cells(Found(found.codes[best], found.numbers[best], found.misfit[best]))
+        best = searches.misfit.argsort(stable=True)
+        best = best[searches.misfit[best] < misfit]
+        return self.cells(Found(searches.codes[best], searches.numbers[best], searches.misfit[best]))
 
     def apart(
         self, cells: Float[Tensor, "row column"], others: Float[Tensor, "other column"], least: float

@@ -95,12 +95,12 @@ class Unrolled:
         """Return each dummy client's weights after its training, and its steps."""
         victims, restarts, count, records, _ = epochs.shape
         rows = epochs.reshape(victims * restarts, count, records, -1)
-        told = labels.repeat_interleave(restarts, dim=0)
+        repeated_labels = labels.repeat_interleave(restarts, dim=0)
         weights = [w.expand(len(rows), *w.shape).contiguous() for w in self._begin]
         steps = []
         for epoch in range(count):
             for batch in self._batches(records):
-                step = self._forward(weights, rows[:, epoch, batch], told[:, batch])
+                step = self._forward(weights, rows[:, epoch, batch], repeated_labels[:, batch])
                 steps.append(step)
                 for w, a, e in zip(weights, step.inputs, step.errors, strict=True):
                     w.baddbmm_(e.transpose(1, 2), a, alpha=-self._view.training.learning_rate)

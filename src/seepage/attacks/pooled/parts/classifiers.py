@@ -65,10 +65,10 @@ def fitted_chances(
         if kind == "mixed":
             found = _mixed(X, y, wanted, seed)
         else:
-            made: Any = LogisticRegression(max_iter=500)
+            classifier: Any = LogisticRegression(max_iter=500)
             if kind == "mlp":
-                made = MLPClassifier(hidden, learning_rate_init=1e-3, max_iter=200, random_state=seed % 2**32)
-            found = made.fit(X, y).predict_proba(wanted)
+                classifier = MLPClassifier(hidden, learning_rate_init=1e-3, max_iter=200, random_state=seed % 2**32)
+            found = classifier.fit(X, y).predict_proba(wanted)
     return torch.from_numpy(np.asarray(found, dtype=np.float64))
 
 
@@ -80,13 +80,13 @@ def _mixed(X: np.ndarray, y: np.ndarray, asked: np.ndarray, seed: int) -> np.nda
         # Folds would leave one model of a class, which does not show the variation within a class.
         return ridge.fit(X, y).predict_proba(asked)
     leading = PCA(min(_LEADING, X.shape[1], max(1, len(X) // 3)), whiten=True, svd_solver="full")
-    made: list[Any] = [
+    classifiers: list[Any] = [
         ridge,
         make_pipeline(leading, LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")),
     ]
     folds = StratifiedKFold(min(_FOLDS, least), shuffle=True, random_state=seed % 2**32)
     chances, losses = [], []
-    for one in made:
+    for one in classifiers:
         held_out = np.asarray(cross_val_predict(one, X, y, cv=folds, method="predict_log_proba")).clip(_LEAST)
         sureness, loss = _calibrated(held_out, y)
         losses.append(loss)

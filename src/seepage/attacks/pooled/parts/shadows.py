@@ -135,17 +135,17 @@ def spread_shadows(
     auxiliary = known.auxiliary
     even = torch.linspace(low, high, count // 2, dtype=torch.float64)
     halves = halved(auxiliary, generator)
-    chosen, told = [], []
+    chosen, all_shares = [], []
     for which, half in enumerate(halves):
         shares = even[which::2]
         drawn = _drawn(known, auxiliary.rows(half), shares[:, None], generator)
         chosen.append(half[drawn].repeat_interleave(2, dim=0))
-        told.append(shares.repeat_interleave(2))
+        all_shares.append(shares.repeat_interleave(2))
     models = joint_models(known.learner, auxiliary, known.own, torch.cat(chosen), generator)
     carrying = float(auxiliary.carries.sum())
     return SpreadShadows(
         models,
-        torch.cat(told)[:, None],
+        torch.cat(all_shares)[:, None],
         known.answered(models.answers(known.queries)),
         torch.arange(2).repeat_interleave(count // 2),
         carrying / 2,

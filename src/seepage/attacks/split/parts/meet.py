@@ -188,10 +188,10 @@ class _Halves:
         row, k = np.nonzero(np.isfinite(distance))
         order = np.argsort(distance[row, k], kind="stable")[:most]
         first, other = at[row[order], k[order]], second[row[order]]
-        made = torch.empty(len(order), len(self.columns[0]) + len(self.columns[1]), dtype=torch.long)
-        made[:, self.columns[0]] = self.codes[0][torch.from_numpy(first)]
-        made[:, self.columns[1]] = self.codes[1][torch.from_numpy(other)]
-        return made
+        combinations = torch.empty(len(order), len(self.columns[0]) + len(self.columns[1]), dtype=torch.long)
+        combinations[:, self.columns[0]] = self.codes[0][torch.from_numpy(first)]
+        combinations[:, self.columns[1]] = self.codes[1][torch.from_numpy(other)]
+        return combinations
 
 
 class _Search:

@@ -91,7 +91,7 @@ class Mismatch:
             found.append(answered(*respond.responses(prepared.at(row[some]), cells), additive).double().cpu())
         apart = seen[:, None] - torch.cat(found).unflatten(0, (records, each))
         weight, before = log_prior.exp(), -torch.inf
-        made = cls(additive, seen.new_zeros(0), seen.new_zeros(0, 0))
+        mismatch = cls(additive, seen.new_zeros(0), seen.new_zeros(0, 0))
         for _ in range(_ROUNDS):
             mean = torch.einsum("rp,rpo->o", weight, apart) / records
             scaled = ((apart - mean) * weight.sqrt()[..., None]).flatten(0, 1)
@@ -99,14 +99,14 @@ class Mismatch:
             covariance += torch.diag(_RIDGE * covariance.diagonal() + torch.finfo(torch.float32).eps ** 2)
             factor = torch.linalg.cholesky(covariance)
             one = torch.eye(len(factor), dtype=factor.dtype)
-            made = cls(additive, mean, torch.linalg.solve_triangular(factor, one, upper=False))
-            joint = log_prior + made.density(apart)
+            mismatch = cls(additive, mean, torch.linalg.solve_triangular(factor, one, upper=False))
+            joint = log_prior + mismatch.density(apart)
             likelihood = float(joint.logsumexp(1).mean())
             weight = joint.softmax(1)
             if likelihood - before < _GAIN:
                 break
             before = likelihood
-        return made
+        return mismatch
 
     def density(self, apart: Float[Tensor, "*some observed"]) -> Float[Tensor, "*some"]:
         """Return the log-density of differences, up to a constant."""

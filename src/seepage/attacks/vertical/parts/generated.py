@@ -33,8 +33,8 @@ def generated(
     Example:
         >>> from seepage.datasets.planted import telling
         >>> from seepage.models.vertical import encoder_of
-        >>> made = generated(encoder_of(telling(rows=9).schema), rows=5, seeds=[0, 1])
-        >>> made.shape, made.sum(-1).unique().tolist()
+        >>> queries = generated(encoder_of(telling(rows=9).schema), rows=5, seeds=[0, 1])
+        >>> queries.shape, queries.sum(-1).unique().tolist()
         (torch.Size([2, 5, 11]), [4.0])
     """
     return torch.stack([_one(encoder, rows, torch.Generator().manual_seed(seed), stretch) for seed in seeds])
@@ -55,18 +55,18 @@ def smooth_noise(image: Shape, rows: int, seeds: Sequence[int]) -> Float[Tensor,
         seeds: one seed a training.
 
     Example:
-        >>> made = smooth_noise((3, 8, 8), rows=5, seeds=[0])
-        >>> made.shape, float(made.abs().max()) <= 1
+        >>> images = smooth_noise((3, 8, 8), rows=5, seeds=[0])
+        >>> images.shape, float(images.abs().max()) <= 1
         (torch.Size([1, 5, 192]), True)
     """
-    made = []
+    images = []
     for seed in seeds:
         generator = torch.Generator().manual_seed(seed)
         noise = torch.randn(rows, *image, generator=generator)
         smooth = functional.avg_pool2d(noise, _WINDOW, stride=1, padding=_WINDOW // 2, count_include_pad=False)
         colour = 2 * torch.rand(rows, image[0], 1, 1, generator=generator) - 1
-        made.append((colour + _CONTRAST * smooth / smooth.std()).clamp(-1, 1).flatten(1))
-    return torch.stack(made)
+        images.append((colour + _CONTRAST * smooth / smooth.std()).clamp(-1, 1).flatten(1))
+    return torch.stack(images)
 
 
 def _one(encoder: Encoder, rows: int, generator: torch.Generator, stretch: float | int) -> Tensor:

@@ -39,19 +39,19 @@ def shadow(
             ``ImageBottom``.
     """
     widths = (encoded.shape[-1], *hidden, view.received.shape[-1])
-    made = Stack(widths, seeds) if image is None else ImageBottom(image, seeds)
-    optimiser = torch.optim.Adam(made.parameters(), lr=_RATE, fused=True)
+    networks = Stack(widths, seeds) if image is None else ImageBottom(image, seeds)
+    optimiser = torch.optim.Adam(networks.parameters(), lr=_RATE, fused=True)
     labels = rows.labels.long()
     order = [torch.Generator().manual_seed(seed) for seed in seeds]
     every = torch.arange(len(seeds))[:, None]
     for _ in range(epochs):
         shuffled = torch.stack([torch.randperm(rows.rows, generator=one) for one in order])
         for batch in shuffled.split(batch_size, dim=1):
-            mine = made(encoded[every, batch])
+            mine = networks(encoded[every, batch])
             features = [mine if one is None else one[every, batch] for one in rows.features]
             losses = losses_of(view.model.head, view.model.top(torch.cat(features, dim=-1)), labels[every, batch])
-            found = torch.autograd.grad(losses.mean(1).sum(), list(made.parameters()))
-            for parameter, gradient in zip(made.parameters(), found, strict=True):
+            found = torch.autograd.grad(losses.mean(1).sum(), list(networks.parameters()))
+            for parameter, gradient in zip(networks.parameters(), found, strict=True):
                 parameter.grad = gradient
             optimiser.step()
-    return made.requires_grad_(False)
+    return networks.requires_grad_(False)

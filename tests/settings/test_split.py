@@ -6,10 +6,10 @@ from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.run.store import Store
 from seepage.settings.spec import Part
-from seepage.settings.split import default_private, split_study
+from seepage.settings.split import SplitAudit, default_private
 from seepage.settings.split_spec import SplitSpec
-from seepage.settings.study import run_study, study_rows
 from tests.attacks.split.test_exact import table
+from tests.audits import measured
 from tests.rows import number
 
 NONE = Part(name="none")
@@ -26,14 +26,14 @@ SPEC = SplitSpec(
 
 
 def figures(spec: SplitSpec, store: Store) -> dict[tuple, float | None]:
-    rows = study_rows(run_study(split_study(spec, DATA), store))
+    rows = measured(SplitAudit(spec, DATA), store)
     return {(r.defense, r.attack, r.metric, r.column): r.mean for r in rows}
 
 
 def test_what_is_read_stands_beside_what_was_believed() -> None:
-    study = split_study(SPEC, DATA)
-    assert study.notes[-1] == "12 configurations of private cells and label"
-    rows = study_rows(run_study(study, Store(None)))
+    audit = SplitAudit(SPEC, DATA)
+    assert audit.about.notes[-1] == "12 configurations of private cells and label"
+    rows = measured(audit)
     by = {(r.defense, r.attack, r.metric, r.column): r for r in rows}
     read = by["none", "exact", "accuracy", None]
     assert read.mean == 1.0
@@ -60,7 +60,7 @@ def test_older_client_weights_tell_less() -> None:
     assert fresh[key] == 1.0
     assert (stale[key] or 0) < 1.0
     with pytest.raises(BadInputError, match="give at most stale=5"):
-        split_study(SPEC.model_copy(update={"stale": 6}), DATA)
+        SplitAudit(SPEC.model_copy(update={"stale": 6}), DATA)
 
 
 def test_weights_that_are_off_are_allowed_for_where_the_attack_says_so() -> None:
@@ -74,10 +74,10 @@ def test_weights_that_are_off_are_allowed_for_where_the_attack_says_so() -> None
         assert about > exact - 0.1
         assert ((label, "training", "weights_epsilon", None) in read) == ("final" not in more)
     with pytest.raises(BadInputError, match="leave out one of the two"):
-        split_study(SplitSpec.of(**plain), DATA)
+        SplitAudit(SplitSpec.of(**plain), DATA)
     for more, said in (({"final": 6}, "give at most final=5"), ({"final": 1, "stale": 1}, "both older")):
         with pytest.raises(BadInputError, match=said):
-            split_study(SplitSpec.of(**{**plain, "attacks": ["exact"], **more}), DATA)
+            SplitAudit(SplitSpec.of(**{**plain, "attacks": ["exact"], **more}), DATA)
 
 
 def test_older_weights_get_noise_too() -> None:

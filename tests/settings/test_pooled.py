@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pandas as pd
@@ -14,12 +15,13 @@ from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset, load
 from seepage.errors import BadInputError
 from seepage.run.store import Store
-from seepage.settings.pooled import pooled_study
+from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.setting import Configuration
 from seepage.settings.studies import make_study
-from seepage.settings.study import run_study, study_rows
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
+from tests.audits import measured
 from tests.rows import number
 
 
@@ -70,7 +72,7 @@ def figures(rows: list[ResultRow]) -> dict[tuple[str, str, str, str | None], Res
 
 def run(data: Dataset, **settings: object) -> dict[tuple[str, str, str, str | None], ResultRow]:
     spec = PooledSpec.of(**{**SMALL, **settings})
-    return figures(study_rows(run_study(pooled_study(spec, data), Store(None))))
+    return figures(measured(PooledAudit(spec, data)))
 
 
 def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() -> None:
@@ -97,7 +99,7 @@ def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() ->
     assert number(found["none", "ratio", "share_error", None].mean) < 0.15
     worth = found["none", "meta", "rows_worth", None].mean
     assert worth is None or worth > 0.2
-    assert found["label_only", "meta", "accuracy", None].knowledge["defense"] == {"label_only": {}}
+    assert found["label_only", "meta", "accuracy", None].knowledge.defense == {"label_only": {}}
     assert found["none", "white_box", "accuracy", None].knowledge["queries"] == 0
 
 
@@ -146,14 +148,16 @@ def test_what_was_measured_is_kept_and_the_same_whoever_measures_it() -> None:
     data = people(0.8)
     with Store(None) as store:
         spec = PooledSpec.of(**{**SMALL, "attacks": ["meta"]})
-        first = study_rows(run_study(pooled_study(spec, data), store))
+        first = measured(PooledAudit(spec, data), store)
 
-        def refuse(unit: int, defense: str) -> None:
+        def refuse(configuration: Configuration, units: range) -> NoReturn:
             raise AssertionError("trained again")
 
-        held = replace(pooled_study(spec, data), make=refuse)  # pyright: ignore[reportArgumentType]
-        assert study_rows(run_study(held, store)) == first
-    alone = figures(study_rows(run_study(pooled_study(spec, data), Store(None))))
+        kept = PooledAudit(spec, data)
+        kept.expose = refuse
+        kept.forecast = refuse  # pyright: ignore[reportAttributeAccessIssue]
+        assert measured(kept, store) == first
+    alone = figures(measured(PooledAudit(spec, data)))
     assert {key: row.mean for key, row in alone.items()} == {key: row.mean for key, row in figures(first).items()}
 
 
@@ -187,7 +191,7 @@ def test_the_synthetic_attribute_is_the_secret_then() -> None:
 )
 def test_what_cannot_be_audited_is_refused_before_anything_is_trained(settings: dict[str, object], said: str) -> None:
     with pytest.raises(BadInputError, match=said):
-        pooled_study(PooledSpec.of(**{**SMALL, **settings}), people(0.5))
+        PooledAudit(PooledSpec.of(**{**SMALL, **settings}), people(0.5))
 
 
 def test_numbers_cannot_be_asked_for_chances() -> None:
@@ -195,7 +199,7 @@ def test_numbers_cannot_be_asked_for_chances() -> None:
     schema = Schema(columns=(*data.schema.columns[:2],), target=data.schema.columns[2])
     table = Table(schema, data.train.frame)
     with pytest.raises(BadInputError, match="chances of classes"):
-        pooled_study(PooledSpec.of(**SMALL), replace(data, train=table))
+        PooledAudit(PooledSpec.of(**SMALL), replace(data, train=table))
 
 
 def test_adult_is_the_default() -> None:
@@ -231,8 +235,8 @@ def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
         "epochs": 8,
         "batch_size": 50,
     }
-    found = figures(study_rows(run_study(pooled_study(PooledSpec.of(**texts)), Store(None))))
-    assert number(found["none", "meta", "accuracy", None].mean) > 0.7
+    found = figures(measured(PooledAudit(PooledSpec.of(**texts))))
+    assert found["none", "meta", "accuracy", None].mean > 0.7
     assert found["none", "meta", "accuracy", None].model == "lstm"
 
     word = rng.random(700) < 0.5
@@ -258,14 +262,14 @@ def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
         "epochs": 40,
         "batch_size": None,
     }
-    found = figures(study_rows(run_study(pooled_study(PooledSpec.of(**graphs)), Store(None))))
-    assert number(found["none", "meta", "accuracy", None].mean) > 0.7
+    found = figures(measured(PooledAudit(PooledSpec.of(**graphs))))
+    assert found["none", "meta", "accuracy", None].mean > 0.7
     for wrong, told in (
         ({"hidden": [4]}, "two widths"),
         ({"inputs": ["x"]}, "is no table"),
         ({"sensitive": "Shoes"}, "Shoes"),
     ):
         with pytest.raises(BadInputError, match=told):
-            pooled_study(PooledSpec.of(**{**texts, **wrong}))
+            PooledAudit(PooledSpec.of(**{**texts, **wrong}))
     with pytest.raises(BadInputError, match="one hidden layer"):
-        pooled_study(PooledSpec.of(**{**graphs, "hidden": [4, 4]}))
+        PooledAudit(PooledSpec.of(**{**graphs, "hidden": [4, 4]}))
