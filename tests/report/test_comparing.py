@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from seepage.auditing import audit
 from seepage.cli.app import app
 from seepage.errors import BadInputError
-from seepage.report import audit
 from seepage.report.comparing import compare_runs, load_run, overall, render_comparison
 from tests.report.parts import IMAGE, SCRIPT
 

@@ -69,7 +69,8 @@ def show_report(console: Console, result: AuditResult) -> None:
         console.print(_columns_table(result, list(attacks)[begin : begin + room]))
     if (costs := costs_table(result)) is not None:
         console.print(costs)
-    if audit.dataset is not None and by_column and result.evidence:
+    numbers = any(one["kind"] == "continuous" for own in result.by_column.values() for one in own)
+    if audit.dataset is not None and numbers:
         words = tolerances(audit.dataset.schema, _MOST_TOLERANCES)
         console.print(Padding(Text(words, "dim"), (0, 0, 1, 2)))
     for (size, defense), attack in attacks.items():

@@ -126,20 +126,21 @@ def columns(
     attack = strongest(here, *setting)
     known = {} if schema is None else {column.name: column for column in (*schema.columns, schema.target)}
     places = list(known)
+    scored = {row.column: row for row in pick(here, metric="accuracy", attack=attack) if row.mean is not None}
     made = []
-    for row in pick(here, metric="accuracy", attack=attack):
-        if row.column is None or row.mean is None:
+    for name, row in scored.items():
+        if name is None:
             continue
-        column = known.get(row.column)
+        column = known.get(name)
         made.append(
             {
                 "batch_size": setting[0],
                 "defense": setting[1],
                 "attack": attack,
-                "position": None if column is None else places.index(row.column) + 1,
-                "column": row.column,
+                "position": None if column is None else places.index(name) + 1,
+                "column": name,
                 "kind": None if column is None else column.kind,
-                "sensitive": row.column in sensitive,
+                "sensitive": name in sensitive,
                 "tolerance": None if column is None else tolerance(column),
                 **_scored(row, [], alarms),
             }

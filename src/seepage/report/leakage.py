@@ -79,10 +79,11 @@ def columns_section(result: AuditResult) -> Section | None:
         return empty("columns", title, "No attack has a result by column.")
     head = f"Columns as {where(result, worst)} reads them"
     column = grids.text("Column", "column", mark="sensitive")
-    within = grids.text("Read if within", "tolerance")
+    numbers = any(one["kind"] == "continuous" for one in records)
+    within = [grids.text("Read if within", "tolerance")] if numbers else []
     closed = grids.share("Gap closed", "closed")
     columns = [
-        *(column, grids.text("Kind", "kind"), within, *score_columns(result), closed),
+        *(column, grids.text("Kind", "kind"), *within, *score_columns(result), closed),
         grids.count("Place", "position"),
     ]
     drawn = [(figures.by_column("columns", records, head), grids.filled(head, columns, records))]
@@ -93,7 +94,7 @@ def columns_section(result: AuditResult) -> Section | None:
         caption = "Lift over the best baseline, in points, by the strongest attack of each configuration"
         each = [one for own in result.by_column.values() for one in own]
         attack = grids.text("Attack", "attack")
-        some = [column, within, *setting_columns(result), attack, *score_columns(result), closed]
+        some = [column, *within, *setting_columns(result), attack, *score_columns(result), closed]
         table = grids.filled(caption, some, each[:MOST_ROWS], cut(len(each)))
         drawn.append((figures.heat("columns-everywhere", names, lines, caption), table))
     marked = [one for one in records if one["sensitive"]]
