@@ -14,9 +14,10 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from seepage.auditing import audit, run_all
-from seepage.report.comparing import compare_runs, load_run, render_comparison
+from seepage.report.comparing import render_comparison
 from seepage.report.html import write_html
 from seepage.report.report import Report
+from seepage.results.compare import compare_runs, load_run
 from tests.report.parts import HEBREW, IMAGE, LONG, SCRIPT, CoinAudit, hostile_audit, planted
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -13,6 +13,8 @@ from torch import nn
 from seepage.auditing import audit, prepare_all, run_all
 from seepage.errors import BadInputError
 from seepage.models.model import seeded
+from seepage.report.report import Report
+from seepage.settings.horizontal import HorizontalAudit
 from seepage.settings.spec import make_spec
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Continuous
@@ -42,20 +44,25 @@ def network() -> nn.Module:
     return seeded(lambda: nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 1)), seed=0)
 
 
+def head_of(report: Report) -> str:
+    assert isinstance(report.audit, HorizontalAudit)
+    return report.audit.subject.model.head
+
+
 def test_a_modules_head_follows_the_table_that_is_audited(tmp_path: Path) -> None:
     frame = house_prices()
     frame.to_csv(tmp_path / "prices.csv", index=False)
     told: dict[str, Any] = {**TINY, "target": "price", "labels": "true"}
     of_frame = audit(frame, network(), **told)
     of_file = audit(tmp_path / "prices.csv", network(), **told)
-    assert of_frame.audit.subject.model.head == of_file.audit.subject.model.head == "regression"
+    assert [head_of(report) for report in (of_frame, of_file)] == ["regression", "regression"]
     means = [[row.mean for row in report.rows] for report in (of_frame, of_file)]
     assert means[0] == means[1]
 
 
 def test_a_named_head_is_kept() -> None:
     module = seeded(lambda: nn.Linear(63, 1), seed=0)
-    assert audit("german", module, head="sigmoid", **TINY).audit.subject.model.head == "sigmoid"
+    assert head_of(audit("german", module, head="sigmoid", **TINY)) == "sigmoid"
     with pytest.raises(BadInputError, match="last layer"):
         audit("german", module, **TINY)
 

@@ -15,8 +15,8 @@ from rich.text import Text
 from seepage.cli.app import app
 from seepage.files import write_whole
 from seepage.report import make_console, make_table
-from seepage.report.comparing import Comparison, by_column, compare_runs, load_run, overall, render_comparison, in_words
-from seepage.report.frames import Record
+from seepage.report.comparing import render_comparison
+from seepage.results.compare import Comparison, Record, by_column, compare_runs, in_words, load_run, overall
 from seepage.text import clean, percent, points, span
 
 _MOST_ENTRIES = 20

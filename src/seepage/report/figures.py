@@ -199,13 +199,7 @@ def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
     ]
     layout = _layout("", "Cells of the column that are right (%)")
     layout["xaxis"] |= {"range": [-2, 103]}
-    layout["yaxis"] |= _ticks(places, names) | {
-        "range": [-0.7, len(shown) - 0.3],
-        "zeroline": False,
-        "showgrid": False,
-        "fixedrange": True,
-        "automargin": True,
-    }
+    layout["yaxis"] |= _lines(places, names)
     marked = [one for one in shown if one["sensitive"]]
     gains = [one for one in shown if one["lift"] is not None]
     top = max(gains, key=lambda one: one["lift"], default=None)
@@ -254,13 +248,7 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
         "fixedrange": True,
         "tickangle": -35 if max(map(len, settings)) * len(settings) > 80 else 0,
     }
-    layout["yaxis"] |= _ticks(places, names) | {
-        "range": [-0.6, len(shown) - 0.4],
-        "showgrid": False,
-        "zeroline": False,
-        "fixedrange": True,
-        "automargin": True,
-    }
+    layout["yaxis"] |= _lines(places, names)
     layout["margin"] |= {"t": 60, "b": 20}
     seen = f"Lift over the best baseline in points, {len(columns)} columns in {len(settings)} settings."
     return Figure(name, title, seen, data, layout, height=110 + 24 * max(4, len(shown)))
@@ -366,13 +354,7 @@ def groups(name: str, records: Sequence[Record], overall: float | None, title: s
             }
         )
     layout["xaxis"] |= {"range": [-2, 103]}
-    layout["yaxis"] |= _ticks(places, names) | {
-        "range": [-0.7, len(shown) - 0.3],
-        "zeroline": False,
-        "showgrid": False,
-        "fixedrange": True,
-        "automargin": True,
-    }
+    layout["yaxis"] |= _lines(places, names)
     ends = sorted(records, key=lambda one: one["mean"])
     seen = f"{len(records)} groups; accuracy from {percent(ends[0]['mean'])} to {percent(ends[-1]['mean'])}."
     return Figure(name, title, seen, data, layout, height=110 + 26 * max(4, len(shown)))
@@ -490,12 +472,7 @@ def differences(name: str, records: Sequence[Record], names: tuple[str, str], ti
         )
     layout = _layout("", "Cells read (%)")
     layout["xaxis"] |= {"range": [-2, 103]}
-    layout["yaxis"] |= _ticks(places, [label(one["label"], 48) for one in shown]) | {
-        "range": [-0.7, len(shown) - 0.3],
-        "zeroline": False,
-        "fixedrange": True,
-        "automargin": True,
-    }
+    layout["yaxis"] |= _lines(places, [label(one["label"], 48) for one in shown], grid=True)
     seen = f"{len(records)} figures of {clean(names[0])} and {clean(names[1])} side by side."
     return Figure(name, title, seen, data, layout, height=120 + 34 * max(3, len(shown)))
 
@@ -551,6 +528,17 @@ def _thresholds() -> list[dict[str, Any]]:
         }
         for bound, _ in BOUNDS
     ]
+
+
+def _lines(places: Sequence[int], names: Sequence[str], grid: bool = False) -> dict[str, Any]:
+    """Return the axis of figures with a line for each name."""
+    return _ticks(places, names) | {
+        "range": [-0.7, len(places) - 0.3],
+        "zeroline": False,
+        "showgrid": grid,
+        "fixedrange": True,
+        "automargin": True,
+    }
 
 
 def _ticks(places: Sequence[int], names: Sequence[str]) -> dict[str, Any]:

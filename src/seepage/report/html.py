@@ -34,8 +34,6 @@ from seepage.text import clean, flattened, listed
 FILE = "report.html"
 _PLAIN = 400
 _LONG = 2000
-# What the names of audits say anyway.
-_NAMED = ("dataset", "data", "protocol", "model", "variant")
 
 
 @dataclass(frozen=True)
@@ -182,25 +180,11 @@ def _digest(text: str) -> str:
 
 
 def _names(reports: Sequence[AuditResult]) -> list[str]:
-    """Return what tells the audits of a run apart: data, protocol, model, and variant or differing fields."""
-    specs = [report.audit.spec.model_dump(mode="json") for report in reports]
-    differing = [
-        name
-        for name in dict.fromkeys(name for spec in specs for name in spec)
-        if name not in _NAMED and any(spec.get(name) != specs[0].get(name) for spec in specs)
-    ]
-    names = []
-    for report, spec in zip(reports, specs, strict=True):
+    """Return what tells the audits of a run apart: data, protocol, model and variant; a number where those agree."""
+    names: list[str] = []
+    for report in reports:
         about, variant = report.audit.about, report.audit.spec.variant
-        also = [f"{name.replace('_', ' ')} {_short(spec[name])}" for name in differing if name in spec]
         parts = [clean(about.dataset), clean(about.protocol).replace("_", " "), f"model {clean(about.model)}"]
-        names.append(", ".join([*parts, *([clean(variant, 80)] if variant else also)]))
+        name = ", ".join([*parts, *([clean(variant, 80)] if variant else [])])
+        names.append(f"{name} ({len(names) + 1})" if name in names else name)
     return names
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(_short(item) for item in value)
-    if isinstance(value, dict):
-        return clean(value.get("label") or value.get("name") or json.dumps(value, ensure_ascii=False))
-    return clean(value)
