@@ -45,12 +45,12 @@ def test_the_page_shows_verdict_threat_model_leakage_columns_and_cost(tmp_path: 
     assert "without the glimpse the best baseline gets 51%" in parts["verdict"]
     assert "The <b>peeker</b> looks." in parts["threat-model"]
     assert "Columns marked as sensitive (★): a." in parts["threat-model"]
-    assert "coins are fair." in parts["threat-model"]
+    assert "Coins are fair." in parts["threat-model"]
     assert re.search(r"gloves peek 57\.0%", parts["leakage"])
     assert "given away by the glimpse" in parts["leakage"]
     assert re.search(r"a \(sensitive\).* 92\.0%", parts["columns"])
     assert re.search(r"AUC.*Epsilon of a record.*gloves low .*80\.0%.*2\.5", parts["frontier"])
-    assert "below 20% (low) or 50% (moderate): gloves, at AUC of 80.0%." in parts["advice"]
+    assert "below 20% (low) or 50% (moderate): gloves, AUC 80.0%." in parts["advice"]
     # Nothing that only other settings have is promised or missed.
     assert not {"reliability", "exposed", "examples", "groups", "pictures"} & {*parts}
     assert "victim" not in text.split("<body>")[1].split('id="checks"')[0]

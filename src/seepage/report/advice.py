@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from seepage.report.frames import Record, Setting, is_error
+from seepage.report.frames import Record, Setting, is_error, task_name
 from seepage.results.tiers import BOUNDS
 from seepage.results.verdict import UNDEFENDED
 from seepage.text import clean, lowered, percent
@@ -88,7 +88,7 @@ def sentences(
     defenses: Sequence[str],
     secret: str = "all cells",
     marked: bool = False,
-    metric: str = "Task accuracy",
+    metric: str = "task_accuracy",
 ) -> list[str]:
     """Return advice as sentences.
 
@@ -98,7 +98,7 @@ def sentences(
         defenses: defenses of the sweep.
         secret: what is attacked.
         marked: whether sensitive columns have to keep below a threshold too.
-        metric: measure of the task in words, see ``frames.task_name``.
+        metric: metric that says how well the task is learnt.
     """
     over = f"{secret} and of every sensitive column" if marked else secret
     by_way: dict[str, list[str]] = {}
@@ -128,4 +128,4 @@ def _cost(task: float | None, metric: str) -> str:
     """Return how well the task is learnt under a defense, nothing where that was not measured."""
     if task is None:
         return ""
-    return f", at {lowered(metric)} of {f'{task:.4g}' if is_error(metric) else percent(task)}"
+    return f", {lowered(task_name(metric))} {f'{task:.4g}' if is_error(metric) else percent(task)}"

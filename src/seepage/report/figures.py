@@ -242,14 +242,16 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
         }
     ]
     layout = _layout("", "")
+    slanted = max(map(len, settings)) * len(settings) > 80
     layout["xaxis"] |= _ticks(range(len(settings)), settings) | {
         "side": "top",
         "showgrid": False,
         "fixedrange": True,
-        "tickangle": -35 if max(map(len, settings)) * len(settings) > 80 else 0,
+        "tickangle": -35 if slanted else 0,
+        "ticklabeloverflow": "allow",
     }
     layout["yaxis"] |= _lines(places, names)
-    layout["margin"] |= {"t": 60, "b": 20}
+    layout["margin"] |= {"t": 60, "b": 20, "r": 110 if slanted else 20}
     seen = f"Lift over the best baseline in points, {len(columns)} columns in {len(settings)} settings."
     return Figure(name, title, seen, data, layout, height=110 + 24 * max(4, len(shown)))
 

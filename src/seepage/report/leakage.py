@@ -77,7 +77,7 @@ def columns_section(result: AuditResult) -> Section | None:
     worst = result.worst
     if worst is None or not (records := result.by_column[worst["batch_size"], worst["defense"]]):
         return empty("columns", title, "No attack has a result by column.")
-    head = f"Columns as {where(result, worst)} reads them"
+    head = f"Columns, read by {where(result, worst)}"
     column = grids.text("Column", "column", mark="sensitive")
     numbers = any(one["kind"] == "continuous" for one in records)
     within = [grids.text("Read if within", "tolerance")] if numbers else []
@@ -177,8 +177,12 @@ def frontier_section(result: AuditResult) -> Section | None:
     if any(one["epsilon"] is not None for one in records):
         words.append(
             "Epsilon bounds what one record more or less can change in all messages of one training, except with "
-            "probability delta. It is computed as if batches were drawn by Poisson sampling. Trainings that chose a "
-            "learning rate, and what else is sent, are not counted."
+            "probability delta."
+        )
+    if any(one["accountant"] is not None for one in records):
+        words.append(
+            "It is computed as if batches were drawn by Poisson sampling. Trainings that chose a learning rate, and "
+            "what else is sent, are not counted."
         )
     if all(one["closed"] is None for one in records):
         return Section("frontier", title, words, grids=[table])
@@ -198,7 +202,7 @@ def advice_section(result: AuditResult) -> Section:
     sensitive = {key: _worst_sensitive(own) for key, own in result.by_column.items()} if marked else {}
     learnt = [one for one in result.frontier if one["attack"] is not None]
     error = any(frames.is_error(one["task_metric"]) for one in learnt)
-    metric = frames.task_name(learnt[0]["task_metric"]) if learnt else ""
+    metric = learnt[0]["task_metric"] if learnt else ""
     task = {(one["batch_size"], one["defense"]): one["task"] for one in learnt}
     advised = advice(attacked, sensitive, task, not error)
     sizes = [one["batch_size"] for one in attacked] if result.sized else []

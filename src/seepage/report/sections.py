@@ -83,7 +83,6 @@ def verdict_section(result: AuditResult) -> Section:
             grids.share("Read", "mean"),
             grids.interval("95% interval"),
             grids.share("Best baseline", "baseline"),
-            grids.text("which", "baseline_name"),
             grids.gain("Lift (points)", "lift"),
             grids.share("Gap closed", "closed"),
             grids.at_most("at most", "upper"),
@@ -120,7 +119,7 @@ def _threat_model(result: AuditResult) -> Section:
     facts = [
         *(clean(fact, 600) for fact in result.audit.threat_model()),
         *([f"The batch size is {next(iter(sizes))} in all configurations."] if len(sizes - {None}) == 1 else []),
-        *(f"{clean(note, 200).removesuffix('.')}." for note in about.notes),
+        *(f"{note[:1].upper()}{note[1:].removesuffix('.')}." for note in (clean(note, 200) for note in about.notes)),
         f"Columns marked as sensitive (★): {listed(marked[:20])}{', ...' if len(marked) > 20 else ''}."
         if marked
         else "No column is marked as sensitive, so none is singled out below.",
