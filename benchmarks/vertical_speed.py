@@ -12,9 +12,10 @@ import argparse
 import json
 import time
 
+from seepage.settings.study import study_of
+
 from seepage.datasets import load
 from seepage.run.workers import threads
-from seepage.settings.study import study_of
 from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 
@@ -34,7 +35,7 @@ def main() -> None:
     data = load(arguments.dataset)
     for units in arguments.trainings:
         passive = (PASSIVE[data.name],) if data.name in PASSIVE else ()
-        spec = VerticalSpec.of(dataset=data.name, units=units, passive=passive, threads=arguments.threads)
+        spec = VerticalSpec.of(dataset=data.name, repetitions=units, passive=passive, threads=arguments.threads)
         study = study_of(VerticalAudit(spec, data))
         found: dict[str, dict[str, float]] = {}
         with threads(arguments.threads):

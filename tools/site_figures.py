@@ -16,13 +16,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
-import seepage.attacks  # noqa: F401  registers the attacks
 from seepage.attacks.horizontal.matching.optimise import Descent
 from seepage.attacks.horizontal.matching.profiles import Profile
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
-from seepage.registry import attacks, cut_attacks, feature_attacks, property_attacks
+from seepage.registry import attacks
 from seepage.reproduce import load_table
 from site_verdict import verdict
 
@@ -114,9 +113,7 @@ def figures(root: Path, method: str, labels: str = "true") -> str:
 
 def configuration(method: str) -> str:
     """Return what each profile of a method is made of, as the code builds it; its defaults where it has none."""
-    own = next((one for one in (cut_attacks, feature_attacks, property_attacks) if method in one), attacks).create(
-        method
-    )
+    own: Any = attacks.create(method)
     if not isinstance(own, Reconstruction):
         # What it hands the rest to has a card of its own.
         held = {field.name: getattr(own, field.name) for field in fields(own)}

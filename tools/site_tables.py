@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import get_args
 
 import site_figures
-from seepage.datasets.about import cards
+from seepage.datasets.about import card_of
 from seepage.reproduce import MARGIN, Agreement, study_tables, tables
 from site_verdict import Table, Verdict, verdict
 
@@ -266,8 +266,9 @@ def _about(name: str, table: Table, lines: Sequence[site_figures.Line], folder: 
     if commits:
         said.append(f"Measured at commit {', '.join(commits)}.")
     for dataset, rows in dict.fromkeys((_dataset(table, line), line["rows"]) for line in lines):
-        if rows and dataset in cards and int(rows) < cards[dataset].rows:
-            said.append(f"Partial data: {int(rows):,} of the {cards[dataset].rows:,} rows of `{dataset}`.")
+        card = card_of(dataset)
+        if rows and card is not None and int(rows) < card.rows:
+            said.append(f"Partial data: {int(rows):,} of the {card.rows:,} rows of `{dataset}`.")
     notes = "\n".join(f"- {note[0].upper()}{note[1:]}." for note in table.notes)
     return " ".join(said) + (f"\n\n{notes}" if notes else "")
 

@@ -28,7 +28,7 @@ from seepage.run.runner import Listener, Run, run_audits
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.setting import Audit, Given
-from seepage.settings.spec import AuditSpec as Spec
+from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
 from seepage.tabular.infer import Policy
 from seepage.tabular.schema import Schema

@@ -10,6 +10,8 @@ from pathlib import Path
 from seepage.errors import BadInputError
 
 PRIVATE = 0o600
+# The file in a run folder that holds all that was measured.
+STORE = "audit.sqlite"
 
 
 def make_folder(folder: Path, private: bool = False) -> None:

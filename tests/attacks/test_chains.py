@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from seepage import models
 from seepage.attacks.horizontal.exact.chains import parts_of
 from seepage.attacks.horizontal.matching.engine import AutogradEngine, ClosedFormEngine, match
 from seepage.attacks.horizontal.matching.matching import Cosine, MeanSquared
@@ -13,7 +14,6 @@ from seepage.learning import gradient
 from seepage.models.batch_norm import BatchNorm
 from seepage.models.model import Head, Model, seeded
 from seepage.models.resnet import Residual
-from seepage.registry import models
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.wire.horizontal import GradientView
 from tests.oracles.gradients import matching

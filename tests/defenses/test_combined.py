@@ -8,9 +8,10 @@ from pydantic import TypeAdapter
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.errors import BadInputError
-from seepage.registry import Registry, defenses, pooled_defenses, split_defenses, vertical_defenses
+from seepage.registry import Registry, defenses
+from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.part import Part, Parts, combine
 from seepage.settings.pooled_spec import PooledSpec
-from seepage.settings.spec import Part, Parts, combine, make_spec
 from seepage.settings.split_spec import SplitSpec
 
 PARTS = TypeAdapter(Parts)
@@ -27,7 +28,7 @@ def test_text_and_yaml_say_the_same() -> None:
     [text], [document] = (PARTS.validate_python(one) for one in (BOTH, listed))
     assert text == document
     assert text.called == "label_flip+cut_noise"
-    assert combine(split_defenses, text) == (LabelFlip(0.01), CutNoise(0.01, "own"))
+    assert combine(defenses.of("split"), text) == (LabelFlip(0.01), CutNoise(0.01, "own"))
     assert PARTS.validate_python([text.model_dump(mode="json")]) == (text,)
     [labelled] = PARTS.validate_python({**listed, "label": "both"})
     assert labelled.called == "both"
@@ -45,28 +46,36 @@ def test_what_is_combined_is_what_each_mechanism_does() -> None:
 @pytest.mark.parametrize(
     ("registered", "given", "said"),
     [
-        (split_defenses, "label_flip+label_flip", "combines 'label_flip' with itself"),
-        (split_defenses, {"all": ["label_flip", "label_flip"]}, "combines 'label_flip' with itself"),
-        (split_defenses, "none+label_flip:{probability: 0.1}", "combines a defense with none"),
-        (split_defenses, {"name": "label_flip+cut_noise", "probability": 0.1}, "unknown mechanism .*'probability'"),
-        (split_defenses, {"all": ["label_flip"], "probability": 0.1}, "got 'probability' beside"),
-        (split_defenses, {"all": []}, "lists each with name and options"),
-        (split_defenses, {"all": [{"name": "label_flip", "label": "mine"}, "cut_noise"]}, "has one label"),
-        (split_defenses, "label_flip:{probability: 0.1", "expected a name, or a name with options"),
+        (defenses.of("split"), "label_flip+label_flip", "combines 'label_flip' with itself"),
+        (defenses.of("split"), {"all": ["label_flip", "label_flip"]}, "combines 'label_flip' with itself"),
+        (defenses.of("split"), "none+label_flip:{probability: 0.1}", "combines a defense with none"),
         (
-            vertical_defenses,
+            defenses.of("split"),
+            {"name": "label_flip+cut_noise", "probability": 0.1},
+            "unknown mechanism .*'probability'",
+        ),
+        (defenses.of("split"), {"all": ["label_flip"], "probability": 0.1}, "got 'probability' beside"),
+        (defenses.of("split"), {"all": []}, "lists each with name and options"),
+        (defenses.of("split"), {"all": [{"name": "label_flip", "label": "mine"}, "cut_noise"]}, "has one label"),
+        (defenses.of("split"), "label_flip:{probability: 0.1", "expected a name, or a name with options"),
+        (
+            defenses.of("vertical"),
             "pa_imfl+vfldefender",
             "'vfldefender' both act on the gradients that go back",
         ),
-        (vertical_defenses, "returned_noise:{scale: 1}+pa_imfl", "both act on the gradients that go back"),
-        (pooled_defenses, "rounded_answers:{digits: 1}+label_only", "both act on the answers"),
-        (pooled_defenses, "dp_training:{noise_multiplier: 1}", "needs clip"),
-        (pooled_defenses, "dp_training:{clip: 0}", "clip is a number above 0"),
-        (pooled_defenses, "dp_training:{clip: 1, noise_multiplier: -1}", "noise_multiplier is a number from 0 up"),
-        (pooled_defenses, "query_limit:{queries: 0}", "queries is a whole number from 1 up"),
-        (pooled_defenses, "rounded_answers:{digits: -1}", "digits is a whole number from 0 up"),
-        (pooled_defenses, "without_columns:{columns: []}", "one at least"),
-        (vertical_defenses, "bottleneck:{width: 0}", "width is a whole number from 1 up"),
+        (defenses.of("vertical"), "returned_noise:{scale: 1}+pa_imfl", "both act on the gradients that go back"),
+        (defenses.of("pooled"), "rounded_answers:{digits: 1}+label_only", "both act on the answers"),
+        (defenses.of("pooled"), "dp_training:{noise_multiplier: 1}", "needs clip"),
+        (defenses.of("pooled"), "dp_training:{clip: 0}", "clip is a number above 0"),
+        (
+            defenses.of("pooled"),
+            "dp_training:{clip: 1, noise_multiplier: -1}",
+            "noise_multiplier is a number from 0",
+        ),
+        (defenses.of("pooled"), "query_limit:{queries: 0}", "queries is a whole number from 1 up"),
+        (defenses.of("pooled"), "rounded_answers:{digits: -1}", "digits is a whole number from 0 up"),
+        (defenses.of("pooled"), "without_columns:{columns: []}", "one at least"),
+        (defenses.of("vertical"), "bottleneck:{width: 0}", "width is a whole number from 1 up"),
     ],
 )
 def test_what_cannot_be_combined_is_refused(registered: Registry, given: object, said: str) -> None:
@@ -76,10 +85,10 @@ def test_what_cannot_be_combined_is_refused(registered: Registry, given: object,
 
 
 def test_every_setting_has_no_defense_and_names_what_each_does() -> None:
-    for registered in (defenses, split_defenses, vertical_defenses, pooled_defenses):
+    for registered in (defenses.of("horizontal"), defenses.of("split"), defenses.of("vertical"), defenses.of("pooled")):
         assert "none" in registered
         assert all(entry.summary.endswith(".") for entry in registered.entries())
-    for registered in (split_defenses, vertical_defenses, pooled_defenses):
+    for registered in (defenses.of("split"), defenses.of("vertical"), defenses.of("pooled")):
         assert all(getattr(e.factory, "acts_on", "") for e in registered.entries() if e.name != "none")
 
 

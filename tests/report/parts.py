@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,8 @@ from seepage.assessment import Measured, Measurement
 from seepage.assessment.evidence import Evidence
 from seepage.auditing import audit
 from seepage.report.report import Report
+from seepage.settings.option import RUNNING, Option
+from seepage.settings.part import Part
 from seepage.settings.setting import (
     About,
     Audit,
@@ -25,7 +27,7 @@ from seepage.settings.setting import (
     Progress,
     Scale,
 )
-from seepage.settings.spec import Part, Spec
+from seepage.settings.spec import Spec
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Discrete, Schema
 
@@ -118,16 +120,12 @@ class CoinSpec(Spec):
         flips: number of coins that are flipped.
     """
 
-    unit: ClassVar[str] = "flip"
     setting: ClassVar[str] = "coins"
+    about: ClassVar[str] = "coins: what a peeker learns"
+    unit: ClassVar[str] = "flip"
     repeats: ClassVar[str] = "flips"
 
-    flips: int = 3
-
-    @property
-    def repeated(self) -> int:
-        """Number of coins that are flipped."""
-        return self.flips
+    flips: Annotated[int, Option("Number of coins that are flipped.", RUNNING)] = 3
 
 
 COIN, PEEK, SETUP = "coin", "peek", "set-up"
@@ -201,7 +199,7 @@ class CoinAudit(Audit):
         self.spec = CoinSpec(control=False, workers=1) if spec is None else spec
         self.figures, self.spread, self.broken, self.picture = dict(figures), spread, tuple(broken), picture
         self.own = own
-        self.parts = [PlannedPart(Part(name="random", label=name), KINDS[name]) for name in parts]
+        self.parts = [PlannedPart(Part(name=name), KINDS[name]) for name in parts]
         defenses = dict.fromkeys(defense for defense, _ in figures)
         self.configurations = [Configuration(defense, size) for size in sizes for defense in defenses]
         usual: dict[str, Any] = {

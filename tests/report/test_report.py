@@ -15,7 +15,7 @@ from seepage.errors import BadInputError
 from seepage.models.model import seeded
 from seepage.report.report import Report
 from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.spec import make_spec
+from seepage.settings.horizontal_spec import make_spec
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Continuous
 from tests.stores import measurements

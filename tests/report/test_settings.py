@@ -17,9 +17,11 @@ from seepage.report.frames import overview
 from seepage.report.html import render
 from seepage.report.progress import Bar
 from seepage.report.report import Report
-from seepage.report.result import Applicability
 from seepage.results.checks import Alarm
 from seepage.results.gate import gate
+from seepage.settings.horizontal import HorizontalAudit
+from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.subject import prepare
 from tests.report.parts import COIN, FIGURES, PEEK, SETUP, CoinAudit, CoinSpec
 from tests.report.test_html import read
 from tests.rows import row
@@ -73,11 +75,18 @@ def test_sizes_that_differ_are_told_apart_and_one_that_does_not_is_said_once() -
 
 def test_the_grid_says_which_attacks_apply_and_why_not() -> None:
     report = report_of(CoinAudit())
-    assert report.grid == (Applicability(PEEK),)
-    grid = [*report.grid, Applicability("x_ray", False, "it needs a <coin> of glass")]
-    parts = read(render([replace(report, grid=grid)], {}))
-    assert "x_ray no it needs a <coin> of glass" in parts["threat-model"]
-    assert "peek yes" in parts["threat-model"]
+    # A setting that declares no threat model shows what was run.
+    assert [(one.attack, one.applies) for one in report.grid] == [(PEEK, True)]
+    assert "peek yes yes" in read(render([report], {}))["threat-model"]
+    horizontal = HorizontalAudit(spec := make_spec(dataset="german", batch_sizes=2, attacks="tableak"), prepare(spec))
+    grid = {one.attack: one for one in Report(horizontal, []).grid}
+    assert grid["tableak"].applies
+    refused = next(one for one in grid.values() if not one.applies)
+    parts = read(render([Report(horizontal, [])], {}))
+    assert f"{refused.attack} no no" in parts["threat-model"]
+    assert refused.reason is not None
+    assert refused.reason[:200] in parts["threat-model"]
+    assert "Nothing could be measured" in parts["verdict"]
 
 
 def test_checks_that_do_not_apply_are_listed_with_the_reason() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch
 from torch import nn
 
 from seepage import registry
+from seepage.assessment import Measurement
 from seepage.errors import BadInputError
 from seepage.models.model import Model
 from seepage.results.rows import rows_of
@@ -23,9 +23,10 @@ from seepage.run.runner import Listener, Run, kept_runs, run_audits
 from seepage.run.store import Store
 from seepage.settings import code, horizontal
 from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.spec import AuditSpec, make_spec
+from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.subject import Subject, prepare
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
+from tests.parts import register
 
 TINY: dict[str, Any] = {
     "dataset": "german",
@@ -44,11 +45,11 @@ def subject() -> Subject:
     return prepare(make_spec(**TINY))
 
 
-def values(runs: list[Run]) -> dict[tuple[int, str, str, str | None], list[float]]:
+def values(runs: list[Run]) -> dict[tuple[int | None, str, str, str | None], list[float]]:
     return {
         (run.configuration.batch_size, run.label, m.metric, m.column): (
-            m.values if hasattr(m, "values") else m.accuracy
-        ).tolist()  # pyright: ignore[reportAttributeAccessIssue]
+            m.values if isinstance(m, Measurement) else m.accuracy
+        ).tolist()
         for run in runs
         for m in run.measured
     }
@@ -103,8 +104,7 @@ def test_attacks_and_baselines_meet_the_same_victims(subject: Subject, monkeypat
         return attack
 
     for name in ("one", "two"):
-        entry = replace(registry.attacks["dlg"], name=name, factory=lambda name=name: spying(name))
-        monkeypatch.setitem(registry.attacks._entries, name, entry)
+        register(monkeypatch, registry.attacks, name, lambda name=name: spying(name), "horizontal")
     audited(subject, attacks=["one", "two"])
     for size in (2, 3):
         # A trial of each setting on a group of victims, then the job itself.
@@ -123,8 +123,7 @@ def test_granted_labels_reach_the_attack_and_restored_ones_do_not(
         granted.append(knowledge.labels)
         return RecordsGuess(torch.zeros(view.victims, knowledge.batch_size, len(knowledge.schema.columns)).double())
 
-    entry = replace(registry.attacks["dlg"], name="nosy", factory=lambda: attack)
-    monkeypatch.setitem(registry.attacks._entries, "nosy", entry)
+    register(monkeypatch, registry.attacks, "nosy", lambda: attack, "horizontal")
     quiet = {"attacks": ["nosy"], "restarts": None, "iterations": None}
     audited(subject, **quiet)
     assert all(labels is None for labels in granted)
@@ -176,7 +175,7 @@ def test_held_runs_take_the_victims_that_are_there(subject: Subject, tmp_path: P
     audited(subject, store, victims=2, attacks=["dlg"])
     found = kept_runs(HorizontalAudit(make_spec(**{**TINY, "victims": 50}), subject), store)
     assert {(run.configuration.batch_size, run.label) for run in found} == {
-        (size, name) for size in (2, 3) for name in (*registry.baselines.names(), "dlg")
+        (size, name) for size in (2, 3) for name in (*registry.baselines.of("horizontal").names(), "dlg")
     }
     # A group of victims is attacked whole, so there may be more of them than were asked for.
     assert all(run.units == tuple(range(len(run.units))) and len(run.units) >= 2 for run in found)
@@ -209,7 +208,7 @@ def test_the_code_digest_follows_the_source_of_what_determines_figures(
 
 def test_a_plug_ins_source_is_part_of_the_setting(subject: Subject, tmp_path: Path) -> None:
     assert code.foreign_code(registry.attacks["tableak"].factory) is None
-    assert code.foreign_code(registry.baselines["random"].factory) is None
+    assert code.foreign_code(registry.baselines.of("horizontal")["random"].factory) is None
     assert code.foreign_code(Quiet) is not None
 
 
@@ -234,8 +233,7 @@ class Quiet:
 def test_a_plug_in_without_options_or_progress_runs_and_the_bar_reaches_its_end(
     subject: Subject, monkeypatch: pytest.MonkeyPatch, profile: str
 ) -> None:
-    entry = replace(registry.attacks["dlg"], name="quiet", factory=Quiet)
-    monkeypatch.setitem(registry.attacks._entries, "quiet", entry)
+    register(monkeypatch, registry.attacks, "quiet", Quiet, "horizontal")
     summing = Summing()
     outcome = audited(subject, None, summing, attacks=["quiet", "dlg"], profile=profile)
     assert {run.label: run.units for run in outcome}["quiet"] == (0, 1, 2)
@@ -249,8 +247,7 @@ def test_a_factory_of_any_options_is_given_them(subject: Subject, monkeypatch: p
         given.append(options)
         return registry.attacks.create("tableak", **options)
 
-    entry = replace(registry.attacks["dlg"], name="passing_on", factory=passing_on)
-    monkeypatch.setitem(registry.attacks._entries, "passing_on", entry)
+    register(monkeypatch, registry.attacks, "passing_on", passing_on, "horizontal")
     audited(subject, attacks=["passing_on"], batch_sizes=2, victims=1, profile="faithful")
     assert given[-1] == {"profile": "faithful", "iterations": 4, "restarts": 2}
 
@@ -331,7 +328,7 @@ def test_a_zero_gradient_is_refused_before_anything_is_kept(tmp_path: Path) -> N
         def forward(self, rows: torch.Tensor) -> torch.Tensor:
             return rows @ (self.weight * 0)
 
-    spec: AuditSpec = make_spec(**{**TINY, "model": "deaf", "labels": "true"})
+    spec: HorizontalSpec = make_spec(**{**TINY, "model": "deaf", "labels": "true"})
     deaf = prepare(spec, model=Model(Deaf(), "softmax", "deaf"))
     with pytest.raises(BadInputError, match="zero everywhere"):
         run_audits([HorizontalAudit(spec, deaf)], Store(tmp_path / "run"))
@@ -349,7 +346,7 @@ def test_rows_hold_the_paired_lift_over_the_best_baseline(subject: Subject) -> N
         size, column = row.batch_size, row.column
         assert size is not None
         own = scored[size, row.attack, "accuracy", column]
-        guesses = {name: scored[size, name, "accuracy", column] for name in registry.baselines.names()}
+        guesses = {name: scored[size, name, "accuracy", column] for name in registry.baselines.of("horizontal").names()}
         best = max(guesses, key=lambda name: sum(guesses[name]))
         assert row.mean == pytest.approx(sum(own) / 3)
         assert row.baseline == pytest.approx(sum(guesses[best]) / 3)
@@ -389,8 +386,7 @@ class Moody:
 def test_a_job_that_fails_is_recorded_and_stops_no_other(
     subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = replace(registry.attacks["dlg"], name="moody", factory=Moody)
-    monkeypatch.setitem(registry.attacks._entries, "moody", entry)
+    register(monkeypatch, registry.attacks, "moody", Moody, "horizontal")
     spec = make_spec(**{**TINY, "attacks": ["moody", "dlg"], "batch_sizes": 2})
     with Store(tmp_path) as store:
         [outcome] = run_audits([HorizontalAudit(spec, subject)], store)
@@ -403,7 +399,7 @@ def test_a_job_that_fails_is_recorded_and_stops_no_other(
         [row] = [row for row in rows_of(HorizontalAudit(spec, subject), outcome) if row.attack == "moody"]
         assert (row.status, row.mean, row.n) == ("failed", None, 0)
     # The cause mended, the same command finishes.
-    monkeypatch.setitem(registry.attacks._entries, "moody", replace(entry, factory=Quiet))
+    register(monkeypatch, registry.attacks, "moody", Quiet, "horizontal")
     monkeypatch.setattr(horizontal, "foreign_code", lambda factory: None)
     with Store(tmp_path) as store:
         [outcome] = run_audits([HorizontalAudit(spec, subject)], store)
@@ -424,8 +420,7 @@ class Deadly:
 
 def test_a_job_that_kills_its_worker_costs_itself_only(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, killed in (("deadly", True), ("harmless", False)):
-        entry = replace(registry.attacks["dlg"], name=name, factory=lambda killed=killed: Deadly(killed))
-        monkeypatch.setitem(registry.attacks._entries, name, entry)
+        register(monkeypatch, registry.attacks, name, lambda killed=killed: Deadly(killed), "horizontal")
     monkeypatch.setattr(runner, "_WORTH_WORKERS_SECONDS", 0.0)
     outcome = audited(subject, None, attacks=["deadly", "harmless"], batch_sizes=2, workers=2)
     found = {run.label: run for run in outcome}

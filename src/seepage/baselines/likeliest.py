@@ -12,7 +12,7 @@ from seepage.tabular.align import tolerances
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
 
 
-@baselines.register("likeliest")
+@baselines.register("likeliest", "horizontal")
 @dataclass(frozen=True)
 class Likeliest:
     """The most frequent category, or the number within whose tolerance most values lie, in each column.

@@ -11,7 +11,7 @@ from seepage.registry import baselines
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
 
 
-@baselines.register("mode")
+@baselines.register("mode", "horizontal")
 @dataclass(frozen=True)
 class Mode:
     """The most frequent category of each discrete column and the median of each continuous one.

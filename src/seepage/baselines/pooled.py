@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
-from seepage.registry import property_baselines
+from seepage.registry import baselines
 from seepage.wire.pooled import PooledKnowledge, PropertyGuess
 
 
-@property_baselines.register("chance")
+@baselines.register("chance", "pooled")
 @dataclass(frozen=True)
 class Chance:
     """Every share that is distinguished gets the same chance.

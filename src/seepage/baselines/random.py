@@ -17,7 +17,7 @@ from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
 _STREAM = zlib.crc32(b"seepage.baselines.random")
 
 
-@baselines.register("random")
+@baselines.register("random", "horizontal")
 @dataclass(frozen=True)
 class Random:
     """Rows whose cells are drawn independently from each column's marginal.

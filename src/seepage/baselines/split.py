@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.registry import cut_baselines
+from seepage.registry import baselines
 from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
@@ -21,7 +21,7 @@ Neighbourhood = Literal["features", "output"]
 _AT_ONCE = 2**24
 
 
-@cut_baselines.register("marginals")
+@baselines.register("marginals", "split")
 @dataclass(frozen=True)
 class Marginals:
     """Each column's most frequent category or median, and the most frequent label, for every record."""
@@ -33,7 +33,7 @@ class Marginals:
         return CutGuess(row.repeat(view.records, 1), labels)
 
 
-@cut_baselines.register("knn")
+@baselines.register("knn", "split")
 @dataclass(frozen=True)
 class Nearest:
     """The vote of the most similar auxiliary rows, by the server's own columns or by its activations.

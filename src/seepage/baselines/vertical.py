@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seepage.models.inverse import Inverter, cells_of
 from seepage.models.vertical import encoder_of
-from seepage.registry import feature_baselines
+from seepage.registry import baselines
 from seepage.tabular.schema import Discrete
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
@@ -20,7 +20,7 @@ from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, G
 NEAR = 0.1
 
 
-@feature_baselines.register("constant")
+@baselines.register("constant", "vertical")
 @dataclass(frozen=True)
 class Constant:
     """Each column's most frequent category, or the number with most others within a tenth of the column's range."""
@@ -36,7 +36,7 @@ class Constant:
         return _same(view, row)
 
 
-@feature_baselines.register("median")
+@baselines.register("median", "vertical")
 @dataclass(frozen=True)
 class Median:
     """Each column's most frequent category or median."""
@@ -48,7 +48,7 @@ class Median:
         return _same(view, [marginal.median for marginal in knowledge.marginals])
 
 
-@feature_baselines.register("random")
+@baselines.register("random", "vertical")
 @dataclass(frozen=True)
 class UniformRows:
     """Encoded rows drawn evenly from -1 to 1: UIFV's comparison."""
@@ -64,7 +64,7 @@ class UniformRows:
         return FeatureGuess(cells_of(encoder, 2 * torch.stack(drawn) - 1))
 
 
-@feature_baselines.register("own_columns")
+@baselines.register("own_columns", "vertical")
 @dataclass(frozen=True)
 class OwnColumns:
     """A network's prediction from the attacker's own columns, trained on auxiliary rows, without the target's features.

@@ -2,27 +2,146 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
-from typer.models import CommandInfo
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info, get_command_name, get_group_from_info
 
 from seepage import __version__
 from seepage.cli.exits import Exit
+from seepage.cli.text import told
 from seepage.config.mistakes import DocumentError
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, OldSpellingWarning, nearest
+from seepage.files import STORE
 from seepage.run.memory import keep_freed_memory
-from seepage.run.store import FILE as STORE
-from seepage.text import clean
+from seepage.settings.catalogue import Setting, settings
+
+# Typer has its classes of commands, contexts and errors from Click or, later, from a copy of its own.
+_UsageError = cast(type[Exception], typer.BadParameter.__mro__[1])
+
+_AUDITS = "seepage.cli.audit"
+# The commands beside one for each setting, and their modules, in the order of --help.
+COMMANDS = {
+    "correlate": "seepage.cli.correlate",
+    "spec": "seepage.cli.spec",
+    "schema": "seepage.cli.schema",
+    "capture": "seepage.cli.capture",
+    "attack": "seepage.cli.attack",
+    "datasets": "seepage.cli.lists",
+    "attacks": "seepage.cli.lists",
+    "defenses": "seepage.cli.lists",
+    "checks": "seepage.cli.lists",
+    "models": "seepage.cli.lists",
+    "compare": "seepage.cli.compare",
+    "reproduce": "seepage.cli.reproduce",
+}
+
+
+def settings_by_command() -> dict[str, Setting]:
+    """Return the settings by the names of their commands."""
+    return {one.command or name: one for name, one in settings().items()}
+
+
+class _Later(TyperCommand):
+    """A command whose module is imported when it is used."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, rich_markup_mode="rich")
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Return the context of the command itself."""
+        return load(self.name or "").make_context(info_name, args, parent, **extra)
+
+
+class _Program(TyperGroup):
+    """The program; a command is imported when it is used."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: _Later(name) for name in (*settings_by_command(), *COMMANDS)}
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of the program; that of each command is read from the source of its module."""
+        self._read_help()
+        super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Return what a shell can complete a name to."""
+        self._read_help()
+        return super().shell_complete(ctx, incomplete)
+
+    def _read_help(self) -> None:
+        audits = settings_by_command()
+        for name, command in self.commands.items():
+            if name in audits:
+                command.help = f"Audit {audits[name].summary}."
+            else:
+                command.help = _help_in_source(COMMANDS[name], name)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a mistyped option is refused with the nearest ones."""
+        try:
+            return super().invoke(ctx)
+        except _UsageError as error:
+            refusal: Any = error
+            name = getattr(refusal, "option_name", None)
+            if name and (near := nearest(name, getattr(refusal, "possibilities", None) or ())):
+                refusal.message, refusal.possibilities = f"No such option: {name}; {near}", None
+            raise
+
+
+def load(name: str) -> Any:
+    """Import a command's module and return the command."""
+    audited = settings_by_command().get(name)
+    module = import_module(_AUDITS if audited is not None else COMMANDS[name])
+    if audited is not None:
+        module.add(audited)
+    looks: dict[str, Any] = {"pretty_exceptions_short": False, "rich_markup_mode": "rich"}
+    for info in app.registered_commands:
+        if (info.name or get_command_name(getattr(info.callback, "__name__", ""))) == name:
+            info.help = flowing(inspect.getdoc(info.callback) or "")
+            return get_command_from_info(info, **looks)
+    for group in app.registered_groups:
+        if group.name == name and group.typer_instance is not None:
+            for info in group.typer_instance.registered_commands:
+                info.help = flowing(inspect.getdoc(info.callback) or "")
+            return get_group_from_info(group, suggest_commands=True, **looks)
+    raise RuntimeError(f"no module registers the command {name!r}.")
+
+
+def _help_in_source(module: str, name: str) -> str:
+    """Return the help of a command, or of a group of commands, in a module that is not imported."""
+    found = find_spec(module)
+    assert found is not None
+    assert found.origin is not None
+    for node in ast.parse(Path(found.origin).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            for decorator in node.decorator_list:
+                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "app.command":
+                    said = ast.literal_eval(decorator.args[0]) if decorator.args else get_command_name(node.name)
+                    if said == name:
+                        return flowing(ast.get_docstring(node) or "")
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            given = {keyword.arg: keyword.value for keyword in node.value.keywords}
+            if ast.unparse(node.value.func) == "typer.Typer" and "help" in given:
+                return str(ast.literal_eval(given["help"]))
+    # A command that is not written as a function says its help when it is made.
+    return load(name).help or ""
+
 
 app = typer.Typer(
     name="seepage",
+    cls=_Program,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help=(
@@ -37,24 +156,21 @@ app = typer.Typer(
 def main() -> None:
     """Run the program; a mistake in the input is one paragraph on stderr and exit status 2, see ``Exit``."""
     keep_freed_memory()
-    for command in _commands(app):
-        command.help = flowing(inspect.getdoc(command.callback) or "")
-    try:
-        app(prog_name="seepage")
-    except DocumentError as error:
-        for line in error.lines:
-            print(f"seepage: {clean(line, 4000)}", file=sys.stderr)
-        sys.exit(Exit.BAD_INPUT)
-    except BadInputError as error:
-        print(f"seepage: {clean(error, 4000)}", file=sys.stderr)
-        sys.exit(Exit.BAD_INPUT)
-
-
-def _commands(program: typer.Typer) -> Iterator[CommandInfo]:
-    yield from program.registered_commands
-    for group in program.registered_groups:
-        if group.typer_instance is not None:
-            yield from _commands(group.typer_instance)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", OldSpellingWarning)
+        others = warnings.showwarning
+        warnings.showwarning = lambda message, category, *rest: (
+            told(str(message)) if category is OldSpellingWarning else others(message, category, *rest)
+        )
+        try:
+            app(prog_name="seepage")
+        except DocumentError as error:
+            for line in error.lines:
+                told(line)
+            sys.exit(Exit.BAD_INPUT)
+        except BadInputError as error:
+            told(error.worded(lambda remedy: import_module("seepage.config.wording").as_option(remedy)))
+            sys.exit(Exit.BAD_INPUT)
 
 
 def flowing(text: str) -> str:
@@ -66,6 +182,17 @@ def flowing(text: str) -> str:
     """
     parts = text.split("\n\n")
     return "\n\n".join(part if part.startswith("    ") else part.replace("\n", " ") for part in parts)
+
+
+def guide(text: str) -> str:
+    r"""Return a text in which what stands between backticks is bold on a terminal.
+
+    Example:
+        >>> guide("`seepage datasets` lists them.")
+        '[bold]seepage datasets[/bold] lists them.'
+    """
+    pieces = text.split("`")
+    return "".join(f"[bold]{piece}[/bold]" if i % 2 else piece for i, piece in enumerate(pieces))
 
 
 def _version(wanted: bool) -> bool:

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from seepage.cli.app import app
 from seepage.files import write_whole
-from seepage.report import make_console, make_table
 from seepage.report.comparing import render_comparison
+from seepage.report.terminal import make_console, make_table
 from seepage.results.compare import Comparison, Record, by_column, compare_runs, in_words, load_run, overall
 from seepage.text import clean, percent, points, span
 

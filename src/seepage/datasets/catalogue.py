@@ -1,17 +1,14 @@
-"""Datasets by name, and the list of them with the origin of each."""
+"""The list of datasets with the origin of each; nothing is loaded."""
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from seepage import registry
-from seepage.datasets.about import About, cards
-from seepage.datasets.dataset import Dataset
-from seepage.datasets.files import cache_folder, local_folder, path_of
-from seepage.errors import BadInputError
+from seepage.datasets.about import About, card_of
+from seepage.datasets.places import cache_folder, local_folder, path_of
 
 Availability = Literal["bundled", "generated", "found", "copy found", "cached", "download", "manual", "unknown"]
 
@@ -45,37 +42,6 @@ class Listing:
     notes: tuple[str, ...]
 
 
-def load(name: str, folder: str | Path | None = None, **options: Any) -> Dataset:
-    """Load the dataset with this name.
-
-    Args:
-        name: a registered name; ``catalogue`` lists them.
-        folder: folder with local files. Without it, files are searched for in the folder that the environment variable
-            SEEPAGE_DATA names, then in the cache, then at the official address. Bundled and generated datasets ignore
-            it.
-        options: further arguments of that dataset's own loader.
-
-    Raises:
-        BadInputError: the name or an option is unknown, an option is of a wrong type, or a file is missing, damaged or
-            another one.
-
-    Example:
-        >>> len(load("adult", missing="category").all)
-        48842
-    """
-    if folder is not None and "folder" in inspect.signature(registry.datasets[name].factory).parameters:
-        options["folder"] = folder
-    try:
-        return registry.datasets.create(name, **options)
-    except BadInputError:
-        raise
-    except (TypeError, ValueError) as error:
-        if not options:
-            raise
-        given = ", ".join(f"{option}={value!r}" for option, value in options.items())
-        raise BadInputError(f"dataset {name!r} cannot be loaded with {given}: {error}.") from error
-
-
 def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:
     """List all datasets; nothing is loaded or downloaded.
 
@@ -88,7 +54,7 @@ def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:
     """
     listings = []
     for entry in registry.datasets.entries():
-        card = cards.get(entry.name)
+        card = card_of(entry.name)
         if card is None:
             listings.append(Listing(entry.name, entry.summary, None, None, None, "unknown", "", None, None, ()))
             continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import os
 import struct
 import zipfile
 import zlib
@@ -18,9 +17,8 @@ import pandas as pd
 import pooch
 
 from seepage.datasets.about import About, File
+from seepage.datasets.places import FOLDER_VARIABLE, cache_folder, local_folder, path_of
 from seepage.errors import BadInputError
-
-FOLDER_VARIABLE = "SEEPAGE_DATA"
 
 
 @dataclass(frozen=True)
@@ -93,25 +91,6 @@ def obtain(card: About, folder: str | Path | None = None) -> Obtained:
         for archive in addresses:
             (cache / archive).unlink(missing_ok=True)
         raise
-
-
-def local_folder(folder: str | Path | None = None) -> Path | None:
-    """Return the folder to search: the argument, or the one SEEPAGE_DATA names, or None."""
-    named = folder if folder is not None else os.environ.get(FOLDER_VARIABLE)
-    return Path(named).expanduser() if named else None
-
-
-def cache_folder() -> Path:
-    """Return the platform's cache folder for downloads."""
-    return Path(pooch.os_cache("seepage")) / "datasets"
-
-
-def path_of(file: File, folder: Path) -> Path | None:
-    """Return the path in ``folder`` that holds ``file``: itself, gzipped, or one of its archives."""
-    for name in (file.name, f"{file.name}.gz", *reversed(file.inside)):
-        if (folder / name).is_file():
-            return folder / name
-    return None
 
 
 def _content(file: File, folder: Path) -> bytes:

@@ -14,7 +14,8 @@ from scipy import sparse
 
 from seepage import registry
 from seepage.datasets.about import About, File
-from seepage.datasets.files import obtain, path_of
+from seepage.datasets.files import obtain
+from seepage.datasets.places import path_of
 from seepage.datasets.population import Nodes
 from seepage.errors import BadInputError, check_count
 from seepage.shadow.graph import Graph

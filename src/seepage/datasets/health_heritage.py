@@ -26,7 +26,12 @@ CARD = About(
     source="Heritage Provider Network, Heritage Health Prize, release 3 (Kaggle, 2011)",
     licence="rules of the competition; research use",
     home="https://www.kaggle.com/c/hhp/data",
-    files=tuple(File(f"{name}.csv", inside=(ARCHIVE,)) for name in ("Claims", "DrugCount", "LabCount", "Members")),
+    files=(
+        File("Claims.csv", inside=(ARCHIVE,)),
+        File("DrugCount.csv", inside=(ARCHIVE,)),
+        File("LabCount.csv", inside=(ARCHIVE,)),
+        File("Members.csv", inside=(ARCHIVE,)),
+    ),
     copies=(File(COPY, inside=("health_171067.csv.zip",)),),
 )
 

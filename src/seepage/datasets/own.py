@@ -76,6 +76,29 @@ def own_table(
     return Dataset(called, table, None, notes, known, "own data"), inferred
 
 
+def read_table(
+    rows: pd.DataFrame | str | Path,
+    schema: Schema | None = None,
+    *,
+    target: str | None = None,
+    policy: Policy | None = None,
+    separator: str = ",",
+    name: str | None = None,
+) -> Dataset:
+    """Return all rows of a table with its schema and statistics: ``own_table`` without the origin of the schema.
+
+    Raises:
+        BadInputError: the file cannot be read, there is neither schema nor target, no schema can be
+            inferred, or the rows do not fit it.
+
+    Example:
+        >>> people = read_table(pd.DataFrame({"age": [30.5, 41.0, 52.25], "ill": [0, 1, 0]}), target="ill")
+        >>> people.schema.names, len(people.train)
+        (('age',), 3)
+    """
+    return own_table(rows, schema, target=target, policy=policy, separator=separator, name=name)[0]
+
+
 def from_frame(
     rows: pd.DataFrame | str | Path,
     schema: Schema,

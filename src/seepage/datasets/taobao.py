@@ -15,7 +15,9 @@ from seepage.errors import check_choice, check_count
 from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.tabular.table import Table
 
-LOG, ADS, USERS = "raw_sample.csv", "ad_feature.csv", "user_profile.csv"
+LOG = "raw_sample.csv"
+ADS = "ad_feature.csv"
+USERS = "user_profile.csv"
 SAMPLE = "alimama_sampled_train.txt"
 Missing = Literal["drop", "category"]
 

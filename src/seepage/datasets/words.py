@@ -15,7 +15,8 @@ from scipy.sparse.linalg import svds
 from torch import Tensor
 
 from seepage.datasets.about import About, File
-from seepage.datasets.files import local_folder, obtain, path_of
+from seepage.datasets.files import obtain
+from seepage.datasets.places import local_folder, path_of
 from seepage.errors import BadInputError, check_count
 
 GLOVE = "glove.6B.50d.txt"

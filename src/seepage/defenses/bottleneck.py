@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from seepage.errors import check_count
-from seepage.registry import vertical_defenses
+from seepage.needs import ActsOn
+from seepage.registry import defenses
 
 
-@vertical_defenses.register("bottleneck")
+@defenses.register("bottleneck", "vertical")
 @dataclass(frozen=True)
 class Bottleneck:
     """Passive parties send fewer features than the audit's networks do otherwise.
@@ -25,7 +26,7 @@ class Bottleneck:
         2
     """
 
-    acts_on: ClassVar[str] = "number of features"
+    acts_on: ClassVar[ActsOn] = "number of features"
 
     width: int
 

@@ -10,10 +10,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import positive
-from seepage.registry import vertical_defenses
+from seepage.needs import ActsOn
+from seepage.registry import defenses
 
 
-@vertical_defenses.register("feature_noise")
+@defenses.register("feature_noise", "vertical")
 @dataclass(frozen=True)
 class FeatureNoise:
     """Each feature that passive parties send gets normal noise.
@@ -34,7 +35,7 @@ class FeatureNoise:
         1.0
     """
 
-    acts_on: ClassVar[str] = "features"
+    acts_on: ClassVar[ActsOn] = "features"
 
     scale: float | int
 

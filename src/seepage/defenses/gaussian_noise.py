@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from seepage.defenses.defense import check_seeds, flat, normal, unflat
 from seepage.errors import positive
+from seepage.needs import ActsOn
 from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
-@defenses.register("gaussian_noise")
+@defenses.register("gaussian_noise", "horizontal")
 @dataclass(frozen=True)
 class GaussianNoise:
     """Independent normal noise on every entry of the update.
@@ -33,6 +35,8 @@ class GaussianNoise:
         >>> [round(float(one.std()), 2) for one in sent["bias"]]
         [0.1, 0.1]
     """
+
+    acts_on: ClassVar[ActsOn] = "update"
 
     scale: float | int
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from seepage.errors import BadInputError, check_count, non_negative, positive
-from seepage.registry import pooled_defenses
+from seepage.needs import ActsOn
+from seepage.registry import defenses
 
 
-@pooled_defenses.register("without_columns")
+@defenses.register("without_columns", "pooled")
 @dataclass(frozen=True)
 class WithoutColumns:
     """Models are not trained on some columns.
@@ -26,7 +27,7 @@ class WithoutColumns:
         ('income',)
     """
 
-    acts_on: ClassVar[str] = "columns"
+    acts_on: ClassVar[ActsOn] = "columns"
 
     columns: Sequence[str]
 
@@ -37,7 +38,7 @@ class WithoutColumns:
         object.__setattr__(self, "columns", tuple(names))
 
 
-@pooled_defenses.register("dp_training")
+@defenses.register("dp_training", "pooled")
 @dataclass(frozen=True)
 class DpTraining:
     """Models are trained with DP-SGD: each row's gradient is clipped, and their sum gets normal noise.
@@ -54,7 +55,7 @@ class DpTraining:
         2.0
     """
 
-    acts_on: ClassVar[str] = "training"
+    acts_on: ClassVar[ActsOn] = "training"
 
     clip: float | int
     noise_multiplier: float | int = 0.0
@@ -64,7 +65,7 @@ class DpTraining:
         object.__setattr__(self, "noise_multiplier", non_negative("noise_multiplier", self.noise_multiplier))
 
 
-@pooled_defenses.register("query_limit")
+@defenses.register("query_limit", "pooled")
 @dataclass(frozen=True)
 class QueryLimit:
     """The joint model answers a limited number of queries.
@@ -80,7 +81,7 @@ class QueryLimit:
         100
     """
 
-    acts_on: ClassVar[str] = "queries"
+    acts_on: ClassVar[ActsOn] = "queries"
 
     queries: int
 

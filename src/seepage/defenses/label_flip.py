@@ -11,10 +11,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import BadInputError
-from seepage.registry import split_defenses
+from seepage.needs import ActsOn
+from seepage.registry import defenses
 
 
-@split_defenses.register("label_flip")
+@defenses.register("label_flip", "split")
 @dataclass(frozen=True)
 class LabelFlip:
     """Each record's label is exchanged for another one with some probability: once, for all its exchanges.
@@ -30,7 +31,7 @@ class LabelFlip:
         (2.1972245773362196, 4.59511985013459)
     """
 
-    acts_on: ClassVar[str] = "labels"
+    acts_on: ClassVar[ActsOn] = "labels"
 
     probability: float | int
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from seepage.defenses.defense import check_seeds
-from seepage.registry import defenses, pooled_defenses, split_defenses, vertical_defenses
+from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
-@pooled_defenses.register("none")
-@vertical_defenses.register("none")
-@split_defenses.register("none")
-@defenses.register("none")
+@defenses.register("none", "pooled")
+@defenses.register("none", "vertical")
+@defenses.register("none", "split")
+@defenses.register("none", "horizontal")
 @dataclass(frozen=True)
 class Undefended:
     """No defense: what crosses the wire is sent as it is.

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from seepage.defenses.cut_noise import clipped
 from seepage.errors import BadInputError, positive
-from seepage.registry import vertical_defenses
+from seepage.needs import ActsOn
+from seepage.registry import defenses
 
 # Two mechanisms on the same thing cannot be combined.
-_ACTS_ON = "gradients that go back"
+_ACTS_ON: ActsOn = "gradients that go back"
 
 
-@vertical_defenses.register("returned_noise")
+@defenses.register("returned_noise", "vertical")
 @dataclass(frozen=True)
 class ReturnedNoise:
     """Each record's gradient that goes back is clipped and gets normal noise.
@@ -40,7 +41,7 @@ class ReturnedNoise:
     """
 
     name: ClassVar[str] = "returned_noise"
-    acts_on: ClassVar[str] = _ACTS_ON
+    acts_on: ClassVar[ActsOn] = _ACTS_ON
 
     scale: float | int
     clip: float | int = 1.0
@@ -57,7 +58,7 @@ class ReturnedNoise:
         return clipped(gradients, float(self.clip)) + self.scale * self.clip * noise
 
 
-@vertical_defenses.register("pa_imfl")
+@defenses.register("pa_imfl", "vertical")
 @dataclass(frozen=True)
 class PaImfl:
     """PA-iMFL in our interpretation: Laplace noise on some coordinates, of which only the signs are sent.
@@ -82,7 +83,7 @@ class PaImfl:
     """
 
     name: ClassVar[str] = "pa_imfl"
-    acts_on: ClassVar[str] = _ACTS_ON
+    acts_on: ClassVar[ActsOn] = _ACTS_ON
 
     epsilon: float | int = 1.0
     kept: float | int = 0.5
@@ -120,7 +121,7 @@ class PaImfl:
         return noisy.sign() * magnitude
 
 
-@vertical_defenses.register("vfldefender")
+@defenses.register("vfldefender", "vertical")
 @dataclass(frozen=True)
 class VflDefender:
     """VFLDefender in our interpretation: a random orthogonal vector is added to each record's gradient.
@@ -143,7 +144,7 @@ class VflDefender:
     """
 
     name: ClassVar[str] = "vfldefender"
-    acts_on: ClassVar[str] = _ACTS_ON
+    acts_on: ClassVar[ActsOn] = _ACTS_ON
 
     ratio: float | int = 1.0
 

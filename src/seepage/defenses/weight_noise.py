@@ -12,10 +12,11 @@ from torch import nn
 
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.errors import BadInputError
-from seepage.registry import split_defenses
+from seepage.needs import ActsOn
+from seepage.registry import defenses
 
 
-@split_defenses.register("weight_noise")
+@defenses.register("weight_noise", "split")
 @dataclass(frozen=True)
 class WeightNoise:
     """The client weights that the server gets once an epoch change by a noisy step each.
@@ -38,7 +39,7 @@ class WeightNoise:
         True
     """
 
-    acts_on: ClassVar[str] = "published weights"
+    acts_on: ClassVar[ActsOn] = "published weights"
 
     noise_multiplier: float | int
 

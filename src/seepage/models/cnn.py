@@ -13,7 +13,7 @@ from seepage.tabular.schema import Schema
 _CHANNELS, _KERNEL, _UNITS = 16, 3, 100
 
 
-@models.register("cnn_bn")
+@models.register("cnn_bn", "horizontal")
 def cnn_bn(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
     """Convolution of 16 channels over the encoded columns, batch normalisation, two hidden layers of 100 ReLU units.
 

@@ -12,7 +12,7 @@ from seepage.registry import models
 from seepage.tabular.schema import Schema
 
 
-@models.register("gaussian")
+@models.register("gaussian", "horizontal")
 def gaussian(schema: Schema, seed: int = 0, head: Head | None = None, width: int = 20_000) -> Model:
     """One hidden layer of 20,000 ELU units, without biases, with normal weights: the network of the attack ``sqr``.
 

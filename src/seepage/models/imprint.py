@@ -12,7 +12,7 @@ from seepage.registry import models
 from seepage.tabular.schema import Schema
 
 
-@models.register("imprint")
+@models.register("imprint", "horizontal")
 def imprint(schema: Schema, seed: int = 0, head: Head | None = None, bins: int = 400) -> Model:
     """A malicious server's network: each neuron counts the records above a threshold of one random measure.
 

@@ -14,7 +14,7 @@ from seepage.registry import models
 from seepage.tabular.schema import Schema
 
 
-@models.register("loki")
+@models.register("loki", "horizontal")
 def loki(
     schema: Schema,
     seed: int = 0,

@@ -34,7 +34,7 @@ class Residual(nn.Module):
         return torch.cat([self.branch(rows), rows], dim=1)
 
 
-@models.register("resnet_bn")
+@models.register("resnet_bn", "horizontal")
 def resnet_bn(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
     """Two blocks of 100 batch-normalised ReLU units with their inputs concatenated, and an affine layer.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -14,7 +16,7 @@ from seepage.registry import protocols
 from seepage.wire.horizontal import UpdateView
 
 
-@protocols.register("fedavg")
+@protocols.register("fedavg", "horizontal")
 class FedAvg(Clients[UpdateView]):
     """One round of FedAvg (McMahan et al. 2017): a client answers with the change by local epochs, defended.
 
@@ -31,6 +33,8 @@ class FedAvg(Clients[UpdateView]):
     Raises:
         BadInputError: a count is below 1, or the rate is not a positive number.
     """
+
+    reveals: ClassVar[tuple[type, ...]] = (UpdateView,)
 
     def __init__(
         self,

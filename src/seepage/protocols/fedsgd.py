@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -13,12 +15,14 @@ from seepage.registry import protocols
 from seepage.wire.horizontal import GradientView
 
 
-@protocols.register("fedsgd")
+@protocols.register("fedsgd", "horizontal")
 class FedSGD(Clients[GradientView]):
     """One round of FedSGD: the server sends a model, a client returns its batch's mean gradient, defended.
 
     Several clients' gradients, aggregated, are the gradient of one batch with all their records.
     """
+
+    reveals: ClassVar[tuple[type, ...]] = (GradientView,)
 
     def answer(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console
 from rich.measure import Measurement
 from rich.padding import Padding
@@ -15,6 +14,7 @@ from seepage.assessment.row import ResultRow
 from seepage.report.frames import Record, Setting, is_error, task_name
 from seepage.report.result import AuditResult
 from seepage.report.summary import summary
+from seepage.report.terminal import make_table
 from seepage.report.tolerances import tolerances
 from seepage.results.checks import Alarm, Severity
 from seepage.results.examples import Cell, Example
@@ -31,7 +31,6 @@ _STYLES: dict[Tier, str] = {
     "inconclusive": "dim",
 }
 _SEVERITIES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
-_PLAIN_WIDTH = 120
 _MISSING = "–"
 _SCORE = "accuracy"
 _LONGEST_MESSAGE = 1200
@@ -41,17 +40,6 @@ _EXTRAS = ("whole records", "discrete / numbers", "seconds")
 _COLUMN_NAMES, _COLUMN_FIGURES = 36, 20
 _EXAMPLE_NAMES, _EXAMPLE_CELLS = 20, 32
 _MOST_TOLERANCES = 12
-
-
-def make_table(title: str) -> Table:
-    """Return an empty table in the house style."""
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-
-
-def make_console(stderr: bool = False) -> Console:
-    """Return a console as wide as the terminal, or wide enough for tables where there is none."""
-    console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=_PLAIN_WIDTH)
 
 
 def show_report(console: Console, result: AuditResult) -> None:
@@ -98,10 +86,9 @@ def _show_head(console: Console, result: AuditResult) -> None:
     )
     for fact in audit.threat_model():
         console.print(Padding(Text(f"· {clean(fact, 600)}"), (0, 0, 0, 2)))
-    for one in result.grid:
-        if not one.applies:
-            reason = f"· {clean(one.attack)} does not apply: {clean(one.reason, 300)}"
-            console.print(Padding(Text(reason, "dim"), (0, 0, 0, 2)))
+    if omitted := [clean(one.attack) for one in result.grid if not one.applies]:
+        words = f"· Attacks that do not apply, see the report: {', '.join(omitted)}."
+        console.print(Padding(Text(words, "dim"), (0, 0, 0, 2)))
     console.print()
 
 

@@ -30,9 +30,9 @@ class Figure:
 
     Attributes:
         name: identifies it within a page.
-        title: what it shows, in a few words.
+        title: heading of a few words.
         description: what is to be seen, for those who do not see it.
-        data, layout: as plotly.js takes them.
+        data, layout: arguments of plotly.js.
         height: in pixels.
     """
 
@@ -85,7 +85,7 @@ def _against(
     records: Sequence[Record],
     title: str,
     axis: str,
-    said: str,
+    words: str,
     horizontal: str,
     ordered: bool = True,
 ) -> Figure:
@@ -95,9 +95,9 @@ def _against(
     baselines = list(dict.fromkeys(one["attack"] for one in records if not one["is_attack"]))
     data = []
     many = len(attacks) + len(baselines)
-    for i, called in enumerate([*attacks, *baselines]):
-        own = [one for one in records if one["attack"] == called]
-        attack = called in attacks
+    for i, part in enumerate([*attacks, *baselines]):
+        own = [one for one in records if one["attack"] == part]
+        attack = part in attacks
         color = _color(i) if attack else _BASELINE
         style = i if attack else i - len(attacks)
         # Side by side, so that intervals do not cover each other.
@@ -106,7 +106,7 @@ def _against(
             {
                 "type": "scatter",
                 "mode": "lines+markers" if ordered else "markers",
-                "name": label(called) + ("" if attack else " (baseline)"),
+                "name": label(part) + ("" if attack else " (baseline)"),
                 "x": [sizes.index(one[axis]) + shift for one in own],
                 "y": [100 * one["mean"] for one in own],
                 "error_y": _errors(own),
@@ -121,8 +121,7 @@ def _against(
                     "symbol": _SYMBOLS[style % SERIES] + ("" if attack else "-open"),
                 },
                 "text": [
-                    f"{label(called)}, {said} {label(one[axis])}: {percent(one['mean'])} {_between(one)}, "
-                    f"n = {one['n']}"
+                    f"{label(part)}, {words} {label(one[axis])}: {percent(one['mean'])} {_between(one)}, n = {one['n']}"
                     for one in own
                 ],
                 "hovertemplate": "%{text}<extra></extra>",
@@ -140,7 +139,7 @@ def _against(
         if best is None
         else (
             f" The most that an attack reads is {percent(best['mean'])}, "
-            f"{'at ' if ordered else ''}{said} {clean(best[axis])}."
+            f"{'at ' if ordered else ''}{words} {clean(best[axis])}."
         )
     )
     return Figure(name, title, f"{horizontal}: attacks beside baselines.{seen}", data, layout)
@@ -289,8 +288,8 @@ def reliability(name: str, records: Sequence[Record], title: str) -> Figure:
     layout["xaxis"] |= {"range": [-3, 103]}
     layout["yaxis"] |= {"range": [-3, 105]}
     ends = [one for one in records if one["bin"] == max(other["bin"] for other in records)]
-    told = "; ".join(f"of the most certain {one['kind']} cells {percent(one['mean'])} are right" for one in ends)
-    return Figure(name, title, f"Accuracy by the attacker's certainty: {told}.", data, layout)
+    ends_read = "; ".join(f"of the most certain {one['kind']} cells {percent(one['mean'])} are right" for one in ends)
+    return Figure(name, title, f"Accuracy by the attacker's certainty: {ends_read}.", data, layout)
 
 
 def covered(name: str, records: Sequence[Record], title: str) -> Figure:
@@ -457,13 +456,13 @@ def differences(name: str, records: Sequence[Record], names: tuple[str, str], ti
     shown = list(records[:MOST_COLUMNS])
     places = list(range(len(shown)))[::-1]
     data = []
-    for i, (side, called) in enumerate(zip(("a", "b"), names, strict=True)):
+    for i, (side, run) in enumerate(zip(("a", "b"), names, strict=True)):
         own = [(place, one[side]) for place, one in zip(places, shown, strict=True)]
         data.append(
             {
                 "type": "scatter",
                 "mode": "markers",
-                "name": label(called),
+                "name": label(run),
                 "x": [None if one["mean"] is None else 100 * one["mean"] for _, one in own],
                 "y": [place + (0.14 if side == "a" else -0.14) for place, _ in own],
                 "error_x": _errors([one for _, one in own]),

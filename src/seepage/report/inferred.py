@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from seepage.report.console import make_table
+from seepage.report.terminal import make_table
 from seepage.tabular.infer import Inferred
 from seepage.text import clean
 

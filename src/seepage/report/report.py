@@ -10,12 +10,13 @@ from rich.console import Console
 
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
-from seepage.report.console import make_console, show_report
+from seepage.report.console import show_report
 from seepage.report.html import FILE, render
 from seepage.report.notebook import compact, drawn
 from seepage.report.result import AuditResult
 from seepage.report.sections import sections
 from seepage.report.summary import summary
+from seepage.report.terminal import make_console
 from seepage.results.rows import frame, write_results
 
 if TYPE_CHECKING:

@@ -5,36 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from seepage.assessment.evidence import Evidence
 from seepage.assessment.row import ResultRow
+from seepage.errors import BadInputError
 from seepage.report import frames
 from seepage.report.frames import Record, Setting
 from seepage.results.checks import Alarm, Facts, not_applicable
 from seepage.results.examples import Example, examples
 from seepage.results.verdict import UNDEFENDED
 from seepage.run.runner import Run
+from seepage.settings.grid_of_attacks import Applicability, deployment_of, grid_of_attacks
 from seepage.settings.setting import Audit
 from seepage.tabular.schema import Schema
 from seepage.text import clean, lowered
 
 # Where nearly every cell is right, all that is to be compared is alike.
 _NEARLY_ALL = 0.98
-
-
-class Applicability(NamedTuple):
-    """One line of the grid of attacks.
-
-    Attributes:
-        attack: its name.
-        applies: whether it can attack this deployment.
-        reason: why it can or cannot; empty where that goes without saying.
-    """
-
-    attack: str
-    applies: bool = True
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +38,6 @@ class AuditResult:
         negative: results of the negative control; None where none was run.
         left_out: labels and numbers of units for which there was no time.
         origin: provenance of the run.
-        grid: registered attacks that apply to this deployment or do not, and why; the audit's own if empty.
     """
 
     audit: Audit
@@ -61,12 +48,18 @@ class AuditResult:
     negative: Sequence[ResultRow] | None = None
     left_out: Sequence[tuple[str, int]] = ()
     origin: Mapping[str, Any] = field(default_factory=dict)
-    grid: Sequence[Applicability] = ()
 
-    def __post_init__(self) -> None:
-        if not self.grid:
-            attacks = tuple(Applicability(part.label) for part in self.audit.parts if part.kind == "attack")
-            object.__setattr__(self, "grid", attacks)
+    @cached_property
+    def grid(self) -> list[Applicability]:
+        """Attacks of this audit and registered ones, which of them apply to this deployment, and why others do not."""
+        names = [part.part.name for part in self.audit.parts if part.kind == "attack"]
+        try:
+            found = grid_of_attacks(deployment_of(self.audit.spec))
+        except BadInputError:
+            # A setting of another package may declare no threat model.
+            found = []
+        known = {one.attack for one in found}
+        return [*(Applicability(name, (), (), None) for name in dict.fromkeys(names) if name not in known), *found]
 
     @property
     def evidence(self) -> dict[tuple[int | None, str, str], Evidence]:

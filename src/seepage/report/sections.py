@@ -128,14 +128,22 @@ def _threat_model(result: AuditResult) -> Section:
         "Every figure below holds under these assumptions. A low figure means that these attacks found little, "
         "not that nothing can be found."
     ]
+    run = {part.part.name for part in result.audit.parts if part.kind == "attack"}
     lines = [
-        {"attack": one.attack, "applies": "yes" if one.applies else "no", "why": one.reason} for one in result.grid
+        {
+            "attack": one.attack,
+            "applies": "yes" if one.applies else "no",
+            "run": "yes" if one.attack in run else "no",
+            "sees": ", ".join(one.sees),
+            "needs": ", ".join(one.needs),
+            "why": one.reason,
+        }
+        for one in result.grid
     ]
-    grid = grids.filled(
-        "Attacks that apply to this deployment",
-        [grids.text("Attack", "attack"), grids.text("Applies", "applies"), grids.text("Why", "why", 300)],
-        lines,
-    )
+    titles = {"attack": "Attack", "applies": "Applies", "run": "Run here", "sees": "Sees", "needs": "Needs"}
+    columns = [grids.text(title, key) for key, title in titles.items()]
+    why = grids.text("Why it does not apply", "why", 300)
+    grid = grids.filled("Attacks and whether they apply to this deployment", [*columns, why], lines)
     return Section("threat-model", "Threat model and attacks that apply", words, facts, grids=[grid] if lines else [])
 
 

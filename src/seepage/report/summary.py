@@ -26,7 +26,7 @@ class Headline(NamedTuple):
     """The verdict on the configuration in which most leaks.
 
     Attributes:
-        record: that configuration, see ``frames.overview``; None where no attack has a result.
+        record: overview of that configuration, see ``frames.overview``; None where no attack has a result.
         tier: the verdict.
         words: the verdict as a sentence.
     """

@@ -20,8 +20,8 @@ from seepage.assessment.evidence import ARRAYS, Evidence, together
 from seepage.digests import digest_of
 from seepage.errors import BadInputError
 from seepage.files import PRIVATE, make_folder
+from seepage.files import STORE as FILE
 
-FILE = "audit.sqlite"
 # In the file's header: whose it is, and which layout of tables it has.
 _APPLICATION = 0x5EE9A6E0
 _VERSION = 2

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, cast
@@ -30,7 +30,6 @@ class Setting:
         spec_at: the spec class, or ``module:name`` of it.
         prepare_at: function from a spec, given objects and loaded tables to an audit, or ``module:name`` of it.
         command: name of its command; the setting's name if empty.
-        quick: fields of the spec for a quick look.
     """
 
     name: str
@@ -38,7 +37,6 @@ class Setting:
     spec_at: str | type[Spec]
     prepare_at: str | Prepare
     command: str = ""
-    quick: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def spec(self) -> type[Spec]:
@@ -109,7 +107,7 @@ add_setting(
     Setting(
         "horizontal",
         "horizontal learning: what the server reads of the records behind gradients and updates",
-        "seepage.settings.spec:AuditSpec",
+        "seepage.settings.horizontal_spec:HorizontalSpec",
         "seepage.settings.horizontal:prepared_audit",
         command="audit",
     )
@@ -120,7 +118,6 @@ add_setting(
         "split learning: what the server reads of the client's columns and labels",
         "seepage.settings.split_spec:SplitSpec",
         "seepage.settings.split:prepared_audit",
-        quick={"repetitions": 1, "attacked_records": 200},
     )
 )
 add_setting(
@@ -129,7 +126,6 @@ add_setting(
         "vertical learning: what the active party reads of a passive party's columns",
         "seepage.settings.vertical_spec:VerticalSpec",
         "seepage.settings.vertical:prepared_audit",
-        quick={"repetitions": 1, "epochs": 3, "attacked_records": 1000},
     )
 )
 add_setting(
@@ -138,6 +134,5 @@ add_setting(
         "pooled learning: what a joint model's answers tell of a sensitive column's distribution",
         "seepage.settings.pooled_spec:PooledSpec",
         "seepage.settings.pooled:prepared_audit",
-        quick={"repetitions": 2, "targets": 20, "shadows": 40},
     )
 )

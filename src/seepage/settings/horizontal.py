@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seepage import assessment, baselines, defenses, protocols, registry
 from seepage.assessment import Metric, match_records, measure_matched
 from seepage.assessment.evidence import evidence_of
 from seepage.assessment.row import ResultRow
@@ -26,11 +27,13 @@ from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import takes
 from seepage.seeds import stream
 from seepage.settings.code import foreign_code, own_code
+from seepage.settings.device import find_device
+from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
 from seepage.settings.horizontal_facts import threat_model
-from seepage.settings.parts import registry
+from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
+from seepage.settings.part import Part
 from seepage.settings.probe import Probe
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Kept, Outcome, PlannedPart, Progress
-from seepage.settings.spec import AuditSpec, Part, make_spec
 from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
 from seepage.settings.tasks import learnt_rows, task_rows
 from seepage.versions import installed
@@ -44,7 +47,7 @@ _BASELINE_GROUP = 16
 Attack = Callable[..., RecordsGuess]
 
 
-class HorizontalAudit(Audit):
+class HorizontalAudit(Audit[HorizontalSpec]):
     """An audit of gradients or updates; a unit is one victim, a batch or client with one message a round.
 
     Args:
@@ -61,23 +64,25 @@ class HorizontalAudit(Audit):
     setting = "horizontal"
     shared = False
 
-    def __init__(self, spec: AuditSpec, subject: Subject, swapped: bool = False) -> None:
+    def __init__(self, spec: HorizontalSpec, subject: Subject, swapped: bool = False) -> None:
         self.spec, self.subject, self.swapped = spec, subject, swapped
         self.dataset, self.own, self.inferred = subject.dataset, subject.own, subject.inferred
-        self.metrics: tuple[Metric, ...] = tuple(registry.metrics.create(p.name, **p.options) for p in spec.metrics)
+        self.metrics: tuple[Metric, ...] = tuple(assessment.create(p.name, **p.options) for p in spec.metrics)
         self._instances: dict[str, Attack] = {
-            part.label or part.name: registry.baselines.create(part.name, **part.options) for part in spec.baselines
+            part.label or part.name: baselines.create(part.name, "horizontal", **part.options)
+            for part in spec.baselines
         }
         self._instances |= {part.label or part.name: _attack(spec, part) for part in spec.attacks}
+        refuse_inapplicable(spec.attacks, replace(deployment_of(spec), model=subject.model.name))
         self.parts = tuple(
             [PlannedPart(part, "baseline") for part in spec.baselines]
             + [PlannedPart(part, "attack") for part in spec.attacks]
         )
         self._protocols: dict[Configuration, tuple[Part, Clients[View]]] = {}
-        guards = [(part, registry.defenses.create(part.name, **part.options)) for part in spec.defenses]
+        guards = [(part, defenses.create(part.name, **part.options)) for part in spec.defenses]
         for batch_size in spec.batch_sizes:
             for part, guard in guards:
-                protocol = registry.protocols.create(
+                protocol = protocols.create(
                     spec.protocol,
                     batch_size=batch_size,
                     replacement=spec.replacement,
@@ -111,7 +116,7 @@ class HorizontalAudit(Audit):
     @property
     def where(self) -> str:
         """The kind of device that computes: ``cpu`` or ``cuda``."""
-        return self.spec.where.type
+        return find_device(self.spec.device).type
 
     @property
     def origin(self) -> Mapping[str, Any]:
@@ -151,7 +156,7 @@ class HorizontalAudit(Audit):
         spec, subject = self.spec, self.subject
         defense, protocol = self._protocols[configuration]
         is_attack = part.kind == "attack"
-        kind = registry.attacks if is_attack else registry.baselines
+        kind = registry.attacks.of("horizontal") if is_attack else registry.baselines.of("horizontal")
         found = {
             "version": installed("seepage"),
             "code": {**own_code(), "plugin": foreign_code(kind[part.part.name].factory)},
@@ -164,7 +169,7 @@ class HorizontalAudit(Audit):
             "labels": spec.labels if is_attack else None,
             "batch_statistics": spec.batch_statistics if is_attack else None,
             "seed": spec.seed,
-            "device": spec.where.type if is_attack else None,
+            "device": find_device(spec.device).type if is_attack else None,
             "threads": spec.threads,
             "records": spec.keep_records,
             "metrics": [plain(metric) for metric in self.metrics],
@@ -217,16 +222,16 @@ class HorizontalAudit(Audit):
             "replacement": spec.replacement,
             "protocol_options": spec.protocol_options,
             "model_seed": spec.seed if spec.model_seed is None else spec.model_seed,
-            "device": spec.where.type,
+            "device": find_device(spec.device).type,
             "threads": spec.threads,
             "configuration": self._arguments(part),
         }
 
-    def control(self) -> HorizontalAudit | None:
+    def control(self) -> HorizontalAudit:
         """Return the positive control: one record behind each gradient of a wide network, see ``settings.control``."""
         return control_of(self)
 
-    def negative(self) -> HorizontalAudit | None:
+    def negative(self) -> HorizontalAudit:
         """Return the negative control: as the positive one, but each message is that of other records."""
         found = control_of(self)
         return HorizontalAudit(
@@ -337,7 +342,7 @@ def _in_rounds(subject: Subject, protocol: Clients[View]) -> bool:
     return bool(subject.later) or protocol.holds > protocol.batch_size
 
 
-def _check_granted(spec: AuditSpec, subject: Subject, protocol: Clients[View]) -> None:
+def _check_granted(spec: HorizontalSpec, subject: Subject, protocol: Clients[View]) -> None:
     """Refuse knowledge that a protocol cannot give.
 
     Raises:
@@ -361,19 +366,21 @@ def _check_granted(spec: AuditSpec, subject: Subject, protocol: Clients[View]) -
         )
 
 
-def _attack(spec: AuditSpec, part: Part) -> Attack:
-    factory = registry.attacks[part.name].factory
+def _attack(spec: HorizontalSpec, part: Part) -> Attack:
+    factory = registry.attacks.of("horizontal")[part.name].factory
     options: dict[str, Any] = {}
     # A factory that passes any argument on may not know a profile, so it is given none but another one.
     if "profile" in inspect.signature(factory).parameters or (spec.profile != "default" and takes(factory, "profile")):
         options["profile"] = spec.profile
     if spec.iterations is not None and takes(factory, "iterations"):
         options["iterations"] = spec.iterations
-    attack = registry.attacks.create(part.name, **{**options, **part.options})
+    attack = registry.attacks.of("horizontal").create(part.name, **{**options, **part.options})
     # An attack defined by its single start would be another attack with several.
     several = getattr(attack, "restarts", 1) > 1 and takes(factory, "restarts")
     if spec.restarts is not None and several and "restarts" not in part.options:
-        attack = registry.attacks.create(part.name, **{**options, "restarts": spec.restarts, **part.options})
+        attack = registry.attacks.of("horizontal").create(
+            part.name, **{**options, "restarts": spec.restarts, **part.options}
+        )
     return attack
 
 
@@ -394,7 +401,7 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
     broken, whatever it does elsewhere. It has 3 victims, more where the table has fewer than 20 columns.
 
     Example:
-        >>> from seepage.settings.spec import make_spec
+        >>> from seepage.settings.horizontal_spec import make_spec
         >>> from seepage.settings.subject import prepare
         >>> spec = make_spec(dataset="german", batch_sizes=[8, 32], attacks="tableak")
         >>> control = control_of(HorizontalAudit(spec, prepare(spec)))
@@ -403,10 +410,10 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
     """
     spec, subject = audit.spec, audit.subject
     columns = len(subject.dataset.schema.columns)
-    kept = any(hasattr(registry.attacks[attack.name].factory, "network") for attack in spec.attacks)
+    kept = any(hasattr(registry.attacks.of("horizontal")[attack.name].factory, "network") for attack in spec.attacks)
     control = make_spec(
         **{
-            **{name: getattr(spec, name) for name in AuditSpec.model_fields},
+            **{name: getattr(spec, name) for name in HorizontalSpec.model_fields},
             # The rows are passed on as they are loaded.
             "dataset_options": {},
             "batch_sizes": (1,),
@@ -415,7 +422,7 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
             "protocol_options": {name: value for name, value in spec.protocol_options.items() if name != "holds"},
             "head": subject.model.head,
             "defenses": (Part(name="none"),),
-            "baselines": spec.baselines or AuditSpec().baselines,
+            "baselines": spec.baselines or HorizontalSpec().baselines,
             "victims": min(_MOST, max(_FEWEST, -(-_CELLS // columns))),
             "keep_records": False,
             "control": False,
@@ -427,7 +434,7 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
     return HorizontalAudit(control, replace(prepared, own=subject.own))
 
 
-def prepared_audit(spec: AuditSpec, given: Given, subjects: Subjects) -> HorizontalAudit:
+def prepared_audit(spec: HorizontalSpec, given: Given, subjects: Subjects) -> HorizontalAudit:
     """Return the audit of a spec.
 
     Args:

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from seepage import datasets
+from seepage import datasets, registry
 from seepage.assessment import Figures, auc, measure_columns
 from seepage.attacks.split import Posterior, direction_scores, norm_scores
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
+from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
@@ -23,10 +24,10 @@ from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
 from seepage.settings.code import own_code
 from seepage.settings.device import find_device
-from seepage.settings.grid import plain
-from seepage.settings.parts import registry
+from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
+from seepage.settings.part import Part
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
-from seepage.settings.spec import Part
+from seepage.settings.spec import Spec
 from seepage.settings.split_spec import SplitDefense, SplitSpec
 from seepage.settings.subject import Subjects
 from seepage.settings.units import UnitFigures, extrapolated, origin_of, outcome, planned, rehearse, rows_identity
@@ -39,14 +40,11 @@ from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge
 PRIOR = "prior"
 DELTA = 1e-5
 # Fields of a spec that say what is measured, on how many trainings and how, but change no training.
-_NOT_DETERMINING = {
-    *("attacks", "baselines", "defenses", "units", "private", "data_folder", "dataset"),
-    *("device", "keep_records", "variant"),
-}
+_NOT_DETERMINING = {*Spec.model_fields, "repetitions", "private_columns"} - {"dataset_options", "seed", "threads"}
 _TRAINING = Part(name="training")
 
 
-class SplitAudit(Audit):
+class SplitAudit(Audit[SplitSpec]):
     """An audit of split learning; a unit is one training, with all attacked records in it.
 
     Args:
@@ -71,10 +69,11 @@ class SplitAudit(Audit):
         dataset = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
         self.spec, self.own, self.swapped = spec, own, swapped
         self.dataset = self.data = dataset
-        self.private = spec.private or default_private(dataset)
+        self.private = spec.private_columns or default_private(dataset)
         self.device = find_device(spec.device)
         first = deepfm(dataset.schema, self.private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
+        refuse_inapplicable(spec.attacks, deployment_of(spec))
         _check(spec, first, space)
         prior = [Part(name=PRIOR)] if space.configurations <= Posterior().most else []
         self.parts = planned([_TRAINING], [*spec.baselines, *prior], spec.attacks)
@@ -162,7 +161,7 @@ class SplitAudit(Audit):
         if self._forecast is None:
             rows = len(self.data.all)
             attacked = int(rows * self.spec.test_share)
-            records = attacked if self.spec.records is None else min(self.spec.records, attacked)
+            records = attacked if self.spec.attacked_records is None else min(self.spec.attacked_records, attacked)
             # At least so many rows that labels of both kinds and some records of each batch are there.
             share = min(0.5, max(0.02, 200 / rows))
             found = []
@@ -205,7 +204,7 @@ class SplitAudit(Audit):
         attacks = tuple(
             part
             for part in self.spec.attacks
-            if getattr(registry.cut_attacks[part.name].factory, "given_weights", False)
+            if getattr(registry.attacks.of("split")[part.name].factory, "given_weights", False)
         )
         if not attacks:
             return None
@@ -257,7 +256,8 @@ def prepared_audit(spec: SplitSpec, given: Given, subjects: Subjects) -> SplitAu
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
     """
-    return SplitAudit(spec, given.dataset, own=given.dataset is not None)
+    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
+    return SplitAudit(spec, dataset, own=dataset is not None)
 
 
 def _sees(spec: SplitSpec) -> str:
@@ -280,7 +280,9 @@ def _threat_model(
         else f"clients hold the private columns and labels of {spec.rows_each} rows each, {spec.clients} take part in "
         "an exchange"
     )
-    attacked = "all held-out records" if spec.records is None else f"up to {spec.records:,} held-out records"
+    attacked = (
+        "all held-out records" if spec.attacked_records is None else f"up to {spec.attacked_records:,} held-out records"
+    )
     return (
         f"The attacker is the server, honest but curious. It sees {_sees(spec)}.",
         "It is granted the schema, the marginals of all columns and of the label, "
@@ -293,8 +295,8 @@ def _threat_model(
         + (f", {spec.tower} at the server" if spec.tower else "")
         + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
         f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}.",
-        f"Attacked are {attacked}, as though they were trained on next, in {spec.units} training(s) with seeds of "
-        f"their own from seed {spec.seed}; intervals are over trainings.",
+        f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds "
+        f"of their own from seed {spec.seed}; intervals are over trainings.",
         "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
     )
@@ -322,7 +324,7 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
         if flip is not None:
             flip.epsilon(model.classes)
     for part in spec.attacks:
-        made = registry.cut_attacks.create(part.name, **part.options)
+        made = registry.attacks.of("split").create(part.name, **part.options)
         if getattr(made, "search", "exhaustive") == "exhaustive" and hasattr(made, "most"):
             check_enumerable(space, made.most)
         noisy = next((one for one in spec.defenses if spec.defense(one).noise is not None), None)
@@ -412,9 +414,9 @@ class Training:
         if name == PRIOR:
             attack, known = Posterior(observed=False), self.known
         elif part.kind == "attack":
-            attack, known = registry.cut_attacks.create(name, **options), self.known
+            attack, known = registry.attacks.of("split").create(name, **options), self.known
         else:
-            attack, known = registry.cut_baselines.create(name, **options), self.neighbours
+            attack, known = registry.baselines.of("split").create(name, **options), self.neighbours
         begun = time.perf_counter()
         guess = attack(self.seen.view, known, seeds)
         seconds = time.perf_counter() - begun
@@ -438,7 +440,7 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> Training:
         model = model.to(audit.device)
     learning = spec.learning(defense)
     trained = learning.train(model, train, stream(spec.seed, training, "training") % 2**62)
-    attacked = test if spec.records is None else test.rows(range(min(spec.records, len(test))))
+    attacked = test if spec.attacked_records is None else test.rows(range(min(spec.attacked_records, len(test))))
     stage = replace(trained, model=trained.earlier[-spec.final]) if spec.final else trained
     granted = trained.earlier[-spec.stale] if spec.stale else trained.model
     if defense.published is not None:

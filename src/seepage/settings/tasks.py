@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from seepage import defenses, protocols
 from seepage.assessment.row import ResultRow
 from seepage.assessment.utility import Recipe, measure_utility, privacy_row, utility_row
 from seepage.digests import plain
@@ -13,16 +14,17 @@ from seepage.models.model import Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.seeds import stream
 from seepage.settings.code import own_code
+from seepage.settings.device import find_device
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.network import make_model
-from seepage.settings.parts import registry
+from seepage.settings.part import Part
 from seepage.settings.setting import Kept
-from seepage.settings.spec import AuditSpec, Part
 from seepage.settings.subject import Subject
 from seepage.threads import threads
 
 
 def task_rows(
-    spec: AuditSpec,
+    spec: HorizontalSpec,
     subject: Subject,
     kept: Kept,
     say: Callable[[str], None],
@@ -55,7 +57,7 @@ def task_rows(
     return [row for task in trained for row in (task, privacy_row(task)) if row is not None]
 
 
-def learnt_rows(spec: AuditSpec, subject: Subject) -> list[ResultRow]:
+def learnt_rows(spec: HorizontalSpec, subject: Subject) -> list[ResultRow]:
     """Return the row of how well the attacked network does, where it was trained before; it has no interval."""
     learnt = subject.learnt
     if learnt is None:
@@ -83,7 +85,7 @@ def learnt_rows(spec: AuditSpec, subject: Subject) -> list[ResultRow]:
 
 
 def _row(
-    spec: AuditSpec,
+    spec: HorizontalSpec,
     subject: Subject,
     batch_size: int,
     part: Part,
@@ -92,8 +94,8 @@ def _row(
     recipe: Recipe,
     missing: bool,
 ) -> ResultRow | None:
-    defense = registry.defenses.create(part.name, **part.options)
-    protocol = registry.protocols.create(
+    defense = defenses.create(part.name, **part.options)
+    protocol = protocols.create(
         spec.protocol, batch_size=batch_size, replacement=spec.replacement, **spec.protocol_options
     )
     local = protocol.training if isinstance(protocol, FedAvg) else None
@@ -108,7 +110,7 @@ def _row(
             seed=seed,
             head=spec.head,
             options=spec.model_options,
-            device=spec.where,
+            device=find_device(spec.device),
         )[0]
 
     def train() -> dict[str, Any]:

@@ -13,9 +13,8 @@ from seepage.assessment import Measurement
 from seepage.datasets import Dataset
 from seepage.digests import digest_of, plain
 from seepage.errors import BadInputError
+from seepage.settings.part import Part, distinct_names
 from seepage.settings.setting import About, Exposure, Outcome, PlannedPart
-from seepage.settings.spec import Part
-from seepage.settings.study_spec import told_apart
 
 # A forecast gives up after a rehearsal that took so long: the run itself would tell as soon.
 _LONGEST_REHEARSAL_SECONDS = 20.0
@@ -85,7 +84,7 @@ def planned(about: Sequence[Part], baselines: Sequence[Part], attacks: Sequence[
         *(PlannedPart(part, "baseline") for part in baselines),
         *(PlannedPart(part, "attack") for part in attacks),
     )
-    told_apart("part", [part.label for part in found])
+    distinct_names("part", [part.label for part in found])
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage import datasets
+from seepage import datasets, registry
 from seepage.assessment import auc, measure_features
 from seepage.assessment.features import NO_LEAK
 from seepage.assessment.images import measure_images, picture
@@ -26,16 +26,18 @@ from seepage.attacks.vertical import (
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
+from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.models.images import Shape, vertical_images
 from seepage.models.vertical import VerticalModel, vertical_mlp
+from seepage.needs import Need
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
 from seepage.settings.code import own_code
-from seepage.settings.grid import plain
-from seepage.settings.parts import registry
+from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
+from seepage.settings.part import Part
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
-from seepage.settings.spec import Part
+from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
 from seepage.settings.units import (
     UnitFigures,
@@ -72,10 +74,7 @@ _OF_IMAGES = (
     "accuracy is the share of brightnesses found within a tenth of their range."
 )
 # Fields of a spec that say what is measured and how, but change no training.
-_NOT_DETERMINING = {
-    *("attacks", "baselines", "defenses", "data_folder", "dataset", "passive", "threads"),
-    *("device", "keep_records", "variant"),
-}
+_NOT_DETERMINING = {*Spec.model_fields, "passive"} - {"dataset_options", "seed"}
 _TRAINING = Part(name="training")
 _GRANTS: dict[Grant, str] = {
     "auxiliary": "auxiliary rows that it holds whole",
@@ -87,7 +86,7 @@ _GRANTS: dict[Grant, str] = {
 }
 
 
-class VerticalAudit(Audit):
+class VerticalAudit(Audit[VerticalSpec]):
     """An audit of vertical learning; a unit is one training, with all attacked records in it.
 
     All trainings of a configuration are made side by side, so that their figures depend on how many there are, in the
@@ -236,12 +235,12 @@ class VerticalAudit(Audit):
         if part.kind != "attack":
             return {}
         spec, sizes = self.spec, self.sizes
-        grants = registry.feature_attacks.create(part.part.name, **part.part.options).grants
         amounts = {"auxiliary": sizes.auxiliary, "queries": sizes.queries, "leaked": spec.leaked, "bottom": "known"}
         amounts["gradients"] = sizes.gradients
+        needs = registry.attacks.of("vertical")[part.part.name].needs
         return {
             "sees": "features of every party, and the top model",
-            **{grant: amounts[grant] for grant in grants},
+            **{need: amounts[need] for need in needs},
             "defense": spec.learning(self.defenses[configuration.defense]).known().describe(),
         }
 
@@ -263,7 +262,7 @@ class VerticalAudit(Audit):
         attacks = tuple(
             part
             for part in self.spec.attacks
-            if getattr(registry.feature_attacks[part.name].factory, "inverts_features", False)
+            if getattr(registry.attacks.of("vertical")[part.name].factory, "inverts_features", False)
         )
         if not attacks or self.data.image is not None:
             return None
@@ -303,7 +302,8 @@ def prepared_audit(spec: VerticalSpec, given: Given, subjects: Subjects) -> Vert
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
     """
-    return VerticalAudit(spec, given.dataset, own=given.dataset is not None)
+    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
+    return VerticalAudit(spec, dataset, own=dataset is not None)
 
 
 @dataclass(frozen=True)
@@ -318,21 +318,15 @@ class _Sizes:
 
 
 def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
+    refuse_inapplicable(spec.attacks, deployment_of(spec))
     for part in spec.attacks:
-        made = registry.feature_attacks.create(part.name, **part.options)
-        needs = made.grants
+        made = registry.attacks.of("vertical").create(part.name, **part.options)
         if getattr(made, "linear", False) and (spec.bottom or (spec.top and made.match == "prediction")):
             raise BadInputError(
                 f"the attack {part.called!r} takes networks without hidden layers, but the bottom models have "
                 f"{list(spec.bottom)} and the top model {list(spec.top)}; audit bottom: [] and top: [], or leave the "
                 "attack out."
             )
-        for grant, held in (("auxiliary", spec.auxiliary), ("queries", spec.queries), ("leaked", spec.leaked)):
-            if grant in needs and held == 0:
-                raise BadInputError(
-                    f"the attack {part.called!r} needs {grant}, but the audit grants {grant}=0; grant some, or leave "
-                    "the attack out."
-                )
     # As the split makes them.
     rows = len(data.all)
     train, test = split(data.all, spec.test_share, 0)
@@ -349,11 +343,10 @@ def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
             f"{spec.leaked:,} records of the target are to leak, but of the {rows:,} rows {there:,} are attacked, of "
             "which at least one must remain; let fewer leak."
         )
-    attacked = there - spec.leaked if spec.records is None else min(spec.records, there - spec.leaked)
+    attacked = there - spec.leaked if spec.attacked_records is None else min(spec.attacked_records, there - spec.leaked)
     batches = min(spec.gradient_batches, attacked // spec.gradient_batch)
-    if not batches and any(
-        "gradients" in registry.feature_attacks.create(p.name, **p.options).grants for p in spec.attacks
-    ):
+    attacks = registry.attacks.of("vertical")
+    if not batches and any("gradients" in attacks[part.name].needs for part in spec.attacks):
         raise BadInputError(
             f"attacks on gradients are granted those of batches of {spec.gradient_batch} records, but {attacked:,} are "
             "attacked; attack more records, or make gradient_batch smaller."
@@ -367,10 +360,9 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
     which = "held-out records, as the trained model predicts for them"
     if spec.attacked == "trained":
         which = "records of training, as they were sent in the last epoch"
-    attacks, guesses = registry.feature_attacks, registry.feature_baselines
-    made = [attacks.create(part.name, **part.options) for part in spec.attacks]
-    made += [guesses.create(part.name, **part.options) for part in spec.baselines]
-    needed = {grant for one in made for grant in one.grants}
+    attacks, baselines = registry.attacks.of("vertical"), registry.baselines.of("vertical")
+    entries = [attacks[part.name] for part in spec.attacks] + [baselines[part.name] for part in spec.baselines]
+    needed = {need for entry in entries for need in entry.needs}
     after = f"{len(held.columns)} columns of passive party {spec.victim}: {', '.join(held.names)}"
     layers = f"Bottom models with layers {(*spec.bottom, spec.features)}, a top model with {spec.top}"
     if data.image is not None:
@@ -387,7 +379,7 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
         f"rows are trained on, {sizes.auxiliary:,} others are auxiliary, {spec.leaked:,} leak and {sizes.attacked:,} "
         f"are attacked, {which}; up to {sizes.queries:,} queries.",
         f"{layers}, {spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
-        f"{spec.units} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
+        f"{spec.repetitions} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
         *(_OF_TABLES if data.image is None else (_OF_IMAGES,)),
         "A network of the attacker that diverged is a failure of the attack: it counts under 'failed', and in no "
         "other figure.",
@@ -470,12 +462,12 @@ class VerticalExposure(Exposure):
             shadow = self.shadow(options)
             guess = shadow.guess(seen.view) if name == "uifv_dpa" else shadow.self_inversion(seen.cells)
         else:
-            registered = registry.feature_attacks if part.kind == "attack" else registry.feature_baselines
-            made = registered.create(name, **options)
-            known = self.granted(made.grants)
-            if "gradients" in made.grants:
+            registered = registry.attacks.of("vertical") if part.kind == "attack" else registry.baselines.of("vertical")
+            needs = registered[name].needs
+            known = self.granted(needs)
+            if "gradients" in needs:
                 seen = self.first
-            guess = made(seen.view, known, self.seeds("attack"))
+            guess = registered.create(name, **options)(seen.view, known, self.seeds("attack"))
         return self.figures(seen, guess, time.perf_counter() - begun)
 
     @property
@@ -514,7 +506,7 @@ class VerticalExposure(Exposure):
         image = self.known.image
         return None if image is None else picture(image, cells[:_SHOWN]) or None
 
-    def granted(self, grants: Sequence[Grant]) -> FeatureKnowledge:
+    def granted(self, grants: Collection[Need]) -> FeatureKnowledge:
         """Return what an attack or guess is granted, with a channel of its own."""
         found = self.known
         if "auxiliary" in grants:
@@ -537,13 +529,15 @@ class VerticalExposure(Exposure):
 
 
 def _seeds(spec: VerticalSpec, purpose: str) -> list[int]:
-    return [stream(spec.seed, unit, purpose) % 2**62 for unit in range(spec.units)]
+    return [stream(spec.seed, unit, purpose) % 2**62 for unit in range(spec.repetitions)]
 
 
 def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure:
     spec, data, partition, sizes = audit.spec, audit.data, audit.partition, audit.sizes
     # The split must not tell one defense from another.
-    both = [split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.units)]
+    both = [
+        split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.repetitions)
+    ]
     rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
     auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
     model = _network(spec, data, partition, _seeds(spec, "initialisation"), defense)

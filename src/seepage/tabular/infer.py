@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -13,59 +13,18 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import ValidationError
 
-from seepage.errors import BadInputError, check_choice, check_count, unknown_name
+from seepage.errors import BadInputError, unknown_name
+from seepage.tabular.policy import Missing, Policy
 from seepage.tabular.reading import Source, open_table, typed
 from seepage.tabular.schema import LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
 from seepage.tabular.texts import DAYS, TextColumn, days, has_decimal_comma, is_date, number
 
-Missing = Literal["refuse", "drop", "category"]
 MISSING_CHOICES: tuple[str, ...] = get_args(Missing)
 
 OTHER, NOTHING = "(other)", "(missing)"
 # With fewer distinct texts (or rows) than this, distinct values do not suggest an identifier.
 _FEW_TEXTS, _FEW_ROWS = 20, 50
 _LISTED = 20
-
-
-@dataclass(frozen=True)
-class Policy:
-    """Choices in the inference of a schema.
-
-    Attributes:
-        overrides: for each column, fields to set instead of the inferred ones: any field of ``Discrete`` or
-            ``Continuous`` except the name. Other fields are still inferred. An overridden column is kept even if it
-            has one value or looks like an identifier.
-        sensitive: columns that a report singles out.
-        drop: columns to leave out.
-        missing: ``refuse`` missing cells; ``drop`` the rows that have one; or take them as a
-            ``category`` of their own, in columns of numbers as the median. Rows without a target are
-            dropped by the last as well.
-        most_categories: largest number of categories of a discrete column; the rarest beyond it are merged as
-            ``(other)``.
-        most_encoded: number of encoded columns of the table above which ``most_categories`` is lowered, to 20 at least.
-        tolerance_factor: tolerance of a continuous column in standard deviations.
-        discrete_at_most: largest number of different whole numbers that are taken as categories.
-
-    Raises:
-        BadInputError: an unknown choice, or a limit that is too low.
-    """
-
-    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    sensitive: Iterable[str] = ()
-    drop: Iterable[str] = ()
-    missing: Missing = "refuse"
-    most_categories: int = 100
-    most_encoded: int = 1000
-    tolerance_factor: float = 0.319
-    discrete_at_most: int = 10
-
-    def __post_init__(self) -> None:
-        check_choice("policy for missing cells:", self.missing, Missing)
-        check_count("most_encoded", self.most_encoded)
-        if self.most_categories < 2:
-            raise BadInputError(
-                f"most_categories is a whole number from 2 up (one for the rest), got {self.most_categories!r}."
-            )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch.nn import functional
 from seepage.attacks.pooled.parts.shadows import Shadows
 from seepage.errors import BadInputError, check_count
 from seepage.models.model import seeded
-from seepage.registry import property_attacks
+from seepage.registry import attacks
 from seepage.shadow.stacked import Stacked
 from seepage.wire.pooled import ModelView, PooledKnowledge, PropertyGuess
 
@@ -40,7 +40,7 @@ class _Sets(nn.Module):
         return self.last(torch.cat(sums, dim=1))
 
 
-@property_attacks.register("deep_sets")
+@attacks.register("deep_sets", "pooled", needs=("auxiliary",))
 @dataclass(frozen=True)
 class DeepSets:
     """Distinguishes shares by a classifier of weights that does not depend on the order of hidden units.

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from seepage.attacks.pooled.parts.features import LEAST
 from seepage.attacks.pooled.parts.shadows import Shadows
-from seepage.registry import property_attacks
+from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
 
 
-@property_attacks.register("kl")
+@attacks.register("kl", "pooled", needs=("auxiliary", "queries"))
 @dataclass(frozen=True)
 class KL:
     """Pairs of shadow models of two shares vote for the share whose answers are nearer to the target's.

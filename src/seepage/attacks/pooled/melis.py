@@ -13,14 +13,14 @@ from torch import Tensor
 from seepage.attacks.pooled.parts.classifiers import fitted_chances
 from seepage.attacks.pooled.parts.features import Reduced
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.registry import property_attacks
+from seepage.registry import attacks
 from seepage.shadow.stacked import Dense, Stacked
 from seepage.wire.pooled import GradientsView, PooledKnowledge, PropertyGuess
 
 Classifier = Literal["forest", "mixed"]
 
 
-@property_attacks.register("melis")
+@attacks.register("melis", "pooled", needs=("auxiliary",))
 @dataclass(frozen=True)
 class Melis:
     """Distinguishes shares by a classifier of gradients, trained on those of auxiliary rows at the same models.

@@ -13,13 +13,13 @@ from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
 from seepage.attacks.pooled.parts.features import Reduced, logarithms, raw
 from seepage.attacks.pooled.parts.shadows import Shadows
 from seepage.errors import check_choice, check_count
-from seepage.registry import property_attacks
+from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
 
 Features = Literal["raw", "log"]
 
 
-@property_attacks.register("meta")
+@attacks.register("meta", "pooled", needs=("auxiliary", "queries"))
 @dataclass(frozen=True)
 class Meta:
     """Distinguishes shares of an attribute by a classifier of models' answers.

@@ -8,11 +8,11 @@ from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
 from seepage.attacks.pooled.parts.features import Reduced
 from seepage.attacks.pooled.parts.shadows import Shadows
 from seepage.errors import check_choice
-from seepage.registry import property_attacks
+from seepage.registry import attacks
 from seepage.wire.pooled import ModelView, PooledKnowledge, PropertyGuess
 
 
-@property_attacks.register("white_box")
+@attacks.register("white_box", "pooled", needs=("auxiliary",))
 @dataclass(frozen=True)
 class WhiteBox:
     """Distinguishes shares of an attribute by a classifier of models' weights.

@@ -20,13 +20,13 @@ from seepage.attacks.split.parts.refine import refined
 from seepage.attacks.split.parts.responses import Responder, responder
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.registry import cut_attacks
+from seepage.registry import attacks
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
 Search = Literal["exhaustive", "descent", "meet"]
 
 
-@cut_attacks.register("exact")
+@attacks.register("exact", "split")
 @dataclass(frozen=True)
 class Exact:
     """Compares the received gradient with that of every combination of private cells and label.

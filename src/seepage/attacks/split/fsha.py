@@ -17,14 +17,14 @@ from seepage.attacks.split.parts.space import Space
 from seepage.errors import BadInputError, check_count
 from seepage.models.model import seeded
 from seepage.models.split import SplitModel, record_losses
-from seepage.registry import cut_attacks
+from seepage.registry import attacks
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
 _RATE = 1e-3
 _BATCH = 256
 
 
-@cut_attacks.register("fsha")
+@attacks.register("fsha", "split", needs=("auxiliary",))
 @dataclass(frozen=True)
 class FSHA:
     """Decodes each record's gradient by a network that was trained on the gradients of auxiliary rows.

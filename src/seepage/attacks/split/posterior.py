@@ -19,7 +19,7 @@ from seepage.attacks.split.parts.responses import responder
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.split import label_chances
-from seepage.registry import cut_attacks
+from seepage.registry import attacks
 from seepage.wire.split import CutGuess, CutKnowledge, CutView, KnownCut
 
 Decision = Literal["columns", "joint"]
@@ -33,7 +33,7 @@ _LEAST = 1e-12
 _AT_ONCE = 2**21
 
 
-@cut_attacks.register("posterior")
+@attacks.register("posterior", "split")
 @dataclass(frozen=True)
 class Posterior:
     """Bayes' rule over all combinations of private cells and label, under the known defense.

@@ -14,7 +14,7 @@ from torch import Tensor
 from seepage.attacks.split.exact import check_gradient
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.deepfm import DeepFMClient
-from seepage.registry import cut_attacks
+from seepage.registry import attacks
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
 Weights = Literal["cloned", "granted"]
@@ -22,7 +22,7 @@ _INPUT_RATE, _WEIGHT_RATE = 0.1, 1e-3
 _STD = 0.1
 
 
-@cut_attacks.register("unsplit")
+@attacks.register("unsplit", "split")
 @dataclass(frozen=True)
 class UnSplit:
     """Descends in turn on the private cells and on a copy of the client's weights, until both explain the messages.

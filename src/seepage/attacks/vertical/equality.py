@@ -14,12 +14,12 @@ from seepage.attacks.vertical.white_box import Match, predicted
 from seepage.errors import BadInputError, check_choice
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from seepage.tabular.schema import Discrete
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 
-@feature_attacks.register("esa")
+@attacks.register("esa", "vertical")
 @dataclass(frozen=True)
 class EqualitySolving:
     """Linear equations of each record's columns from a known linear network, solved with the least norm.

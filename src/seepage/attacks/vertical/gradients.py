@@ -22,7 +22,7 @@ from seepage.attacks.vertical.white_box import DescentAttack
 from seepage.errors import BadInputError, check_count
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
@@ -110,7 +110,7 @@ def _each(seeds: Sequence[int], victims: int) -> list[int]:
     return [seed + i for seed in seeds for i in range(batches)]
 
 
-@feature_attacks.register("bottom_dlg")
+@attacks.register("bottom_dlg", "vertical")
 @dataclass(frozen=True)
 class GradientMatching(DescentAttack):
     """Rows are optimised until their gradients of the bottom model match the granted ones.
@@ -197,7 +197,7 @@ class _Unmixed:
         raise NotImplementedError
 
 
-@feature_attacks.register("bottom_loki")
+@attacks.register("bottom_loki", "vertical")
 @dataclass(frozen=True)
 class NeuronQuotients(_Unmixed):
     """Each unit of the first layer is a candidate: its weights' gradient over its bias's.
@@ -211,7 +211,7 @@ class NeuronQuotients(_Unmixed):
         return quotients(seen.by_weights[0].mT, seen.by_biases[0][:, 0])
 
 
-@feature_attacks.register("bottom_cpa")
+@attacks.register("bottom_cpa", "vertical")
 @dataclass(frozen=True)
 class IndependentComponents(_Unmixed):
     """Independent components of the first layer's gradient, see ``CocktailParty``.
@@ -232,7 +232,7 @@ class IndependentComponents(_Unmixed):
         return quotients(unmixed[..., :-1], unmixed[..., -1])
 
 
-@feature_attacks.register("bottom_sqr")
+@attacks.register("bottom_sqr", "vertical")
 @dataclass(frozen=True)
 class TensorComponents(_Unmixed):
     """Components of the tensor that the second layer's gradient averages to, see ``Sqr``.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seepage.models.inverse import Calibration, cells_of
 from seepage.models.vertical import encoder_of
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 # Penalties, in units of the mean of the kernel's diagonal; and widths of the radial kernel, in units of the median
@@ -21,7 +21,7 @@ _PENALTIES = tuple(10.0**k for k in range(-6, 3))
 _WIDTHS = (float("inf"), 4.0, 2.0, 1.0)
 
 
-@feature_attacks.register("ridge_sa")
+@attacks.register("ridge_sa", "vertical")
 @dataclass(frozen=True)
 class RidgeStealth:
     """Kernel ridge regression on leaked records; penalty and kernel are those with the least leave-one-out error.

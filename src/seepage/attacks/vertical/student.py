@@ -14,13 +14,13 @@ from seepage.baselines.vertical import own_inputs
 from seepage.errors import BadInputError, check_count
 from seepage.models.inverse import Inverter, cells_of
 from seepage.models.vertical import encoder_of
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 
-@feature_attacks.register("student_dpa")
+@attacks.register("student_dpa", "vertical")
 @dataclass(frozen=True)
 class StudentAttack:
     """A teacher guesses the target's cells from the attacker's own columns and labels; a student averages by features.

@@ -17,7 +17,7 @@ from seepage.errors import BadInputError, check_count
 from seepage.models.images import Shape
 from seepage.models.inverse import Calibration, Inverse, InverseLoss, Inverter
 from seepage.models.vertical import encoder_of
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 # Units of InverNet's hidden layers, by its number of layers (UIFV, table 14).
@@ -65,7 +65,7 @@ class _InverNet:
         )
 
 
-@feature_attacks.register("uifv_qa")
+@attacks.register("uifv_qa", "vertical")
 @dataclass(frozen=True)
 class QueryAttack(_InverNet):
     """UIFV with auxiliary rows and queries: the target's answers for rows with known cells train InverNet.
@@ -152,7 +152,7 @@ class ShadowInversion:
         return guess_of(self.inverse, features)
 
 
-@feature_attacks.register("uifv_dpa")
+@attacks.register("uifv_dpa", "vertical")
 @dataclass(frozen=True)
 class DataPassiveAttack(_InverNet):
     """UIFV with auxiliary rows alone: a shadow bottom model, trained through the top model, replaces the target's.
@@ -201,7 +201,7 @@ class DataPassiveAttack(_InverNet):
         return self.fit(view, knowledge, seeds).guess(view)
 
 
-@feature_attacks.register("uifv_iqa")
+@attacks.register("uifv_iqa", "vertical")
 @dataclass(frozen=True)
 class IsolatedQueryAttack(_InverNet):
     """UIFV with queries alone: generated rows and the target's answers train InverNet.
@@ -253,7 +253,7 @@ class IsolatedQueryAttack(_InverNet):
         return guess_of(found, view.received, queries=rows)
 
 
-@feature_attacks.register("uifv_sa")
+@attacks.register("uifv_sa", "vertical")
 @dataclass(frozen=True)
 class StealthAttack(_InverNet):
     """UIFV with a few leaked records: these and the features that the target sent for them train InverNet.

@@ -15,7 +15,7 @@ from seepage.attacks.vertical.parts.relaxed import relaxed
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
@@ -74,7 +74,7 @@ class DescentAttack:
             schedule.step()
 
 
-@feature_attacks.register("ginver")
+@attacks.register("ginver", "vertical")
 @dataclass(frozen=True)
 class Ginver(DescentAttack):
     """A network whose rows, sent through the target's bottom model, reproduce the received features.
@@ -112,7 +112,7 @@ class Ginver(DescentAttack):
             return self.guess(encoder, self.rows(encoder, networks(scaled)))
 
 
-@feature_attacks.register("gia")
+@attacks.register("gia", "vertical")
 @dataclass(frozen=True)
 class GradientInversion(DescentAttack):
     """Each record's cells are optimised until the joint model's prediction for them matches the observed one.
@@ -159,7 +159,7 @@ class GradientInversion(DescentAttack):
             return self.guess(encoder, self.rows(encoder, free))
 
 
-@feature_attacks.register("grn")
+@attacks.register("grn", "vertical")
 @dataclass(frozen=True)
 class Generator(DescentAttack):
     """A network predicts the target's cells from the attacker's own, so that the joint model predicts the same.

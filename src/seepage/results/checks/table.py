@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from seepage.datasets import Dataset
-from seepage.datasets.about import cards
+from seepage.datasets.about import card_of
 from seepage.results.checks.facts import Facts
 from seepage.results.checks.registry import Found, check
 from seepage.results.checks.wording import few, share
@@ -60,7 +60,7 @@ def labels_granted(facts: Facts) -> Iterator[Found]:
 def partial(facts: Facts) -> Iterator[Found]:
     """A registered dataset has fewer rows than its complete original."""
     dataset = facts.table
-    card = cards.get(dataset.name)
+    card = card_of(dataset.name)
     # Of generated tables everyone takes as many rows as they like.
     if facts.audit.own or card is None or not (card.bundled or card.files):
         return

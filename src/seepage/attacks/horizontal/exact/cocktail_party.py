@@ -22,7 +22,7 @@ _NORMAL = 0.37456720
 _REPORTS = 100
 
 
-@attacks.register("cocktail_party")
+@attacks.register("cocktail_party", "horizontal")
 @dataclass(frozen=True)
 class CocktailParty:
     """Independent component analysis of the first layer's gradient, whose rows are mixtures of the batch's records.

@@ -29,7 +29,7 @@ _ROOTS = 3
 _EDGE = 1e-12
 
 
-@attacks.register("rgap")
+@attacks.register("rgap", "horizontal")
 @dataclass(frozen=True)
 class RGap:
     """Recursive gradient attack: one record read off a fully connected network without biases, in closed form.

@@ -12,7 +12,7 @@ from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 
-@attacks.register("single_activation")
+@attacks.register("single_activation", "horizontal")
 @dataclass(frozen=True)
 class SingleActivation:
     """Passive attack on neurons that react to one record alone; the closed form for a batch of one.

@@ -36,7 +36,7 @@ _NUMBERS_AT_ONCE = 2**19
 _VALID = 1e-3
 
 
-@attacks.register("spear")
+@attacks.register("spear", "horizontal")
 @dataclass(frozen=True)
 class Spear:
     """Finds the errors of single records in the first layer's gradient by their zeros, and by these the records.

@@ -32,7 +32,7 @@ _SIZES = (0.05, 20.0, 600)
 _NODES = 200
 
 
-@attacks.register("sqr")
+@attacks.register("sqr", "horizontal")
 @dataclass(frozen=True)
 class Sqr:
     """Tensor decomposition of a single gradient query, for one wide hidden layer of normal weights without biases.

@@ -10,7 +10,7 @@ from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.registry import attacks
 
 
-@attacks.register("dlg")
+@attacks.register("dlg", "horizontal")
 def dlg(profile: Profile = "default", **options: Any) -> Reconstruction:
     """Deep Gradient Leakage: mean squared difference per tensor, unconstrained rows, one start.
 

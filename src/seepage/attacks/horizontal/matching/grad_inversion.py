@@ -10,7 +10,7 @@ from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.registry import attacks
 
 
-@attacks.register("grad_inversion")
+@attacks.register("grad_inversion", "horizontal")
 def grad_inversion(profile: Profile = "default", l1: float = 1e-4, l2: float = 1e-3, **options: Any) -> Reconstruction:
     """GradInversion: cosine matching of unconstrained rows, with priors on their squares and on the batch's statistics.
 
