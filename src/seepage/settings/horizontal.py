@@ -93,7 +93,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
                 self._protocols[Configuration(part.label or part.name, batch_size)] = part, protocol
         self.configurations = tuple(self._protocols)
         dataset, schema = subject.dataset, subject.dataset.schema
-        rounds = "the gradient" if spec.attacked_rounds == 1 else "the gradients"
+        messages = "the gradient" if spec.attacked_rounds == 1 else f"the gradients of {spec.attacked_rounds} rounds"
         self.about = About(
             dataset=dataset.name,
             protocol=spec.protocol,
@@ -101,11 +101,12 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             lead="What an honest-but-curious participant learns about the records behind an update.",
             attacker="The server",
             secret="all cells",
-            message=rounds,
+            message=messages,
             control="The gradient of a single record in the control's network holds that record, so a working attack "
             "reads nearly all of it.",
             notes=dataset.notes,
             rows=len(dataset.train),
+            rounds=spec.attacked_rounds,
             target=schema.target.name,
             columns=schema.names,
             sensitive=tuple(column.name for column in schema.columns if column.sensitive),

@@ -114,6 +114,7 @@ class About:
         threat_model: sentences on who sees and knows what, how the deployment is set up and what a unit is.
         notes: remarks on the rows.
         rows: number of rows of the table.
+        rounds: number of rounds in which the same units are attacked.
         target: name of the column that is learnt.
         columns: names of the columns with figures of their own.
         sensitive: names of the columns that the report marks.
@@ -133,6 +134,7 @@ class About:
     threat_model: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     rows: int = 0
+    rounds: int = 1
     target: str | None = None
     columns: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
