@@ -293,8 +293,8 @@ def _threat_model(
         + (f", {spec.tower} at the server" if spec.tower else "")
         + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
         f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}.",
-        f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds of "
-        f"their own from seed {spec.seed}; intervals are over trainings.",
+        f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds "
+        f"of their own from seed {spec.seed}; intervals are over trainings.",
         "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
     )
