@@ -14,7 +14,7 @@ from seepage.settings.catalogue import settings
 from seepage.settings.option import SpecField, fields_of
 
 PLACE = Path(__file__).resolve().parent.parent / "src" / "seepage" / "settings" / "typed.py"
-_HEAD = '''"""Options of ``seepage.audit`` in each setting as types, written by ``tools/typed_options.py`` from the specs."""
+_HEAD = '''"""Types of the options of ``seepage.audit``, written by ``tools/typed_options.py`` from the specs."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from seepage.cli.app import app
 from seepage.files import write_whole
-from seepage.report import make_console, make_table
 from seepage.report.comparing import Comparison, by_column, compare_runs, load_run, overall, render_comparison, told
 from seepage.report.frames import Record
+from seepage.report.terminal import make_console, make_table
 from seepage.text import clean, percent, points, span
 
 _MOST_ENTRIES = 20

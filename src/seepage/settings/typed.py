@@ -1,4 +1,4 @@
-"""Options of ``seepage.audit`` in each setting as types, written by ``tools/typed_options.py`` from the specs."""
+"""Types of the options of ``seepage.audit``, written by ``tools/typed_options.py`` from the specs."""
 
 from __future__ import annotations
 
