@@ -18,7 +18,7 @@ from seepage.models.model import Head, Model
 from seepage.protocols.clients import Clients
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
-from seepage.settings.control import control_of
+from seepage.settings.horizontal import HorizontalAudit, control_of
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import prepare
 from seepage.tabular.encoder import Encoder
@@ -158,5 +158,10 @@ def test_numbers_below_one_are_refused() -> None:
 def test_the_positive_control_keeps_the_network() -> None:
     spec = make_spec(dataset="german", model="gaussian", model_options={"width": 200}, attacks="sqr")
     subject = prepare(spec)
-    assert control_of(spec, subject)[1].model.name == "gaussian"
-    assert control_of(make_spec(**{**spec.model_dump(), "attacks": "tableak"}), subject)[1].model.name == "wide"
+    assert control_of(HorizontalAudit(spec, subject)).subject.model.name == "gaussian"
+    assert (
+        control_of(
+            HorizontalAudit(make_spec(**{**spec.model_dump(), "attacks": "tableak"}), subject)
+        ).subject.model.name
+        == "wide"
+    )

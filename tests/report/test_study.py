@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from seepage.settings.study import StudyPart
+from tests.settings.test_study import planted
 
 from seepage.errors import BadInputError
 from seepage.report import Bar, gate, run_studies
@@ -21,7 +22,6 @@ from seepage.settings.spec import Spec
 from seepage.settings.studies import make_study, study_kind
 from tests.report.test_html import read
 from tests.rows import row
-from tests.settings.test_study import planted
 
 
 class CoinSpec(Spec):

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from seepage import registry
+from seepage.assessment import Measurement
 from seepage.errors import BadInputError
 from seepage.models.model import Model
 from seepage.results.rows import rows_of
@@ -44,11 +45,11 @@ def subject() -> Subject:
     return prepare(make_spec(**TINY))
 
 
-def values(runs: list[Run]) -> dict[tuple[int, str, str, str | None], list[float]]:
+def values(runs: list[Run]) -> dict[tuple[int | None, str, str, str | None], list[float]]:
     return {
         (run.configuration.batch_size, run.label, m.metric, m.column): (
-            m.values if hasattr(m, "values") else m.accuracy
-        ).tolist()  # pyright: ignore[reportAttributeAccessIssue]
+            m.values if isinstance(m, Measurement) else m.accuracy
+        ).tolist()
         for run in runs
         for m in run.measured
     }

@@ -28,6 +28,7 @@ from seepage.registry import takes
 from seepage.seeds import stream
 from seepage.settings.code import foreign_code, own_code
 from seepage.settings.device import find_device
+from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
 from seepage.settings.horizontal_facts import threat_model
 from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.part import Part
@@ -46,7 +47,7 @@ _BASELINE_GROUP = 16
 Attack = Callable[..., RecordsGuess]
 
 
-class HorizontalAudit(Audit):
+class HorizontalAudit(Audit[HorizontalSpec]):
     """An audit of gradients or updates; a unit is one victim, a batch or client with one message a round.
 
     Args:
@@ -72,6 +73,7 @@ class HorizontalAudit(Audit):
             for part in spec.baselines
         }
         self._instances |= {part.label or part.name: _attack(spec, part) for part in spec.attacks}
+        refuse_inapplicable(spec.attacks, replace(deployment_of(spec), model=subject.model.name))
         self.parts = tuple(
             [PlannedPart(part, "baseline") for part in spec.baselines]
             + [PlannedPart(part, "attack") for part in spec.attacks]
@@ -224,11 +226,11 @@ class HorizontalAudit(Audit):
             "configuration": self._arguments(part),
         }
 
-    def control(self) -> HorizontalAudit | None:
+    def control(self) -> HorizontalAudit:
         """Return the positive control: one record behind each gradient of a wide network, see ``settings.control``."""
         return control_of(self)
 
-    def negative(self) -> HorizontalAudit | None:
+    def negative(self) -> HorizontalAudit:
         """Return the negative control: as the positive one, but each message is that of other records."""
         found = control_of(self)
         return HorizontalAudit(

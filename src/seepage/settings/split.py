@@ -24,6 +24,7 @@ from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
 from seepage.settings.code import own_code
 from seepage.settings.device import find_device
+from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
 from seepage.settings.part import Part
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
@@ -43,7 +44,7 @@ _NOT_DETERMINING = {*Spec.model_fields, "repetitions", "private_columns"} - {"da
 _TRAINING = Part(name="training")
 
 
-class SplitAudit(Audit):
+class SplitAudit(Audit[SplitSpec]):
     """An audit of split learning; a unit is one training, with all attacked records in it.
 
     Args:
@@ -72,6 +73,7 @@ class SplitAudit(Audit):
         self.device = find_device(spec.device)
         first = deepfm(dataset.schema, self.private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
+        refuse_inapplicable(spec.attacks, deployment_of(spec))
         _check(spec, first, space)
         prior = [Part(name=PRIOR)] if space.configurations <= Posterior().most else []
         self.parts = planned([_TRAINING], [*spec.baselines, *prior], spec.attacks)
