@@ -135,7 +135,7 @@ def _help_in_source(module: str, name: str) -> str:
             if ast.unparse(node.value.func) == "typer.Typer" and "help" in given:
                 return str(ast.literal_eval(given["help"]))
     # A command that is not written as a function says its help when it is made.
-    return _load(name).help or ""
+    return load(name).help or ""
 
 
 app = typer.Typer(

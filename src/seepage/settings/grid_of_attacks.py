@@ -17,8 +17,9 @@ from seepage.needs import NEEDS, ActsOn, Need
 from seepage.protocols.pooled import PooledLearning
 from seepage.protocols.split import SplitLearning
 from seepage.protocols.vertical import VerticalLearning
+from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.part import Part
 from seepage.settings.pooled_spec import PooledSpec
-from seepage.settings.spec import AuditSpec, Part
 from seepage.settings.split_spec import SplitSpec
 from seepage.settings.vertical_spec import VerticalSpec
 
@@ -82,7 +83,7 @@ def deployment_of(spec: object) -> Deployment:
 
 
 @deployment_of.register
-def _of_horizontal(spec: AuditSpec) -> Deployment:
+def _of_horizontal(spec: HorizontalSpec) -> Deployment:
     protocol = registry.protocols.of("horizontal")[spec.protocol]
     reveals: tuple[type, ...] = getattr(protocol.factory, "reveals", ())
     return Deployment(
