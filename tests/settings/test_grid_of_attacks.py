@@ -20,8 +20,9 @@ from seepage.settings.grid_of_attacks import (
     refuse_inapplicable,
 )
 from seepage.settings.horizontal import HorizontalAudit
+from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.part import Part
 from seepage.settings.pooled_spec import PooledSpec
-from seepage.settings.spec import Part, make_spec
 from seepage.settings.split_spec import SplitSpec
 from seepage.settings.subject import prepare
 from seepage.settings.vertical_spec import VerticalSpec
@@ -37,7 +38,7 @@ VIEWS = {
 }
 SPECS = {
     "horizontal": make_spec(),
-    "split": SplitSpec(private=("sex",)),
+    "split": SplitSpec(private_columns=("sex",)),
     "vertical": VerticalSpec(),
     "pooled": PooledSpec(),
 }
@@ -98,8 +99,8 @@ def test_the_default_attacks_of_every_setting_apply(setting: str) -> None:
         (make_spec(model="loki"), {"robbing_the_fed"}),
         # Only running it tells how a network of one's own was made.
         (make_spec(model="networks:build"), set()),
-        (SplitSpec(private=("sex",)), set()),
-        (SplitSpec(private=("sex",), auxiliary=0), {"fsha"}),
+        (SplitSpec(private_columns=("sex",)), set()),
+        (SplitSpec(private_columns=("sex",), auxiliary=0), {"fsha"}),
         (VerticalSpec(), set()),
         (VerticalSpec(leaked=0, queries=0), {"uifv_sa", "ridge_sa", "uifv_qa", "uifv_iqa"}),
         (PooledSpec(), {"dominant", "joint"}),

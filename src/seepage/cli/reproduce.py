@@ -12,7 +12,8 @@ from rich.text import Text
 from seepage import reproduce as published
 from seepage.cli.app import app, interruptible
 from seepage.errors import BadInputError, unknown_name
-from seepage.report import Bar, make_console
+from seepage.report.progress import Bar
+from seepage.report.terminal import make_console
 from seepage.settings.studies import study_kind
 
 

@@ -135,7 +135,7 @@ def applicability(entry: registry.Entry[registry.Attack], deployment: Deployment
 
     Example:
         >>> from seepage.settings.split_spec import SplitSpec
-        >>> deployment = deployment_of(SplitSpec(private="sex", auxiliary=0))
+        >>> deployment = deployment_of(SplitSpec(private_columns="sex", auxiliary=0))
         >>> found = applicability(registry.attacks["fsha"], deployment)
         >>> found.applies, found.needs
         (False, ('auxiliary',))
