@@ -12,9 +12,10 @@ import argparse
 import json
 import time
 
+from seepage.settings.study import study_of
+
 from seepage.datasets import load
 from seepage.run.workers import threads
-from seepage.settings.study import study_of
 from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 

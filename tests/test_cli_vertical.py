@@ -63,7 +63,7 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
         (("--passive", "a", "--share", "0.5"), "not both"),
         (("--passive", "a,a"), "'a' is named 2 times by party 1"),
         (("--leaked", "100"), "100 records of the target are to leak"),
-        (("--attack", "uifv_iqa", "--queries", "0"), "budget|grants queries=0"),
+        (("--attack", "uifv_iqa", "--queries", "0"), "budget|needs answers to its queries"),
         (("--attack", "uifv_sb"), "did you mean"),
         (("--parties", "7"), "holds no column"),
         (("--defense", "pa_imfk"), "--defense: unknown .*'pa_imfk'; did you mean 'pa_imfl'"),

@@ -130,8 +130,11 @@ def test_more_records_than_units_can_tell_apart_leave_a_guess() -> None:
         ([nn.Linear(123, 500), nn.ELU(), nn.Linear(500, 2)], "has biases"),
         ([nn.Linear(123, 500, bias=False), nn.ReLU(), nn.Linear(500, 2)], "has ReLU units"),
         ([nn.Linear(123, 100, bias=False), nn.ELU(), nn.Linear(100, 2)], "has 100 units for 123"),
-        ([nn.Linear(123, 500, bias=False), nn.PReLU(), nn.Linear(500, 2)], "is another"),
-        ([nn.Linear(123, 500, bias=False), nn.ELU(), nn.Linear(500, 9), nn.ELU(), nn.Linear(9, 2)], "is another"),
+        ([nn.Linear(123, 500, bias=False), nn.PReLU(), nn.Linear(500, 2)], "is of another kind"),
+        (
+            [nn.Linear(123, 500, bias=False), nn.ELU(), nn.Linear(500, 9), nn.ELU(), nn.Linear(9, 2)],
+            "is of another kind",
+        ),
     ],
 )
 def test_other_networks_are_refused(layers: list[nn.Module], why: str) -> None:

@@ -46,7 +46,7 @@ def test_images_are_attacked_measured_and_shown(tmp_path: Path) -> None:
     assert mean["uifv_dpa_self_inversion", "psnr"] > mean["uifv_dpa", "psnr"]
     assert {row.column for row in report.rows} == {None}
     assert {row.n for row in report.rows} == {2}
-    shown = {picture.called for picture in report.pictures}
+    shown = {run.label for run in report.runs if run.picture}
     assert shown == {"training", "constant", "own_columns", "uifv_dpa_self_inversion"} | {
         f"uifv_{name}" for name in ("qa", "dpa", "iqa", "sa")
     }
@@ -55,7 +55,7 @@ def test_images_are_attacked_measured_and_shown(tmp_path: Path) -> None:
     assert "the right half of each image, 192 brightnesses" in page
     # What is held is shown again.
     [again] = run_all([VerticalAudit(spec, DATA)], tmp_path)
-    assert again.pictures == report.pictures
+    assert [run.picture for run in again.runs] == [run.picture for run in report.runs]
 
 
 def test_the_picture_holds_the_originals() -> None:

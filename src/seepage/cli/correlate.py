@@ -15,7 +15,7 @@ from seepage.cli.app import app
 from seepage.cli.options import fields_in_options
 from seepage.errors import BadInputError
 from seepage.files import write_whole
-from seepage.report import make_console, make_table
+from seepage.report.terminal import make_console, make_table
 from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.spec import Spec
 from seepage.settings.subject import load_rows

@@ -13,7 +13,8 @@ from seepage import reproduce as published
 from seepage.cli.app import app, interruptible
 from seepage.cli.exits import Exit
 from seepage.errors import BadInputError
-from seepage.report import Bar, make_console
+from seepage.report.progress import Bar
+from seepage.report.terminal import make_console
 from seepage.settings.catalogue import setting
 
 

@@ -10,8 +10,8 @@ import typer
 from seepage.cli.app import app
 from seepage.cli.options import fields_in_options
 from seepage.files import write_whole
-from seepage.report import make_console
 from seepage.report.inferred import show_inferred
+from seepage.report.terminal import make_console
 from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.spec import Spec
 from seepage.tabular.infer import infer

@@ -35,6 +35,7 @@ from seepage.settings.probe import Probe
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Kept, Outcome, PlannedPart, Progress
 from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
 from seepage.settings.tasks import learnt_rows, task_rows
+from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
 from seepage.versions import installed
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess, View
 from seepage.wire.secret import Transcript
@@ -46,7 +47,7 @@ _BASELINE_GROUP = 16
 Attack = Callable[..., RecordsGuess]
 
 
-class HorizontalAudit(Audit):
+class HorizontalAudit(Audit[HorizontalSpec]):
     """An audit of gradients or updates; a unit is one victim, a batch or client with one message a round.
 
     Args:
@@ -72,6 +73,7 @@ class HorizontalAudit(Audit):
             for part in spec.baselines
         }
         self._instances |= {part.label or part.name: _attack(spec, part) for part in spec.attacks}
+        refuse_inapplicable(spec.attacks, replace(deployment(spec), model=subject.model.name))
         self.parts = tuple(
             [PlannedPart(part, "baseline") for part in spec.baselines]
             + [PlannedPart(part, "attack") for part in spec.attacks]
@@ -91,7 +93,7 @@ class HorizontalAudit(Audit):
                 self._protocols[Configuration(part.label or part.name, batch_size)] = part, protocol
         self.configurations = tuple(self._protocols)
         dataset, schema = subject.dataset, subject.dataset.schema
-        rounds = "the gradient" if spec.attacked_rounds == 1 else "the gradients"
+        messages = "the gradient" if spec.attacked_rounds == 1 else f"the gradients of {spec.attacked_rounds} rounds"
         self.about = About(
             dataset=dataset.name,
             protocol=spec.protocol,
@@ -99,11 +101,12 @@ class HorizontalAudit(Audit):
             lead="What an honest-but-curious participant learns about the records behind an update.",
             attacker="The server",
             secret="all cells",
-            message=rounds,
+            message=messages,
             control="The gradient of a single record in the control's network holds that record, so a working attack "
             "reads nearly all of it.",
             notes=dataset.notes,
             rows=len(dataset.train),
+            rounds=spec.attacked_rounds,
             target=schema.target.name,
             columns=schema.names,
             sensitive=tuple(column.name for column in schema.columns if column.sensitive),
@@ -445,3 +448,11 @@ def prepared_audit(spec: HorizontalSpec, given: Given, subjects: Subjects) -> Ho
     if given.dataset is None and given.model is None:
         return HorizontalAudit(spec, subjects.of(spec))
     return HorizontalAudit(spec, prepare(spec, given.dataset, given.model, given.folder))
+
+
+def deployment(spec: HorizontalSpec) -> Deployment:
+    """Return what a deployment of horizontal learning shows and grants the server."""
+    protocol = registry.protocols.of("horizontal")[spec.protocol]
+    reveals: tuple[type, ...] = getattr(protocol.factory, "reveals", ())
+    blurred = mechanisms("horizontal", spec.defenses)
+    return Deployment("horizontal", spec.protocol, reveals, frozenset(), spec.model, blurred)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -19,11 +19,7 @@ from torch import Tensor
 from seepage import datasets, registry
 from seepage.assessment import Figures, rows_worth
 from seepage.attacks.pooled import (
-    DeepSets,
-    Melis,
     Meta,
-    Ratio,
-    WhiteBox,
     binary_shadows,
     spread_shadows,
     train_shadows,
@@ -42,10 +38,11 @@ from seepage.protocols.pooled import PooledLearning, Sets, alternating, federate
 from seepage.seeds import stream
 from seepage.settings.code import own_code
 from seepage.settings.part import Part
-from seepage.settings.pooled_spec import UPDATES, PooledDefense, PooledSpec, pair
+from seepage.settings.pooled_spec import PooledDefense, PooledSpec, pair
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import UnitFigures, check_cpu, extrapolated, outcome, planned, rehearse, rows_identity
 from seepage.shadow.graph import Convolutional
 from seepage.shadow.learner import Learner
@@ -53,7 +50,7 @@ from seepage.shadow.pooling import MarkedRows
 from seepage.shadow.recurrent import Recurrent
 from seepage.shadow.stacked import Dense
 from seepage.tabular.schema import Category, Discrete
-from seepage.wire.pooled import PooledKnowledge, PropertyGuess
+from seepage.wire.pooled import GradientsView, ModelView, PooledKnowledge, PropertyGuess, UpdatedView
 from seepage.wire.secret import PooledTranscript
 
 # What figures are means of, by metric and column.
@@ -73,7 +70,7 @@ _TRAINING = Part(name="training")
 DRAWN = "drawn_rows"
 
 
-class PooledAudit(Audit):
+class PooledAudit(Audit[PooledSpec]):
     """An audit of pooled learning; a unit is an attack seed, with all target models in it.
 
     Args:
@@ -99,6 +96,7 @@ class PooledAudit(Audit):
         is_table = dataset is not None or spec.dataset not in registry.populations.names()
         self.source = source = _of_table(spec, dataset) if is_table else _of_population(spec)
         self.dataset = source.table
+        refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, source, self.defenses)
         shuffled = [] if spec.protocol == "update" else [Part(name=SHUFFLED)]
         self.parts = planned([_TRAINING, *shuffled], spec.baselines, spec.attacks)
@@ -181,7 +179,7 @@ class PooledAudit(Audit):
         spec = self.spec
         worlds = 4 if spec.protocol == "update" else len(spec.shares)
         # Attacks with intervals take 20 shadow models at least, in pairs from two halves.
-        with_intervals = any(part.name == "ratio" for part in spec.attacks)
+        with_intervals = _estimates_shares(spec)
         least = 5 * math.lcm(4, len(spec.shares)) if with_intervals else 2 * len(spec.shares)
         if 4 * worlds > spec.targets or 2 * least > spec.shadows:
             return None
@@ -200,7 +198,8 @@ class PooledAudit(Audit):
         """Return what an attacker is granted, for results."""
         spec = self.spec
         auxiliary = spec.auxiliary if spec.auxiliary_from == "rows" else f"made up from {spec.auxiliary_from}"
-        if part.part.name == "melis":
+        sees = _views(part.part) if part.kind == "attack" else ()
+        if GradientsView in sees:
             return {
                 "sees": "the victim's gradients in federated training",
                 "queries": 0,
@@ -208,7 +207,7 @@ class PooledAudit(Audit):
                 "own rows": spec.rows,
                 "training": "known",
             }
-        models = part.part.name in ("white_box", "deep_sets")
+        models = ModelView in sees
         limit = self.defenses[configuration.defense].queries
         return {
             "sees": "the joint models" if models else "answers to its queries",
@@ -407,15 +406,18 @@ def _of_population(spec: PooledSpec) -> Source:
     """Return texts or nodes of a graph; what the spec does not say of training is as their recipes have it."""
     named = registry.populations[spec.dataset]
     folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
-    data: Texts | Nodes = registry.populations.create(spec.dataset, **folder, **spec.dataset_options)
+    data = cast("Texts | Nodes", registry.populations.create(spec.dataset, **folder, **spec.dataset_options))
     for defense in map(spec.defense, spec.defenses):
         if defense.without or defense.training is not None or spec.inputs or spec.synthetic is not None:
             raise BadInputError(
                 f"{data.name} is no table: columns to train on (inputs, without), a synthetic column and DP-SGD are "
                 "for tables; leave them out."
             )
-    if any(part.name == "melis" for part in spec.attacks):
-        raise BadInputError(f"melis reads gradients of networks on tables, and {data.name} is none; leave it out.")
+    for part in spec.attacks:
+        if GradientsView in _views(part):
+            raise BadInputError(
+                f"{part.name} reads gradients of networks on tables, and {data.name} is none; leave it out."
+            )
     if spec.auxiliary_from != "rows":
         raise BadInputError(f"{data.name} is no table, of which alone rows are made up; leave out auxiliary_from.")
     said = {
@@ -464,7 +466,7 @@ def _check(spec: PooledSpec, source: Source, defenses: dict[str, PooledDefense])
     if spec.protocol == "update":
         wanted = torch.tensor([[a, b] for a in spec.new_shares for b in spec.new_shares], dtype=torch.float64)
     known = [(sets.held, "victims' rows"), (sets.auxiliary, "auxiliary rows")]
-    if any(part.name == "ratio" for part in spec.attacks):
+    if _estimates_shares(spec):
         halves = halved(sets.auxiliary, torch.Generator().manual_seed(0))
         known[1:] = [(sets.auxiliary.rows(half), "each half of the auxiliary rows") for half in halves]
     for held, who in known:
@@ -478,13 +480,22 @@ def _check(spec: PooledSpec, source: Source, defenses: dict[str, PooledDefense])
                 "auxiliary rows that are made up take many queries, so that a limit of queries is not audited with "
                 "them; leave it out, or grant real rows (auxiliary_from: rows)."
             )
-        if defense.queries is not None and any(part.name in UPDATES for part in spec.attacks):
+        if defense.queries is not None and any(UpdatedView in _views(part) for part in spec.attacks):
             raise BadInputError("a limit of queries is not audited for updates; leave it out.")
 
 
 def _all_shares(spec: PooledSpec) -> list[float]:
-    estimates = any(part.name == "ratio" for part in spec.attacks)
-    return [*spec.shares, *(_RANGE if estimates else ())]
+    return [*spec.shares, *(_RANGE if _estimates_shares(spec) else ())]
+
+
+def _views(part: Part) -> tuple[type, ...]:
+    """Return the view types that an attack takes."""
+    return registry.attacks.of("pooled")[part.name].sees
+
+
+def _estimates_shares(spec: PooledSpec) -> bool:
+    """Return whether an attack estimates a share, from shadow models over a range of shares."""
+    return any(getattr(registry.attacks.of("pooled")[part.name].factory, "estimates", False) for part in spec.attacks)
 
 
 def _others(spec: PooledSpec) -> tuple[float, ...]:
@@ -537,19 +548,21 @@ class AttackSeed:
             return UnitFigures(dict.fromkeys(told, chance))
         if name == SHUFFLED and part.kind == "about":
             return self._shuffled()
-        if name in UPDATES:
+        sees = _views(part.part)
+        if UpdatedView in sees:
             return self._update(part)
-        if name == "melis":
+        if GradientsView in sees:
             return self._gradients(part)
         begun = time.perf_counter()
-        attack: Any = registry.attacks.of("pooled").create(name, **options)
+        attack = registry.attacks.of("pooled").create(name, **options)
+        estimates = getattr(attack, "estimates", False)
         seed = stream(self.spec.seed, self.unit, "attack") % 2**31
-        shadows: Any = self._spread if isinstance(attack, Ratio) else self._shadows
-        view: Any = self._seen.models if isinstance(attack, WhiteBox | DeepSets) else self._seen.answers.again()
+        shadows = self._spread if estimates else self._shadows
+        view = self._seen.models if ModelView in sees else self._seen.answers.again()
         guess = attack(view, self.known, shadows, seed)
         seconds = time.perf_counter() - begun
         figures, each = self._figures(guess)
-        if isinstance(attack, Ratio):
+        if estimates:
             estimated, each_estimated = self._estimates(attack, seed)
             figures, each = figures | estimated, each | each_estimated
         return UnitFigures(figures, seconds / self.spec.targets, each=each)
@@ -653,7 +666,7 @@ class AttackSeed:
         told = {f"{share:.0%}": right[self._truth == share] for share in self.known.shares}
         return _meant({None: right, **told}, figures)
 
-    def _estimates(self, attack: Ratio, seed: int) -> tuple[Figures, Each]:
+    def _estimates(self, attack: registry.Attack, seed: int) -> tuple[Figures, Each]:
         """Return how good shares and intervals are that an attack estimates, over shares on the whole range."""
         truth = torch.linspace(*_RANGE, self.spec.targets, dtype=torch.float64)
         seen = self.learning.train(self.sets.held, self._own, truth, self._seed("range"))
@@ -676,7 +689,7 @@ class AttackSeed:
 
     def _gradients(self, part: PlannedPart) -> UnitFigures:
         """Return what gradients of federated training give away instead of the joint model."""
-        attack: Melis = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
+        attack = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
         learner = self.learning.learner
         # Refused otherwise before anything ran.
         assert isinstance(learner, Dense)
@@ -707,7 +720,7 @@ class AttackSeed:
         shares = shares[self._order]
         view = replace(view, before=view.before.again(), after=view.after.again())
         low, high = spec.new_shares
-        if part.part.name == "dominant":
+        if not getattr(attack, "paired", False):
             before = binary_shadows(self.known, spec.shadows, self._seed("before"))
             after = binary_shadows(replace(self.known, rows=2 * spec.rows), spec.shadows, self._seed("after"))
             guess = attack(view, self.known, before, after, self._seed("attack") % 2**31)
@@ -792,8 +805,16 @@ def _threat_model(spec: PooledSpec, source: Source) -> tuple[str, ...]:
         f"Pooled learning on {source.name}, {source.extent}: the computation is ideal and gives away nothing but the "
         f"model's answers. Models are {kind} and {trained}; {recipe['epochs']} epochs of Adam at "
         f"{recipe['learning_rate']:g}, {'whole batches' if size is None else f'batches of {size}'}.",
-        f"In each of {spec.repetitions} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked with "
-        f"{spec.shadows} shadow models; intervals resample attack seeds and the joint models within them.",
+        f"In each of {spec.repetitions} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked "
+        f"with {spec.shadows} shadow models; intervals resample attack seeds and the joint models within them.",
         f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but the baseline is a "
         "fault.",
     )
+
+
+def deployment(spec: PooledSpec) -> Deployment:
+    """Return what a deployment of pooled learning shows and grants a party."""
+    updated = spec.protocol == "update"
+    reveals = PooledLearning.reveals_updates if updated else PooledLearning.reveals
+    known = granted({"auxiliary": spec.auxiliary, "queries": spec.queries})
+    return Deployment("pooled", spec.protocol, reveals, known, None, mechanisms("pooled", spec.defenses))

@@ -29,6 +29,7 @@ from seepage.settings.setting import About, Audit, Configuration, Exposure, Give
 from seepage.settings.spec import Spec
 from seepage.settings.split_spec import SplitDefense, SplitSpec
 from seepage.settings.subject import Subjects
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import UnitFigures, extrapolated, origin_of, outcome, planned, rehearse, rows_identity
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
@@ -43,7 +44,7 @@ _NOT_DETERMINING = {*Spec.model_fields, "repetitions", "private_columns"} - {"da
 _TRAINING = Part(name="training")
 
 
-class SplitAudit(Audit):
+class SplitAudit(Audit[SplitSpec]):
     """An audit of split learning; a unit is one training, with all attacked records in it.
 
     Args:
@@ -72,6 +73,7 @@ class SplitAudit(Audit):
         self.device = find_device(spec.device)
         first = deepfm(dataset.schema, self.private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
+        refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, first, space)
         prior = [Part(name=PRIOR)] if space.configurations <= Posterior().most else []
         self.parts = planned([_TRAINING], [*spec.baselines, *prior], spec.attacks)
@@ -293,8 +295,8 @@ def _threat_model(
         + (f", {spec.tower} at the server" if spec.tower else "")
         + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
         f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}.",
-        f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds of "
-        f"their own from seed {spec.seed}; intervals are over trainings.",
+        f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds "
+        f"of their own from seed {spec.seed}; intervals are over trainings.",
         "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
     )
@@ -457,3 +459,9 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> Training:
     )
     neighbours = CutKnowledge(data.schema, data.statistics, learning.known(), Auxiliary(train.cells, train.labels))
     return Training(spec, defense, learning, trained, seen, train, test, known, neighbours)
+
+
+def deployment(spec: SplitSpec) -> Deployment:
+    """Return what a deployment of split learning shows and grants the server."""
+    known = granted({"auxiliary": spec.auxiliary})
+    return Deployment("split", spec.protocol, SplitLearning.reveals, known, None, mechanisms("split", spec.defenses))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.models.images import Shape, vertical_images
 from seepage.models.vertical import VerticalModel, vertical_mlp
+from seepage.needs import Need
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
 from seepage.settings.code import own_code
@@ -37,6 +38,7 @@ from seepage.settings.part import Part
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
     check_cpu,
@@ -84,7 +86,7 @@ _GRANTS: dict[Grant, str] = {
 }
 
 
-class VerticalAudit(Audit):
+class VerticalAudit(Audit[VerticalSpec]):
     """An audit of vertical learning; a unit is one training, with all attacked records in it.
 
     All trainings of a configuration are made side by side, so that their figures depend on how many there are, in the
@@ -233,12 +235,12 @@ class VerticalAudit(Audit):
         if part.kind != "attack":
             return {}
         spec, sizes = self.spec, self.sizes
-        grants = registry.attacks.of("vertical").create(part.part.name, **part.part.options).grants
         amounts = {"auxiliary": sizes.auxiliary, "queries": sizes.queries, "leaked": spec.leaked, "bottom": "known"}
         amounts["gradients"] = sizes.gradients
+        needs = registry.attacks.of("vertical")[part.part.name].needs
         return {
             "sees": "features of every party, and the top model",
-            **{grant: amounts[grant] for grant in grants},
+            **{need: amounts[need] for need in needs},
             "defense": spec.learning(self.defenses[configuration.defense]).known().describe(),
         }
 
@@ -316,21 +318,15 @@ class _Sizes:
 
 
 def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
+    refuse_inapplicable(spec.attacks, deployment(spec))
     for part in spec.attacks:
         made = registry.attacks.of("vertical").create(part.name, **part.options)
-        needs = made.grants
         if getattr(made, "linear", False) and (spec.bottom or (spec.top and made.match == "prediction")):
             raise BadInputError(
                 f"the attack {part.called!r} takes networks without hidden layers, but the bottom models have "
                 f"{list(spec.bottom)} and the top model {list(spec.top)}; audit bottom: [] and top: [], or leave the "
                 "attack out."
             )
-        for grant, held in (("auxiliary", spec.auxiliary), ("queries", spec.queries), ("leaked", spec.leaked)):
-            if grant in needs and held == 0:
-                raise BadInputError(
-                    f"the attack {part.called!r} needs {grant}, but the audit grants {grant}=0; grant some, or leave "
-                    "the attack out."
-                )
     # As the split makes them.
     rows = len(data.all)
     train, test = split(data.all, spec.test_share, 0)
@@ -349,9 +345,8 @@ def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
         )
     attacked = there - spec.leaked if spec.attacked_records is None else min(spec.attacked_records, there - spec.leaked)
     batches = min(spec.gradient_batches, attacked // spec.gradient_batch)
-    if not batches and any(
-        "gradients" in registry.attacks.of("vertical").create(p.name, **p.options).grants for p in spec.attacks
-    ):
+    attacks = registry.attacks.of("vertical")
+    if not batches and any("gradients" in attacks[part.name].needs for part in spec.attacks):
         raise BadInputError(
             f"attacks on gradients are granted those of batches of {spec.gradient_batch} records, but {attacked:,} are "
             "attacked; attack more records, or make gradient_batch smaller."
@@ -365,10 +360,9 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
     which = "held-out records, as the trained model predicts for them"
     if spec.attacked == "trained":
         which = "records of training, as they were sent in the last epoch"
-    attacks, guesses = registry.attacks.of("vertical"), registry.baselines.of("vertical")
-    made = [attacks.create(part.name, **part.options) for part in spec.attacks]
-    made += [guesses.create(part.name, **part.options) for part in spec.baselines]
-    needed = {grant for one in made for grant in one.grants}
+    attacks, baselines = registry.attacks.of("vertical"), registry.baselines.of("vertical")
+    entries = [attacks[part.name] for part in spec.attacks] + [baselines[part.name] for part in spec.baselines]
+    needed = {need for entry in entries for need in entry.needs}
     after = f"{len(held.columns)} columns of passive party {spec.victim}: {', '.join(held.names)}"
     layers = f"Bottom models with layers {(*spec.bottom, spec.features)}, a top model with {spec.top}"
     if data.image is not None:
@@ -469,11 +463,11 @@ class VerticalExposure(Exposure):
             guess = shadow.guess(seen.view) if name == "uifv_dpa" else shadow.self_inversion(seen.cells)
         else:
             registered = registry.attacks.of("vertical") if part.kind == "attack" else registry.baselines.of("vertical")
-            made = registered.create(name, **options)
-            known = self.granted(made.grants)
-            if "gradients" in made.grants:
+            needs = registered[name].needs
+            known = self.granted(needs)
+            if "gradients" in needs:
                 seen = self.first
-            guess = made(seen.view, known, self.seeds("attack"))
+            guess = registered.create(name, **options)(seen.view, known, self.seeds("attack"))
         return self.figures(seen, guess, time.perf_counter() - begun)
 
     @property
@@ -512,7 +506,7 @@ class VerticalExposure(Exposure):
         image = self.known.image
         return None if image is None else picture(image, cells[:_SHOWN]) or None
 
-    def granted(self, grants: Sequence[Grant]) -> FeatureKnowledge:
+    def granted(self, grants: Collection[Need]) -> FeatureKnowledge:
         """Return what an attack or guess is granted, with a channel of its own."""
         found = self.known
         if "auxiliary" in grants:
@@ -596,3 +590,15 @@ def _halves(spec: VerticalSpec, data: Dataset) -> Partition:
 
 def _rows(tables: Sequence[Table]) -> Rows:
     return Rows(torch.stack([one.cells for one in tables]), torch.stack([one.labels for one in tables]))
+
+
+def deployment(spec: VerticalSpec) -> Deployment:
+    """Return what a deployment of vertical learning shows and grants the active party.
+
+    What an attack on a known bottom model or on its gradients needs is granted to it: the audit asks what then leaks.
+    """
+    known = granted(
+        {"auxiliary": spec.auxiliary, "queries": spec.queries, "leaked": spec.leaked}, ("bottom", "gradients")
+    )
+    blurred = mechanisms("vertical", spec.defenses)
+    return Deployment("vertical", "vertical", VerticalLearning.reveals, known, None, blurred)
