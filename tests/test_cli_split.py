@@ -45,7 +45,7 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
     [
         (("--private-column", "aa"), "unknown private column 'aa'"),
         (("--private-column", "t"), "labels are private anyway"),
-        (("--private-column", "a", "--defense", "label_flip:{probability: 0.7}"), "the opposite; stay below 0.5"),
+        (("--private-column", "a", "--defense", "label_flip:{probability: 0.7}"), "use a probability of at most 0.5"),
         (
             ("--private-column", "a", "--defense", "label_flip:{probability: 1.7}"),
             "--defense: .*between 0 and 1, got probability=1.7",

@@ -148,7 +148,7 @@ def switches(root: Path) -> str:
 
 def overview(root: Path, dataset: str = "adult", sizes: str = "8,32,128") -> str:
     """Return all published methods of one data set at some batch sizes: printed, faithful, default."""
-    [(name, path)] = [(n, p) for n, p in PUBLISHED.items() if load_table(n).audit["dataset"] == dataset]
+    [(name, path)] = [(n, p) for n, p in PUBLISHED.items() if load_table(n).spec["dataset"] == dataset]
     lines = [line for line in read(root / path) if line["labels"] == "true"]
     wanted = sizes.split(",")
     methods = list(dict.fromkeys(line["method"] for line in lines))

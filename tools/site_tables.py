@@ -21,8 +21,8 @@ from typing import get_args
 
 import site_figures
 from seepage.datasets.about import card_of
-from seepage.reproduce import MARGIN, Agreement, study_tables, tables
-from site_verdict import Table, Verdict, verdict
+from seepage.reproduce import MARGIN, Agreement, PublishedTable, tables
+from site_verdict import Verdict, verdict
 
 FOLDER = "benchmarks/results"
 # Where the site has a page for each file.
@@ -39,10 +39,10 @@ _ORDER = ("network", "dataset", "hidden_layers", "units", "rounds", "epochs", "b
 _RATES = re.compile(r"accuracy|exact_match|gain|default|switched|f1|value|two_standard_errors|^std$")
 
 
-def measured(root: Path) -> dict[str, tuple[Table, list[site_figures.Line]]]:
+def measured(root: Path) -> dict[str, tuple[PublishedTable, list[site_figures.Line]]]:
     """Return each table that there is a file of, by the file's name, with its lines."""
     found = {}
-    for table in (*tables().values(), *study_tables().values()):
+    for table in tables().values():
         path = root / FOLDER / f"{table.name.replace('/', '_')}.csv"
         if path.is_file():
             found[path.stem] = (table, site_figures.read(path))
@@ -74,7 +74,7 @@ def fill(markdown: str, root: Path, link: Link) -> str:
     return _DIRECTIVE.sub(made, markdown)
 
 
-def summary(paper: str, files: Mapping[str, tuple[Table, list[site_figures.Line]]], link: Link) -> str:
+def summary(paper: str, files: Mapping[str, tuple[PublishedTable, list[site_figures.Line]]], link: Link) -> str:
     """Return one line for each published table of a paper: how many of its cells agree with the print.
 
     Args:
@@ -116,7 +116,7 @@ def summary(paper: str, files: Mapping[str, tuple[Table, list[site_figures.Line]
     return _table(head, rows)
 
 
-def own(paper: str, files: Mapping[str, tuple[Table, list[site_figures.Line]]], link: Link) -> str:
+def own(paper: str, files: Mapping[str, tuple[PublishedTable, list[site_figures.Line]]], link: Link) -> str:
     """Return one line for each table of a paper's setting that stands beside no print.
 
     Args:
@@ -132,7 +132,7 @@ def own(paper: str, files: Mapping[str, tuple[Table, list[site_figures.Line]]], 
     return _table(["table", "what it shows", "n"], rows)
 
 
-def page(name: str, table: Table, lines: Sequence[site_figures.Line], folder: str) -> str:
+def page(name: str, table: PublishedTable, lines: Sequence[site_figures.Line], folder: str) -> str:
     """Return the page of one table: cells beside the print, and apart from them all others.
 
     Args:
@@ -208,13 +208,13 @@ _RULE = (
 
 
 def _of(
-    paper: str, files: Mapping[str, tuple[Table, list[site_figures.Line]]]
-) -> list[tuple[str, tuple[Table, list[site_figures.Line]]]]:
+    paper: str, files: Mapping[str, tuple[PublishedTable, list[site_figures.Line]]]
+) -> list[tuple[str, tuple[PublishedTable, list[site_figures.Line]]]]:
     found = [(name, both) for name, both in files.items() if both[0].name.startswith(f"{paper}/")]
     return sorted(found, key=lambda item: [int(t) if t.isdigit() else t for t in re.split(r"(\d+)", item[0])])
 
 
-def _beside(table: Table, cells: Sequence[tuple[site_figures.Line, Verdict]]) -> str:
+def _beside(table: PublishedTable, cells: Sequence[tuple[site_figures.Line, Verdict]]) -> str:
     with_lift = any(line["lift"] for line, _ in cells)
     rows = []
     for line, found in cells:
@@ -234,7 +234,7 @@ def _beside(table: Table, cells: Sequence[tuple[site_figures.Line, Verdict]]) ->
     return _table(head + (["best baseline", "lift"] if with_lift else []), rows)
 
 
-def _alone(table: Table, lines: Sequence[site_figures.Line], printed: bool = False) -> str:
+def _alone(table: PublishedTable, lines: Sequence[site_figures.Line], printed: bool = False) -> str:
     intervals, lifts = any(line["ours_low"] for line in lines), any(line["lift"] for line in lines)
     head = ["run", *map(_words, table.axes), "n", "ours", *(["95% interval"] if intervals else [])]
     head += [*(["printed, of something else"] if printed else []), *(["best baseline", "lift"] if lifts else [])]
@@ -251,7 +251,7 @@ def _alone(table: Table, lines: Sequence[site_figures.Line], printed: bool = Fal
     return _table(head, rows)
 
 
-def _about(name: str, table: Table, lines: Sequence[site_figures.Line], folder: str) -> str:
+def _about(name: str, table: PublishedTable, lines: Sequence[site_figures.Line], folder: str) -> str:
     source = "ours" if table.source.startswith("ours") else table.source
     said = [f"{table.title}.", f"Source of the table: {source}."]
     victims = max((int(line["n"]) for line in lines if line["seconds_per_victim"]), default=0)
@@ -273,7 +273,7 @@ def _about(name: str, table: Table, lines: Sequence[site_figures.Line], folder: 
     return " ".join(said) + (f"\n\n{notes}" if notes else "")
 
 
-def _dataset(table: Table, line: site_figures.Line) -> str:
+def _dataset(table: PublishedTable, line: site_figures.Line) -> str:
     return line.get("dataset") or str(table.audit.get("dataset", ""))
 
 

@@ -11,13 +11,10 @@ from seepage.reproduce import (
     Difference,
     Figure,
     PublishedTable,
-    StudyTable,
     agreement_of,
     margin_of,
     welch,
 )
-
-Table = PublishedTable | StudyTable
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Verdict:
     difference: Difference
 
 
-def verdict(table: Table, line: Mapping[str, str]) -> Verdict | None:
+def verdict(table: PublishedTable, line: Mapping[str, str]) -> Verdict | None:
     """Return what a line says of the print; None where the print has no figure of the same thing.
 
     Args:

@@ -195,7 +195,7 @@ def test_a_list_within_a_list_is_one_value(monkeypatch: pytest.MonkeyPatch) -> N
         return weights
 
     monkeypatch.setattr(registry.attacks, "_entries", dict(registry.attacks._entries))
-    registry.attacks.register("weighted")(weighted)
+    registry.attacks.register("weighted", "horizontal")(weighted)
     spec = one("attacks: {name: weighted, weights: [[1, 2], [3]]}")
     assert [part.options for part in spec.attacks] == [{"weights": [1, 2]}, {"weights": [3]}]
     assert spec.attacks[0].called == "weighted(weights=[1, 2])"

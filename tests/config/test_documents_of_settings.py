@@ -65,12 +65,20 @@ gate: {above: 0.2, column: sex}
 
 
 def test_a_list_for_a_field_of_one_value_sweeps() -> None:
-    text = "{setting: split, dataset: german, private_columns: [housing, job], epochs: [1, 2], stale: [0, 1]}"
+    text = "{setting: split, dataset: german, private_columns: [housing, job], epochs: [1, 2], clients: [3, 4]}"
     specs = read_text_document(text, "audit.yaml", Path())
-    assert [spec.variant for spec in specs] == [f"epochs={a}, stale={b}" for a in (1, 2) for b in (0, 1)]
-    assert {spec.model_copy(update={"variant": None, "epochs": 1, "stale": 0}).model_dump_json() for spec in specs} == {
-        one("{setting: split, dataset: german, private_columns: [housing, job], epochs: 1}").model_dump_json()
-    }
+    points = [(a, b) for a in (1, 2) for b in (3, 4)]
+    of = find_setting("split").spec.of
+    assert specs == [
+        of(
+            dataset="german",
+            private_columns=["housing", "job"],
+            epochs=a,
+            clients=b,
+            variant=f"epochs={a}, clients={b}",
+        )
+        for a, b in points
+    ]
     layers = one("{setting: split, dataset: german, hidden: [8, 4]}")
     assert layers.model_dump()["hidden"] == (8, 4)
 
@@ -98,6 +106,21 @@ def test_what_is_left_out_follows_from_the_protocol() -> None:
     spec = one("{setting: pooled, protocol: update, targets: 8, shadows: 40}")
     assert [part.name for part in spec.attacks] == ["dominant", "joint"]
     assert spec.model_dump()["shares"] == (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("said", "attacks"),
+    [
+        ("epochs: 5", ["exact", "posterior"]),
+        ("stale: 1", ["exact", "posterior", "posterior_about"]),
+        ("final: 1", ["exact", "posterior", "posterior_about"]),
+        ("defenses: [none, 'weight_noise:{noise_multiplier: 1.0}']", ["exact", "posterior", "posterior_about"]),
+        ("stale: 1, defenses: 'cut_noise:{noise_multiplier: 1.0}'", ["exact", "posterior"]),
+        ("stale: 1, attacks: exact", ["exact"]),
+    ],
+)
+def test_a_copy_that_is_off_is_fitted_unless_attacks_are_named(said: str, attacks: list[str]) -> None:
+    assert [part.called for part in one(f"{SPLIT}, {said}}}").attacks] == attacks
 
 
 def test_old_spellings_work_and_say_what_replaces_them() -> None:

@@ -17,10 +17,10 @@ import site_figures
 import site_hook
 import site_tables
 import site_verdict
-from seepage.reproduce import study_tables, tables
+from seepage.reproduce import tables
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLES = {**tables(), **study_tables()}
+TABLES = tables()
 FILES = sorted(path for path in (ROOT / site_tables.FOLDER).glob("*.csv") if path.stem.replace("_", "/", 1) in TABLES)
 HEAD = (
     "run,defense,method,unit,ours,ours_std,ours_low,ours_high,n,published,published_std,published_n,difference,low,high,"

@@ -18,10 +18,12 @@ from seepage.assessment import Estimate, Measurement
 from seepage.errors import BadInputError
 from seepage.reproduce import Selection, load_table, reproduce, tables
 from seepage.reproduce.compare import Agreement, Difference, agreement_of, beside, margin_of, welch
-from seepage.reproduce.table import Figure, PublishedTable
-from seepage.run.runner import held_runs
+from seepage.reproduce.table import Figure, PublishedTable, names
+from seepage.run.runner import kept_runs
 from seepage.run.store import Store
-from seepage.settings import grid
+from seepage.settings import horizontal
+from seepage.settings.horizontal import HorizontalAudit
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.subject import prepare
 from tests.stores import measurements
 
@@ -44,10 +46,11 @@ def test_a_table_holds_every_printed_figure_and_runs_every_method(name: str) -> 
                 assert 0 < figure.mean <= 1
                 assert 0 <= figure.std < 0.25
     run = {
-        (planned.name, spec.labels, planned.compared.get(part.called, part.called), size)
+        (run, place["labels"], place["method"], place["batch_size"])
         for planned, spec in table.specs()
-        for part in (*spec.attacks, *(part for part in spec.baselines if part.called in planned.compared))
-        for size in spec.batch_sizes
+        for called, run in table.shown(planned, spec).items()
+        for size in spec.model_dump()["batch_sizes"]
+        for place in [table.place(planned, spec, called, batch_size=size)]
     }
     assert {("faithful", "true", method, size) for method in METHODS for size in SIZES} <= run
     assert {("faithful", "restored", "tableak", size) for size in (8, 16, 32, 64, 128)} <= run
@@ -102,13 +105,16 @@ def test_entropies_are_no_rates_and_correlations_have_no_spread() -> None:
     assert table.figure({**at, "figure": "kendall_tau", "batch_size": 1}, "plain") is None
 
 
+TABLEAK = [table for table in tables().values() if table.setting == "horizontal"]
+
+
 def leaves(published: Any, depth: int, place: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]:
     if depth == 0:
         return {place: published}
     return {k: v for key, inner in published.items() for k, v in leaves(inner, depth - 1, (*place, key)).items()}
 
 
-@pytest.mark.parametrize("table", tables().values(), ids=lambda table: table.name)
+@pytest.mark.parametrize("table", TABLEAK, ids=lambda table: table.name)
 def test_every_printed_figure_is_run_and_every_place_is_one_of_a_cell(table: PublishedTable) -> None:
     printed = leaves(table.published, len(table.axes))
     run = {
@@ -117,11 +123,9 @@ def test_every_printed_figure_is_run_and_every_place_is_one_of_a_cell(table: Pub
             for a in table.axes
         )
         for planned, spec in table.specs()
-        for called in (*(part.called for part in spec.attacks), *planned.compared)
-        if called not in planned.grid
+        for called in table.shown(planned, spec)
         for metric in table.metrics
-        for size in spec.batch_sizes
-        for defense in spec.defenses
+        for size, defense in itertools.product(spec.batch_sizes, spec.defenses)
     }
     assert all(None not in place for place in run)
     missing = {place for place in printed if place not in run}
@@ -143,6 +147,12 @@ def test_unknown_tables_are_answered_with_the_nearest() -> None:
     with pytest.raises(BadInputError, match="tableak/table17"):
         load_table("tableak/tabel17")
     assert set(tables()) >= {"tableak/table17", "tableak/table18"}
+
+
+def test_a_table_is_read_once_and_has_the_name_of_its_file() -> None:
+    assert load_table("tableak/table18") is load_table("tableak/table18") is tables()["tableak/table18"]
+    assert [table.name for table in tables().values()] == list(names())
+    assert list(names()).index("tableak/table9") < list(names()).index("tableak/table10")
 
 
 @given(st.floats(0, 1), st.floats(0.001, 0.2), st.integers(2, 60), st.floats(0, 1), st.floats(0.001, 0.2))
@@ -272,7 +282,7 @@ def test_victims_of_other_code_are_not_compared_in_silence(tmp_path: Path, monke
     quick: dict[str, Any] = {"iterations": 3, "threads": 1}
     reproduce(table, tmp_path, 2, part, **quick)
     assert reproduce(table, tmp_path, selection=part, run_missing=False, **quick).cells
-    monkeypatch.setattr(grid, "own_code", lambda: {"digest": "other", "torch": "9"})
+    monkeypatch.setattr(horizontal, "own_code", lambda: {"digest": "other", "torch": "9"})
     with pytest.raises(BadInputError, match="measured by other code"):
         reproduce(table, tmp_path, selection=part, run_missing=False, **quick)
     assert not reproduce(table, tmp_path / "new", selection=part, run_missing=False, **quick).cells
@@ -280,13 +290,13 @@ def test_victims_of_other_code_are_not_compared_in_silence(tmp_path: Path, monke
 
 def test_runs_of_a_table_may_have_networks_of_their_own(tmp_path: Path) -> None:
     table = load_table("tableak/table18")
-    first = table.runs[0]
+    first = table.audits[0]
     small = {"attacks": ["dlg"], "batch_sizes": [2], "iterations": 3}
     runs = (
-        first.model_copy(update={"audit": {**first.audit, **small}}),
-        first.model_copy(update={"name": "other", "audit": {**first.audit, **small, "model": "nn1"}}),
+        first.model_copy(update={"spec": {**first.spec, **small}}),
+        first.model_copy(update={"name": "other", "spec": {**first.spec, **small, "model": "nn1"}}),
     )
-    made = reproduce(table.model_copy(update={"runs": runs}), None, 2, threads=1)
+    made = reproduce(table.model_copy(update={"audits": runs}), None, 2, threads=1)
     assert {row.model for row in made.rows} == {"nn3", "nn1"}
 
 
@@ -316,10 +326,10 @@ def test_a_sweep_is_an_audit_for_each_combination_and_axes_choose_among_them(tmp
 
 def test_the_task_is_trained_and_stands_beside_what_leaks(tmp_path: Path) -> None:
     table = load_table("tableak/table6")
-    [first, _] = table.runs
+    [first, _] = table.audits
     task = {"learning_rates": [0.1], "epochs": 2, "max_steps": None, "replicas": 2, "fresh": True}
-    small = {**first.audit, "attacks": ["inverting_gradients"], "dataset": "german", "batch_sizes": [8]}
-    table = table.model_copy(update={"runs": (first.model_copy(update={"audit": small, "task": task}),)})
+    small = {**first.spec, "attacks": ["inverting_gradients"], "dataset": "german", "batch_sizes": [8]}
+    table = table.model_copy(update={"audits": (first.model_copy(update={"spec": small, "task": task}),)})
     said: list[str] = []
     part = Selection(only={"defense": {"none", "noise_0.1"}})
     made = reproduce(table, tmp_path, 2, part, say=said.append, iterations=3, threads=1)
@@ -373,7 +383,8 @@ def test_a_grid_counts_by_its_best_point_and_by_that_of_a_pilot(tmp_path: Path) 
     assert (best.published, pilot.published) == (pytest.approx(0.587, abs=0.2), None)
     with Store(tmp_path) as store:
         spec = next(spec for run, spec in table.specs(victims=4, **quick) if run.grid and spec.model == "linear")
-        runs = [run for run in held_runs(spec, prepare(spec), store) if run.is_attack]
+        assert isinstance(spec, HorizontalSpec)
+        runs = [run for run in kept_runs(HorizontalAudit(spec, prepare(spec)), store) if run.is_attack]
     points = torch.stack([next(m.values for m in run.measured if isinstance(m, Measurement)) for run in runs])
     assert points.shape == (7, 4)
     assert best.ours == pytest.approx(float(points[:, 1:].mean(1).max()))
@@ -384,9 +395,9 @@ def test_a_grid_counts_by_its_best_point_and_by_that_of_a_pilot(tmp_path: Path) 
 def test_a_table_may_print_nothing_but_the_accuracy_of_the_task(tmp_path: Path) -> None:
     table = load_table("tableak/table9")
     runs = tuple(
-        run.model_copy(update={"task": {**(run.task or {}), "epochs": 2, "replicas": 3}}) for run in table.runs
+        run.model_copy(update={"task": {**(run.task or {}), "epochs": 2, "replicas": 3}}) for run in table.audits
     )
-    table = table.model_copy(update={"runs": runs})
+    table = table.model_copy(update={"audits": runs})
     made = reproduce(table, tmp_path, 1, Selection(only={"dataset": {"german"}, "model": {"nn1", "nn2"}}))
     assert [(cell.place["model"], cell.n) for cell in made.cells] == [("nn1", 3), ("nn2", 3)]
     assert [cell.published for cell in made.cells] == pytest.approx([0.800, 0.795])

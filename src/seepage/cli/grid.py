@@ -10,7 +10,7 @@ from rich.text import Text
 from seepage.config.document import read_document
 from seepage.needs import NEEDS
 from seepage.report.terminal import make_table
-from seepage.settings.grid_of_attacks import Deployment, deployment_of, grid_of_attacks
+from seepage.settings.threat_model import Deployment, deployment_of, grid_of_attacks
 from seepage.text import clean
 
 

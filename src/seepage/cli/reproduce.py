@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table as Grid
@@ -11,25 +11,30 @@ from rich.text import Text
 
 from seepage import reproduce as published
 from seepage.cli.app import app, interruptible
-from seepage.errors import BadInputError, unknown_name
+from seepage.cli.exits import Exit
+from seepage.errors import BadInputError
 from seepage.report.progress import Bar
 from seepage.report.terminal import make_console
-from seepage.settings.studies import study_kind
+from seepage.settings.catalogue import setting
 
 
 @app.command()
 def reproduce(
     table: Annotated[str | None, typer.Argument(help="Name of the table; --list lists them.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the tables.")] = False,
-    victims: Annotated[
+    repetitions: Annotated[
         int | None,
         typer.Option(
-            help="Batches attacked in each cell, or repetitions (trainings) of a table that a study measures. "
-            "Default: 20, or 3."
+            "--victims",
+            "--repetitions",
+            metavar="N",
+            help="Repetitions of each audit: batches attacked in each cell, trainings or attack seeds. "
+            "Default: those of the table, 20 batches or 2 to 5 others.",
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A quick look: 3 batches in each cell, or 1 repetition with few records.")
+        bool,
+        typer.Option("--quick", help="A quick look: 3 batches a cell, or 1 or 2 repetitions with few records."),
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Run folder; what is there is not run again. Default: runs/TABLE.")
@@ -57,6 +62,9 @@ def reproduce(
         int | None, typer.Option(help="Processes that compute at the same time. Default: one a core.")
     ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads of each process.")] = 1,
+    time_budget: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Time after which no further job is begun, such as 30m or 2h.")
+    ] = None,
 ) -> None:
     """Run a published table and lay our figures beside the printed ones.
 
@@ -79,35 +87,20 @@ def reproduce(
         grid.add_column("name", no_wrap=True)
         grid.add_column("what")
         grid.add_column("printed in")
-        for known in (*published.study_tables().values(), *published.tables().values()):
+        for known in published.tables().values():
             grid.add_row(known.name, Text(known.title), Text(known.source))
         make_console().print(grid)
         return
-    folder = out or Path("runs") / table.replace("/", "-")
-    if quick and victims is not None:
+    if quick and repetitions is not None:
         raise BadInputError("--quick is a number of batches, and so is --victims; give one of the two.")
-    studies, tables = published.study_tables(), published.tables()
-    if table in studies:
-        study_table = studies[table]
-        quickly = dict(study_kind(study_table.study).spec.quick) if quick else {}
-        given = {
-            "repetitions": victims,
-            "data_folder": None if data_folder is None else str(data_folder),
-            "threads": threads,
-        }
-        _study(
-            study_table,
-            folder,
-            published.Selection(attacks=attack or (), runs=part or (), only=_axes(only or [])),
-            {"batch_size": batch_size, "labels": labels},
-            compare_only,
-            {**quickly, **{name: value for name, value in given.items() if value is not None}},
-        )
-        return
-    if table not in tables:
-        raise unknown_name("table", table, [*tables, *studies])
-    chosen = tables[table]
-    number = victims if victims is not None else published.QUICK if quick else 20
+    chosen = published.load_table(table)
+    folder = out or Path("runs") / table.replace("/", "-")
+    given = {"device": device, "threads": threads, "workers": workers, "data_folder": data_folder}
+    given |= {"time_budget": time_budget}
+    fields = {
+        **(setting(chosen.setting).spec.quick if quick else {}),
+        **{name: value for name, value in given.items() if value is not None},
+    }
     selection = published.Selection(batch_size or (), attack or (), part or (), labels or (), _axes(only or []))
     errors = make_console(stderr=True)
     with Bar(errors) as bar:
@@ -115,52 +108,22 @@ def reproduce(
             lambda: published.reproduce(
                 chosen,
                 folder,
-                number,
+                repetitions,
                 selection,
                 bar,
                 run_missing=not compare_only,
                 say=lambda what: errors.print(f"{what} ...", style="dim"),
-                device=device,
-                threads=threads,
-                workers=workers,
-                data_folder=data_folder,
+                **fields,
             ),
             folder,
         )
-    _show(comparison, folder, compare_only)
-
-
-def _study(
-    table: published.StudyTable,
-    folder: Path,
-    selection: published.Selection,
-    not_here: dict[str, object],
-    compare_only: bool,
-    settings: dict[str, Any],
-) -> None:
-    """Run a table that a study measures."""
-    for name, given in not_here.items():
-        if given:
-            raise BadInputError(
-                f"{table.name!r} is of a study ({table.study}) and has no choice of {name.replace('_', ' ')}; "
-                "choose with --part, --attack and --only."
-            )
-    with Bar(make_console(stderr=True)) as bar:
-        comparison = interruptible(
-            lambda: published.reproduce_study(
-                table, folder, selection=selection, listener=bar, run_missing=not compare_only, **settings
-            ),
-            folder,
-        )
-    _show(comparison, folder, compare_only)
-
-
-def _show(comparison: published.Comparison, folder: Path, compare_only: bool) -> None:
     console = make_console()
     published.show_comparison(console, comparison)
     # Where nothing is run, nothing is written.
     if not compare_only:
         console.print(Text(f"Comparison: {folder / 'comparison.csv'}"))
+    if comparison.failed:
+        raise typer.Exit(Exit.JOBS_FAILED)
 
 
 def _axes(only: list[str]) -> dict[str, list[str]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -209,8 +210,8 @@ class _Reader:
     def __init__(self, kind: type[Spec], folder: Path, mistakes: Mistakes) -> None:
         self._kind, self._folder, self._mistakes = kind, folder, mistakes
         self._fields = fields_of(kind)
-        # Parts without options, whose modules are read only where all else is well.
-        self._bare: list[tuple[SpecField, Choice]] = []
+        # Checks of names without options, whose modules are imported only where all else is well.
+        self._later: list[Callable[[], None]] = []
 
     def axes(self, root: Node) -> list[list[_Point]]:
         """Return what a document sweeps over, outermost first: what takes longest to load changes least often."""
@@ -231,8 +232,8 @@ class _Reader:
 
     def check_complete(self) -> None:
         """Note parts that need an option and have none."""
-        for one, choice in self._bare:
-            check_made(choice, self._kind.registered(one), self._mistakes)
+        for check in self._later:
+            check()
 
     def _named(self, one: SpecField) -> bool:
         return one.option.parts is not None and not one.several
@@ -332,15 +333,18 @@ class _Reader:
         registered = self._kind.registered(one)
         choices = read_choices(said.node, said.path, registered, self._mistakes)
         for choice in choices:
-            if choice.options:
-                check_made(choice, registered, self._mistakes)
-            else:
-                self._bare.append((one, choice))
+            self._check(choice, partial(check_made, choice, registered, self._mistakes))
         made = tuple(
             Part(name=c.name, options=c.values, label=None if c.called == c.name else c.label) for c in choices
         )
         places: dict[tuple[str | int, ...], Said] = {(one.name, i): c.entry for i, c in enumerate(choices)}
         return _Point({one.name: made}, {(one.name,): said, **places})
+
+    def _check(self, choice: Choice, check: Callable[[], None], options: Mapping[str, Said] | None = None) -> None:
+        if choice.options if options is None else options:
+            check()
+        else:
+            self._later.append(check)
 
     def _choices(self, one: SpecField, said: Said) -> list[_Point]:
         """Return what a named part with options beside the name sets: its name, fields of options, and the rest."""
@@ -358,7 +362,10 @@ class _Reader:
             own = one.option.own and ":" in choice.name
             if not own:
                 beside = ("name", *(str(key) for key in below))
-                check_names(choice, others, registered, given, self._mistakes, beside if below else ())
+                names = beside if below else ()
+                self._check(
+                    choice, partial(check_names, choice, others, registered, given, self._mistakes, names), others
+                )
             point = _Point({one.name: choice.name}, {(one.name,): choice.entry}, choice.called if choice.label else "")
             if own and choice.name.partition(":")[0].endswith(".py"):
                 point.fields[one.name] = str(self._file(Said(choice.name, choice.entry.node, choice.entry.path)))

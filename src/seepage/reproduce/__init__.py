@@ -19,36 +19,30 @@ if TYPE_CHECKING:
         welch,
     )
     from seepage.reproduce.console import show_comparison
-    from seepage.reproduce.reproduce import QUICK, Comparison, Selection, reproduce
-    from seepage.reproduce.study_table import StudyTable, load_study_table, reproduce_study, study_tables
-    from seepage.reproduce.table import Figure, PlannedRun, Printed, PublishedTable, Reading, load_table, tables
+    from seepage.reproduce.reproduce import Comparison, Selection, reproduce
+    from seepage.reproduce.table import Figure, PlannedAudit, PublishedTable, Reading, load_table, names, tables
 
 lazy_package(__name__)
 
 __all__ = [
     "MARGIN",
-    "QUICK",
     "Agreement",
     "Compared",
     "Comparison",
     "Difference",
     "Figure",
     "Gain",
-    "PlannedRun",
-    "Printed",
+    "PlannedAudit",
     "PublishedTable",
     "Reading",
     "Selection",
-    "StudyTable",
     "agreement_of",
     "compare",
-    "load_study_table",
     "load_table",
     "margin_of",
+    "names",
     "reproduce",
-    "reproduce_study",
     "show_comparison",
-    "study_tables",
     "tables",
     "welch",
 ]

@@ -15,10 +15,11 @@ from scipy import stats
 
 from seepage.assessment import Estimate, Measurement, paired
 from seepage.assessment.row import ResultRow
-from seepage.reproduce.table import Figure, Place, PlannedRun, Printed, PublishedTable, Unit
+from seepage.reproduce.table import Figure, Place, PlannedAudit, PublishedTable, Unit
 from seepage.results.tuning import swept, tuned
 from seepage.run.runner import Run
-from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.setting import About, Configuration
+from seepage.settings.spec import Spec
 
 # Margins of agreement, in rates. The finer one serves where both deviations are small enough for it.
 MARGIN, FINE_MARGIN = 0.05, 0.02
@@ -45,7 +46,7 @@ class Difference:
 def welch(ours: Estimate, published: Figure, published_n: int) -> Difference | None:
     """Return our mean less the printed one, with Welch's t interval (unequal variances, unequal numbers of units).
 
-    Printed standard deviations are population ones and are corrected to unbiased ones.
+    PublishedTable standard deviations are population ones and are corrected to unbiased ones.
 
     Args:
         ours: our estimate; None is returned where it has no mean.
@@ -189,58 +190,76 @@ class Compared:
     rows: int
 
 
+# A cell, with the name in results and the configuration that it is of.
+Cell = tuple[Compared, str, Configuration]
+
+
 def compare(
-    table: PublishedTable, planned: PlannedRun, spec: HorizontalSpec, made: Sequence[ResultRow], rows: int
-) -> list[Compared]:
-    """Return the cells of one audit, those of baselines that are held against nothing left out.
+    table: PublishedTable, planned: PlannedAudit, spec: Spec, made: Sequence[ResultRow], about: About
+) -> list[Cell]:
+    """Return the cells of one audit, those of what the table does not show left out.
 
     Args:
-        table, planned, spec: whose it is.
-        made: its results.
-        rows: of its data set.
+        table, planned, spec: origin of the results.
+        made: results of the audit.
+        about: the audit in words.
     """
-    cells = []
+    cells, shown, once = [], table.shown(planned, spec), set[tuple[str, str, str | None]]()
     for row in made:
-        if row.metric not in table.metrics or row.column is not None:
+        called, run = row.attack, shown.get(row.attack)
+        if run is None or planned.tuned(called) or row.metric not in table.metrics:
             continue
-        called = row.attack
-        if planned.tuned(called) or not (row.is_attack or called in planned.compared):
+        # Figures of all columns together and of single ones never stand in the same table.
+        if ("column" in table.axes) == (row.column is None):
             continue
-        place = table.place(planned, spec, called, row.metric, batch_size=row.batch_size, defense=row.defense)
-        cells.append(of_row(table, planned.name, place, row, rows))
+        if called in table.once:
+            if (called, row.metric, row.column) in once:
+                continue
+            once.add((called, row.metric, row.column))
+        column = "label" if row.column == about.target else row.column
+        where = {"batch_size": row.batch_size, "defense": row.defense, "column": column}
+        place = table.place(planned, spec, called, row.metric, **where)
+        cells.append((of_row(table, run, place, row, about.rows), called, Configuration(row.defense, row.batch_size)))
     return cells
 
 
 def compare_tuned(
-    table: PublishedTable, planned: PlannedRun, spec: HorizontalSpec, runs: Sequence[Run], rows: int
-) -> list[Compared]:
+    table: PublishedTable,
+    planned: PlannedAudit,
+    spec: Spec,
+    configurations: Sequence[Configuration],
+    runs: Sequence[Run],
+    about: About,
+) -> list[Cell]:
     """Return the cells of attacks with a grid: the point that is best on the truth, and the one chosen on a pilot.
 
     Both are of the same victims, all but the first, on which the pilot's choice is made. What has not been measured
     at every point is left out.
 
     Args:
-        table, planned, spec: whose they are.
+        table, planned, spec: origin of the runs.
+        configurations: points of the audit's sweep.
         runs: what was measured.
-        rows: of the data set.
+        about: the audit in words.
     """
     cells = []
-    for attack, size, defense in itertools.product(planned.grid, spec.batch_sizes, spec.defenses):
-        points = [run for run in swept(runs, attack) if (run.batch_size, run.defense) == (size, defense.called)]
+    for attack, at in itertools.product(planned.grid, configurations):
+        points = [run for run in swept(runs, attack) if run.configuration == at]
         wanted = sum(planned.tuned(part.called) == attack for part in spec.attacks)
-        victims = {run.victims for run in points}
-        if len(points) < wanted or len(victims) != 1 or len(points[0].victims) < 2:
+        units = {run.units for run in points}
+        if len(points) < wanted or len(units) != 1 or len(points[0].units) < 2:
             continue
-        pilot, oracle = tuned(points, points[0].victims[:1])
-        place = table.place(planned, spec, points[0].called, "accuracy", batch_size=size, defense=defense.called)
+        pilot, oracle = tuned(points, points[0].units[:1])
+        called = points[0].label
+        place = table.place(planned, spec, called, "accuracy", batch_size=at.batch_size, defense=at.defense)
         seconds = sum(run.seconds or 0.0 for run in points)
         for name, found in ((planned.name, oracle), (f"{planned.name}, tuned on a pilot", pilot)):
-            cell = beside(table, name, place, "accuracy", found.estimate, rows)
-            cells.append(replace(cell, seconds_per_victim=seconds))
+            cell = beside(table, name, place, "accuracy", found.estimate, about.rows)
+            cells.append((replace(cell, seconds_per_victim=seconds), called, at))
     return cells
 
 
-def beside(table: Printed, run: str, place: Place, metric: str, ours: Estimate, rows: int) -> Compared:
+def beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Estimate, rows: int) -> Compared:
     """Return an estimate beside what the table prints in that place; no guess, no time.
 
     Only the run that is as the paper's stands beside the print. Figures that are no rates have no margin in points and
@@ -287,13 +306,13 @@ def beside(table: Printed, run: str, place: Place, metric: str, ours: Estimate, 
     )
 
 
-def of_row(table: Printed, run: str, place: Place, row: ResultRow, rows: int) -> Compared:
+def of_row(table: PublishedTable, run: str, place: Place, row: ResultRow, rows: int) -> Compared:
     """Return a row of results beside what the table prints in that place.
 
     Args:
-        table, run, place: where it belongs.
-        row: of an audit or a study.
-        rows: of its data set.
+        table, run, place: where the result belongs.
+        row: one result of an audit.
+        rows: number of rows of its data set.
     """
     estimate = Estimate(row.mean, row.low, row.high, row.n, row.std)
     return replace(
@@ -305,7 +324,7 @@ def of_row(table: Printed, run: str, place: Place, row: ResultRow, rows: int) ->
     )
 
 
-def as_csv(table: Printed, cells: Sequence[Compared], commit: str = "") -> str:
+def as_csv(table: PublishedTable, cells: Sequence[Compared], commit: str = "") -> str:
     """Return the comparison as CSV text: None is empty, numbers have six digits.
 
     Args:
@@ -350,9 +369,8 @@ def gain(metric: str, place: Place, ours: Run, other: Run) -> Gain:
         )
         for run in (ours, other)
     ]
-    both = sorted({*ours.victims} & {*other.victims})
+    both = sorted({*ours.units} & {*other.units})
     first, second = (
-        torch.stack([v[run.victims.index(victim)] for victim in both])
-        for v, run in zip(values, (ours, other), strict=True)
+        torch.stack([v[run.units.index(unit)] for unit in both]) for v, run in zip(values, (ours, other), strict=True)
     )
     return Gain(place, paired(first, second))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +14,20 @@ from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
 from seepage.reproduce.compare import Compared, Gain, as_csv, compare, compare_tuned, gain
-from seepage.reproduce.table import PlannedRun, Printed, PublishedTable
-from seepage.results.rows import rows, write_results
+from seepage.reproduce.table import Place, PlannedAudit, PublishedTable, configurations
+from seepage.results.rows import rows_of, write_results
+from seepage.run.plan import make_plan
 from seepage.run.provenance import check_folder, commit, provenance, write_provenance
-from seepage.run.runner import Listener, Outcome, Run, held_runs, make_plan, run_audits
+from seepage.run.runner import Listener, Run, kept_runs, run_audits
 from seepage.run.store import Store
+from seepage.settings.catalogue import setting
 from seepage.settings.horizontal_spec import HorizontalSpec
-from seepage.settings.part import Part
-from seepage.settings.subject import Subject, Subjects, keep_networks
+from seepage.settings.setting import Audit, Configuration, Given
+from seepage.settings.spec import Spec
+from seepage.settings.subject import Subjects
 from seepage.settings.tasks import learnt_rows, task_rows
 
 FILE = "comparison.csv"
-# Victims of a quick look.
-QUICK = 3
-# More than anyone runs.
-_ALL = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,9 @@ class Selection:
     """Which part of a table to run; an empty choice is all of it.
 
     Attributes:
-        batch_sizes: as in ``HorizontalSpec``.
-        attacks: by name in results.
+        batch_sizes, labels: values of the specs.
+        attacks: names in results.
         runs: names of runs (``faithful``, ``default``).
-        labels: ``true``, ``restored``.
         only: values to keep on axes of the table, as texts.
     """
 
@@ -47,38 +47,98 @@ class Selection:
     labels: Collection[str] = ()
     only: Mapping[str, Collection[str]] = field(default_factory=dict)
 
-    def of(self, table: PublishedTable, planned: PlannedRun, spec: HorizontalSpec) -> HorizontalSpec | None:
-        """Return the part of an audit that was chosen, None for nothing of it."""
-        if (self.runs and planned.name not in self.runs) or (self.labels and spec.labels not in self.labels):
-            return None
+    @property
+    def values(self) -> dict[str, set[str]]:
+        """What is chosen by a value: of batch size and labels, too, where they are no axes."""
+        named = {"batch_size": {*map(str, self.batch_sizes)}, "labels": {*self.labels}}
+        return {name: chosen for name, chosen in named.items() if chosen} | {k: {*v} for k, v in self.only.items()}
+
+    def keeps(self, known: Place) -> bool:
+        """Return whether a figure is among what was chosen, as far as its place is known."""
+        return all(axis not in known or str(known[axis]) in wanted for axis, wanted in self.values.items())
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of an audit that was chosen.
+
+    Attributes:
+        at: points of the sweep, without batch sizes where the setting sweeps over none.
+        attacks: names in results.
+        shown: names of attacks and baselines that the comparison shows; other baselines serve the lift.
+    """
+
+    at: tuple[Configuration, ...]
+    attacks: frozenset[str]
+    shown: frozenset[str]
+
+    @classmethod
+    def of(
+        cls, table: PublishedTable, planned: PlannedAudit, spec: Spec, selection: Selection, all_attacks: set[str]
+    ) -> Part | None:
+        """Return what of an audit was chosen, None for nothing of it."""
 
         def kept(called: str | None = None, **more: Any) -> bool:
-            place = table.place(planned, spec, called, **more)
-            return all(axis not in place or str(place[axis]) in wanted for axis, wanted in self.only.items())
+            return selection.keeps(table.known(planned, spec, called, **more))
 
-        def those(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-            return tuple(part for part in parts if kept(part.called))
-
-        if not kept():
+        at = tuple(c for c in configurations(spec) if kept(batch_size=c.batch_size, defense=c.defense))
+        own = {part.called for part in spec.attacks}
+        shown = {
+            called
+            for called, run in table.shown(planned, spec).items()
+            if (not selection.runs or run in selection.runs) and (called in own or called not in all_attacks)
+            if kept(called)
+        }
+        wanted = {*selection.attacks}
+        attacks = {a for a in own & shown if not wanted or {a, planned.tuned(a)} & wanted}
+        others = shown - own
+        if own and not attacks and wanted:
+            others &= wanted
+        if not at or not kept() or not attacks | others:
             return None
-        sizes = tuple(
-            size
-            for size in spec.batch_sizes
-            if (not self.batch_sizes or size in self.batch_sizes) and kept(batch_size=size)
-        )
-        defenses = tuple(part for part in spec.defenses if kept(defense=part.called))
-        attacks = tuple(
+        return cls(at, frozenset(attacks), frozenset(attacks | others))
+
+    def has(self, batch_size: int | None, defense: str) -> bool:
+        """Return whether a point of the sweep was chosen."""
+        return any(c.defense == defense and c.batch_size in (None, batch_size) for c in self.at)
+
+    def narrowed(self, audit: Audit) -> Audit:
+        """Return the audit with nothing but what was chosen and what its lift needs."""
+        chosen = copy.copy(audit)
+        chosen.configurations = tuple(c for c in audit.configurations if self.has(c.batch_size, c.defense))
+        chosen.parts = tuple(
             part
-            for part in those(spec.attacks)
-            if not self.attacks or {part.called, planned.tuned(part.called)} & {*self.attacks}
+            for part in audit.parts
+            if part.label in self.shown or (part.kind != "attack" and (self.attacks or part.kind == "about"))
         )
-        # Beside attacks, baselines serve the lift; alone, they are what is compared.
-        baselines = spec.baselines if spec.attacks else those(spec.baselines)
-        if not sizes or not defenses or (spec.attacks and not attacks) or (spec.baselines and not baselines):
-            return None
-        return spec.model_copy(
-            update={"batch_sizes": sizes, "attacks": attacks, "defenses": defenses, "baselines": baselines}
-        )
+        return chosen
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """One audit of a table, and what of it was chosen.
+
+    Attributes:
+        planned, spec: from the table.
+        part: the chosen part, None for nothing.
+        all_there: whether figures count that this command does not measure.
+    """
+
+    planned: PlannedAudit
+    spec: Spec
+    part: Part | None
+    all_there: bool
+
+    def counts(self, selection: Selection, place: Place, called: str, configuration: Configuration) -> bool:
+        """Return whether the comparison shows a figure: what was chosen, not what was measured for it alone."""
+        part, size, defense = self.part, configuration.batch_size, configuration.defense
+        if part is not None and part.has(size, defense):
+            known = {"batch_size": size, "defense": defense, **place}
+            if called in part.shown and selection.keeps({k: v for k, v in known.items() if v is not None}):
+                return True
+            if called in part.attacks or called not in {attack.called for attack in self.spec.attacks}:
+                return False
+        return self.all_there
 
 
 @dataclass(frozen=True)
@@ -88,92 +148,96 @@ class Comparison:
     Attributes:
         table: what was printed.
         cells: ours beside theirs.
-        gains: each other run against the first one on the same victims, method and labels.
+        gains: each other run against the first one on the same units, where both have an attack at the same place.
         rows: all results, see ``seepage.results.rows``.
-        notes: on the data.
+        notes: remarks on the data.
+        failed: attacks and baselines of which jobs failed, by what they failed of.
     """
 
-    table: Printed
+    table: PublishedTable
     cells: list[Compared] = field(default_factory=list)
     gains: dict[str, list[Gain]] = field(default_factory=dict)
     rows: list[ResultRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 def reproduce(
     table: PublishedTable,
     folder: Path | None,
-    victims: int = 20,
+    units: int | None = None,
     selection: Selection | None = None,
     listener: Listener | None = None,
     run_missing: bool = True,
     say: Callable[[str], None] = lambda _: None,
-    **settings: Any,
+    **fields: Any,
 ) -> Comparison:
     """Run what of a table is missing in a folder and compare all that is there.
 
     The folder gets ``audit.sqlite`` as the runs go on (a stopped one continues), then ``comparison.csv``,
     ``results.json``, ``results.csv`` and ``provenance.json``. Different parts may be run one after the other
-    into the same folder.
+    into the same folder; baselines that were measured for the lift of the chosen attacks alone are not shown.
 
     Args:
         table: which.
         folder: the run folder, made if need be; None to keep nothing.
-        victims: batches attacked in each cell; without ``run_missing``, all that are there count.
+        units: number of repetitions (victims, trainings, attack seeds); as the table has it if None. Without
+            ``run_missing``, all that are there count.
         selection: the part to run; all if None.
         listener: told about the progress.
-        run_missing: whether to run anything, or only to compare what is there.
+        run_missing: whether to run anything, or only to compare what is there of the selection.
         say: called with what is trained next, where a table prints how well the task is learnt.
-        settings: fields of ``HorizontalSpec`` that replace the table's, such as device or threads.
+        fields: fields of the setting's spec that replace the table's, such as device, threads or time budget.
 
     Raises:
         BadInputError: the selection holds nothing of the table, the folder holds another table, other
             settings or an audit, or a file cannot be used.
     """
-    selection = selection or Selection()
+    selection, listener = selection or Selection(), listener or Listener()
     check_selection(table, selection)
-    planned = list(table.specs(victims=victims, **settings))
-    chosen = [selection.of(table, run, spec) for run, spec in planned]
-    if not any(chosen):
+    chosen = setting(table.setting)
+    if units is not None:
+        fields = {**fields, chosen.spec.repeats: units}
+    specs = list(table.specs(**fields))
+    attacks = {part.called for _, spec in specs for part in spec.attacks}
+    found = [(planned, spec, Part.of(table, planned, spec, selection, attacks)) for planned, spec in specs]
+    if not any(part for *_, part in found):
         raise BadInputError(
             f"no cell of {table.name!r} fits all of the chosen batch sizes, attacks, runs, labels and axes."
         )
+    comparison = Comparison(table)
     with Store(folder) as store:
         # Data that nobody asks for need not be at hand.
-        wanted = {spec.dataset for spec in chosen if spec is not None}
+        wanted = {spec.dataset for _, spec, part in found if part is not None}
         there = {audit["spec"]["dataset"] for run in store.runs()[-1:] for audit in run["audits"]}
         wanted = there if not run_missing and there & wanted else there | wanted
-        known = [(run, spec, part) for (run, spec), part in zip(planned, chosen, strict=True) if spec.dataset in wanted]
+        known = [_Planned(*one, all_there=run_missing) for one in found if one[1].dataset in wanted]
         subjects = Subjects(folder)
-        audits = [(spec, subjects.of(spec)) for _, spec, _ in known]
+        audits = [chosen.prepare(one.spec, Given(folder=folder), subjects) for one in known]
         if folder is not None:
             check_folder(folder, store, audits)
         if run_missing:
-            parts = [(part, subjects.of(part)) for _, _, part in known if part is not None]
-            plan = make_plan(parts, store)
-            store.add_run(provenance(audits))
-            if folder is not None:
-                keep_networks(folder, parts)
-            run_audits(parts, store, listener, plan)
-            for run, _, part in known:
-                if part is not None and run.recipe is not None:
-                    task_rows(part, subjects.of(part), store, say, run.recipe)
-        comparison = Comparison(table)
-        held: list[tuple[PlannedRun, HorizontalSpec, list[Run]]] = []
-        for run, spec, _ in known:
-            subject = subjects.of(spec)
-            every = spec if run_missing else spec.model_copy(update={"victims": _ALL})
-            runs = held_runs(every, subject, store)
-            made = rows(every, subject, Outcome(runs))
-            if run.recipe is not None:
-                made += task_rows(spec, subject, store, say, run.recipe, train=False)
-            made += learnt_rows(spec, subject)
-            held.append((run, spec, runs))
-            comparison.rows.extend(made)
-            comparison.cells.extend(compare(table, run, spec, made, _rows(subject)))
-            comparison.cells.extend(compare_tuned(table, run, spec, runs, _rows(subject)))
-            comparison.notes.extend(n for n in subject.dataset.notes if n not in comparison.notes)
-        if not run_missing and not comparison.cells and not store.is_empty:
+            narrowed = [one.part.narrowed(audit) for one, audit in zip(known, audits, strict=True) if one.part]
+            _run(narrowed, audits, store, folder, listener, comparison)
+        held = [
+            (one, kept_runs(audit, store, None if run_missing else sys.maxsize))
+            for one, audit in zip(known, audits, strict=True)
+        ]
+        for (one, runs), audit in zip(held, audits, strict=True):
+            about = audit.about
+            if audit.dataset is not None:
+                # Of all rows, not of the client's alone.
+                about = replace(about, rows=sum(len(t) for t in (audit.dataset.train, audit.dataset.test) if t))
+            told = ", ".join(f"{axis} {value}" for axis, value in one.planned.place.items())
+            rows = [*rows_of(audit, runs), *_of_the_task(one, subjects, store, say, run_missing)]
+            comparison.rows.extend(replace(row, variant=row.variant or told or None) for row in rows)
+            cells = [
+                *compare(table, one.planned, one.spec, rows, about),
+                *compare_tuned(table, one.planned, one.spec, audit.configurations, runs, about),
+            ]
+            comparison.cells.extend(cell for cell, called, at in cells if one.counts(selection, cell.place, called, at))
+            comparison.notes.extend(note for note in about.notes if note not in comparison.notes)
+        if not run_missing and not store.is_empty and not any(runs for _, runs in held) and not comparison.rows:
             raise BadInputError(
                 f"what {str(folder)!r} holds was measured by other code, another PyTorch, on another kind of device or "
                 "with another number of threads, so it cannot be compared as this program's figures; run without "
@@ -181,11 +245,50 @@ def reproduce(
             )
         if folder is not None and run_missing:
             write_provenance(folder, store)
-    comparison.gains.update(_gains(table, held))
+    comparison.gains.update(_gains(table, selection, held))
     if folder is not None and run_missing:
         write_whole(folder / FILE, as_csv(table, comparison.cells, short_commit()))
         write_results(folder, comparison.rows)
     return comparison
+
+
+def _run(
+    narrowed: Sequence[Audit],
+    audits: Sequence[Audit],
+    store: Store,
+    folder: Path | None,
+    listener: Listener,
+    comparison: Comparison,
+) -> None:
+    budget = audits[0].spec.time_budget
+    # All of them before the first runs: a mistake in the last must not cost hours.
+    plan = make_plan(narrowed, store, budget)
+    listener.planned(plan)
+    store.add_run(provenance(audits))
+    if folder is not None:
+        for audit in narrowed:
+            audit.save(folder)
+    for runs in run_audits(narrowed, store, listener, plan, budget):
+        comparison.failed.update((run.label, run.failures[-1].message) for run in runs if run.failures)
+
+
+def _of_the_task(
+    one: _Planned, subjects: Subjects, store: Store, say: Callable[[str], None], train: bool
+) -> list[ResultRow]:
+    """Return how well the task is learnt: in trainings that the table asks for, and by networks trained before."""
+    spec, recipe = one.spec, one.planned.recipe
+    if not isinstance(spec, HorizontalSpec):
+        return []
+    found = learnt_rows(spec, subjects.of(spec))
+    if recipe is None:
+        return found
+    subject, part = subjects.of(spec), one.part
+    if train and part is not None:
+        sizes = tuple(size for size in spec.batch_sizes if any(part.has(size, p.called) for p in spec.defenses))
+        defenses = tuple(p for p in spec.defenses if any(part.has(size, p.called) for size in sizes))
+        asked = spec.model_copy(update={"batch_sizes": sizes, "defenses": defenses})
+        task_rows(asked, subject, store.setup, say, recipe)
+    return [*task_rows(spec, subject, store.setup, say, recipe, train=False), *found]
 
 
 def check_selection(table: PublishedTable, selection: Selection) -> None:
@@ -194,26 +297,29 @@ def check_selection(table: PublishedTable, selection: Selection) -> None:
     Raises:
         BadInputError: names what is unknown, and the nearest names.
     """
-    specs = [(run.name, spec) for run, spec in table.specs()]
-    attacks = {run.tuned(part.called) or part.called for run, spec in table.specs() for part in spec.attacks}
+    specs, places = list(table.specs()), list(table.places())
+    for name, option in (("batch_sizes", "batch_size"), ("labels", "labels")):
+        if getattr(selection, name) and not all(hasattr(spec, name) for _, spec in specs):
+            raise BadInputError(
+                f"{table.name!r} is of {table.setting} learning and has no choice of {option.replace('_', ' ')}; "
+                "choose with --part, --attack and --only."
+            )
+    shown = [(planned, table.shown(planned, spec)) for planned, spec in specs]
     known: dict[str, tuple[Collection[object], set[str]]] = {
-        "batch size": (selection.batch_sizes, {str(size) for _, spec in specs for size in spec.batch_sizes}),
-        "attack": (selection.attacks, attacks),
-        "run": (selection.runs, {name for name, _ in specs}),
-        "kind of labels": (selection.labels, {spec.labels for _, spec in specs}),
+        "attack": (selection.attacks, {p.tuned(called) or called for p, names in shown for called in names}),
+        "run": (selection.runs, {run for _, names in shown for run in names.values()}),
     }
-    known |= {
-        axis.replace("_", " "): (wanted, set(map(str, table.values(axis)))) for axis, wanted in selection.only.items()
-    }
-    for kind, (chosen, names) in known.items():
+    for axis, chosen in selection.values.items():
+        if axis in selection.only and axis not in table.axes:
+            raise unknown_name(f"axis of {table.name}:", axis, table.axes)
+        # The columns that figures are of are not known before anything is run.
+        if all(axis in place for place in places):
+            kind = "kind of labels" if axis == "labels" else axis.replace("_", " ")
+            known[kind] = (chosen, {str(place[axis]) for place in places})
+    for kind, (chosen, values) in known.items():
         for name in chosen:
-            if str(name) not in names:
-                raise unknown_name(f"{kind} of {table.name}:", str(name), names)
-
-
-def _rows(subject: Subject) -> int:
-    dataset = subject.dataset
-    return len(dataset.train) + (0 if dataset.test is None else len(dataset.test))
+            if str(name) not in values:
+                raise unknown_name(f"{kind} of {table.name}:", str(name), values)
 
 
 def short_commit() -> str:
@@ -223,27 +329,29 @@ def short_commit() -> str:
 
 
 def _gains(
-    table: PublishedTable, held: Sequence[tuple[PlannedRun, HorizontalSpec, list[Run]]]
+    table: PublishedTable, selection: Selection, held: Sequence[tuple[_Planned, list[Run]]]
 ) -> dict[str, list[Gain]]:
-    first = table.first
-    by_cell = {
-        (planned.name, metric, run.called, tuple(place.items())): (run, place)
-        for planned, spec, runs in held
-        for run in runs
-        for metric in _means(run, table)
-        if run.is_attack
-        and (place := table.place(planned, spec, run.called, metric, batch_size=run.batch_size, defense=run.defense))
-    }
+    by_cell: dict[tuple[Any, ...], tuple[Run, Place]] = {}
+    for one, runs in held:
+        shown = table.shown(one.planned, one.spec)
+        for run in runs:
+            at, name = run.configuration, shown.get(run.label)
+            for metric in _means(run, table) if run.is_attack and name is not None else ():
+                place = table.place(
+                    one.planned, one.spec, run.label, metric, batch_size=at.batch_size, defense=at.defense
+                )
+                if place and one.counts(selection, place, run.label, at):
+                    by_cell[name, metric, run.label, tuple(place.items())] = run, place
     gains: dict[str, list[Gain]] = {}
     for (name, metric, called, where), (run, place) in by_cell.items():
-        other = by_cell.get((first, metric, called, where))
-        if name != first and other is not None:
+        other = by_cell.get((table.first, metric, called, where))
+        if name != table.first and other is not None:
             gains.setdefault(name, []).append(gain(metric, place, run, other[0]))
     return gains
 
 
 def _means(run: Run, table: PublishedTable) -> list[str]:
-    """Return the metrics of a table that each victim of a run has a value of."""
+    """Return the metrics of a table that each unit of a run has a value of."""
     return [
         measured.metric
         for measured in run.measured

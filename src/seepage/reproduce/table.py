@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import resources
+from types import MappingProxyType
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seepage.assessment.utility import Recipe
 from seepage.errors import unknown_name
-from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
+from seepage.settings.catalogue import setting
+from seepage.settings.setting import Configuration
+from seepage.settings.spec import Spec
 
 _SUFFIX = ".yaml"
 
@@ -23,7 +27,11 @@ Place = dict[str, Scalar]
 Unit = Literal["percent", "plain"]
 
 
-class Figure(BaseModel):
+class _Data(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Figure(_Data):
     """One published figure; rates are in [0, 1].
 
     Attributes:
@@ -31,47 +39,40 @@ class Figure(BaseModel):
         std: population standard deviation over them; None where the table prints none.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     mean: float
     std: float | None
 
 
-class Reading(BaseModel):
+class Reading(_Data):
     """What a table prints of one metric of results.
 
     Attributes:
-        place: where: values on axes of the table.
+        place: values on axes of the table.
         unit: ``percent``, or ``plain`` for figures that are no rates.
-        published: number of units behind a published figure, the table's number of victims if None.
+        published: number of units behind a published figure, the table's number if None.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     place: Place = Field(default_factory=dict)
     unit: Unit = "percent"
     published: int | None = Field(default=None, ge=2)
 
 
-class PlannedRun(BaseModel):
-    """Audits of a table that belong together.
+class PlannedAudit(_Data):
+    """One audit of a table, or several that differ in fields of their specs.
 
     Attributes:
-        name: what the comparison calls them, such as ``faithful``.
-        audit: fields of ``HorizontalSpec`` besides those of the whole table.
+        name: run that shows it, such as ``faithful``; empty where the table's ``parts`` tell.
+        spec: fields of the setting's spec besides those of the whole table.
         sweep: further fields by their values; every combination is an audit.
-        place: values on axes of the table that no field of the audit tells.
-        compared: what each attack or baseline is held against: a published method, or values on axes; its own
-            name where none is given here.
+        place: values on axes of the table that no field of the spec tells.
+        compared: what each attack or baseline is held against, besides those of the whole table.
         grid: attacks by options with a list of values each, and every combination a point. The paper's figure is that
-            of the point that is best on the truth; see ``audit.tuning``.
+            of the point that is best on the truth; see ``results.tuning``.
         task: arguments of ``Recipe``: how the task is trained, for tables that print its accuracy.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    audit: dict[str, Any]
+    name: str = ""
+    spec: dict[str, Any] = Field(default_factory=dict)
     sweep: dict[str, list[Any]] = Field(default_factory=dict)
     place: Place = Field(default_factory=dict)
     compared: dict[str, str | Place] = Field(default_factory=dict)
@@ -86,52 +87,77 @@ class PlannedRun(BaseModel):
         values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in self.task.items()}
         return Recipe(**values)
 
-    def audits(self) -> Iterator[dict[str, Any]]:
+    def swept(self) -> Iterator[dict[str, Any]]:
         """Return the fields of each audit."""
         points = [_point(attack, options) for attack, grid in self.grid.items() for options in _combinations(grid)]
         for swept in _combinations(self.sweep):
-            yield {**self.audit, **swept, **({"attacks": [*self.audit.get("attacks", []), *points]} if points else {})}
+            yield {**self.spec, **swept, **({"attacks": [*self.spec.get("attacks", []), *points]} if points else {})}
 
     def tuned(self, called: str) -> str | None:
         """Return the attack whose grid something is a point of, by its name in results; None if it is none."""
         return name if (name := called.partition("(")[0]) in self.grid else None
 
 
-class Printed(BaseModel):
-    """What a paper prints in one table.
+class PublishedTable(_Data):
+    """A table of a paper: what is run, and what the paper prints.
 
     Attributes:
         name: ``system/table``.
         title, source: what it shows and where it was printed.
         published_victims: number of units (victims, trainings) behind each published figure.
-        metrics: of results, and where the table prints each; one where they differ in nothing else.
-        axes: what tells figures apart, outermost first.
+        setting: name of the setting that all audits are of.
+        metrics: metrics of results, and where the table prints each; one where they differ in nothing else.
+        axes: what tells figures apart, outermost first: fields of the spec, options of the protocol, ``rounds`` of
+            training before, ``batch_size``, ``defense``, ``column`` (``label`` for the target), ``method`` (an attack
+            or baseline), or any that audits, metrics or what attacks are compared with give values on.
+        spec: fields of the setting's spec that all audits share.
+        audits: what to run.
+        parts: names of runs with the attacks and baselines, by their names in results, that each shows, where audits
+            have no names; the first is held against the print.
+        compared: what each attack or baseline is held against: a published method, or values on axes; its own name
+            where none is given.
+        once: attacks and baselines that the print has once for all defenses: shown under the first alone.
         published: by the values on the axes, mean and standard deviation (or mean alone), rates in percent; empty
             for a figure whose values are not printed.
         notes: what a reader of the comparison must know.
         judged: whether ours are held against the print; not where they are of other data, as from a generator.
         unlike: places whose printed figure is of something else than ours; a place names values on some of the axes.
         spread_stated: whether the paper says what its standard deviations are of.
-    """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    Example:
+        >>> table = load_table("tableak/table17")
+        >>> table.figure({"labels": "true", "method": "tableak", "batch_size": 32})
+        Figure(mean=0.793, std=0.045)
+    """
 
     name: str
     title: str
     source: str
     published_victims: int = Field(ge=2)
+    setting: str
     metrics: dict[str, Reading] = Field(default_factory=lambda: {"accuracy": Reading()})
     axes: tuple[str, ...]
+    spec: dict[str, Any] = Field(default_factory=dict)
+    audits: tuple[PlannedAudit, ...] = (PlannedAudit(),)
+    parts: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    compared: dict[str, str | Place] = Field(default_factory=dict)
+    once: tuple[str, ...] = ()
     published: dict[Any, Any] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
     judged: bool = True
     unlike: tuple[Place, ...] = ()
     spread_stated: bool = True
 
+    @model_validator(mode="after")
+    def _told_apart(self) -> PublishedTable:
+        if not self.audits or any(bool(audit.name) == bool(self.parts) for audit in self.audits):
+            raise ValueError("either each audit has a name, or the table has parts")
+        return self
+
     @property
     def first(self) -> str:
-        """Name of the run that is held against the print; others are stronger or explain it."""
-        raise NotImplementedError
+        """Name of the run that is as the paper's; others are stronger or explain it."""
+        return self.audits[0].name or next(iter(self.parts))
 
     def figure(self, place: Place, unit: Unit = "percent") -> Figure | None:
         """Return a published figure, None where the table has none.
@@ -155,92 +181,78 @@ class Printed(BaseModel):
             all(str(place.get(axis)) == str(value) for axis, value in other.items()) for other in self.unlike
         )
 
+    def specs(self, **fields: Any) -> Iterator[tuple[PlannedAudit, Spec]]:
+        """Return the audits with their specs.
 
-class PublishedTable(Printed):
-    """A table of a paper on gradients and updates.
+        Args:
+            fields: fields of the setting's spec that replace the table's, such as device or threads.
 
-    Attributes:
-        axes: ``dataset``, ``model``, ``labels``, ``batch_size``, ``defense``, ``method`` (an attack or baseline),
-            ``restarts``, ``iterations``, options of the protocol, ``rounds`` of training before, or any that runs,
-            metrics and what attacks are compared with give values on.
-        audit: fields of ``HorizontalSpec`` that all runs share.
-        runs: what to run.
+        Raises:
+            BadInputError: a value cannot be used.
+        """
+        kind = setting(self.setting).spec
+        for planned in self.audits:
+            for swept in planned.swept():
+                yield planned, kind.of(**{**self.spec, **swept, **fields})
 
-    Example:
-        >>> table = load_table("tableak/table17")
-        >>> table.figure({"labels": "true", "method": "tableak", "batch_size": 32})
-        Figure(mean=0.793, std=0.045)
-    """
+    def shown(self, planned: PlannedAudit, spec: Spec) -> dict[str, str]:
+        """Return the runs that show attacks and baselines of an audit, by their names in results."""
+        if not planned.name:
+            return {called: run for run, names in self.parts.items() for called in names}
+        compared = [called for called in (*self.compared, *planned.compared) if called not in planned.grid]
+        return dict.fromkeys([*(part.called for part in spec.attacks), *compared], planned.name)
 
-    audit: dict[str, Any]
-    runs: tuple[PlannedRun, ...]
-
-    @property
-    def first(self) -> str:
-        """Name of the run that is as the paper's."""
-        return self.runs[0].name
-
-    def place(
+    def known(
         self,
-        run: PlannedRun,
-        spec: HorizontalSpec,
+        planned: PlannedAudit,
+        spec: Spec,
         called: str | None = None,
         metric: str | None = None,
         **more: Scalar | None,
     ) -> Place:
-        """Return where something stands in the table, on the axes on which it has a value.
+        """Return what tells a figure from others, on axes of the table or not.
 
         Args:
-            run, spec: what it belongs to.
-            called: the attack or baseline, by its name in results.
-            metric: of results.
+            planned, spec: origin of the figure.
+            called: name of the attack or baseline in results.
+            metric: name in results.
             more: values on further axes, such as batch size and defense.
         """
-        known: dict[str, Scalar | None] = {
-            name: getattr(spec, name) for name in ("dataset", "model", "labels", "restarts", "iterations")
-        }
-        known |= {name: value for name, value in spec.protocol_options.items() if isinstance(value, Scalar)}
-        if spec.training is not None:
-            known["rounds"] = spec.training.rounds
-        known |= {**more, **run.place}
+        found = {name: value for name in type(spec).model_fields if isinstance(value := getattr(spec, name), Scalar)}
+        options = getattr(spec, "protocol_options", {})
+        found |= {name: value for name, value in options.items() if isinstance(value, Scalar)}
+        if (training := getattr(spec, "training", None)) is not None:
+            found["rounds"] = training.rounds
+        found |= {axis: value for axis, value in more.items() if value is not None} | planned.place
         if called is not None:
-            called = run.tuned(called) or called
-            against = run.compared.get(called, called)
-            known |= {"method": called, **against} if isinstance(against, dict) else {"method": against}
-        if metric is not None:
-            known |= self.metrics[metric].place
-        return {axis: value for axis in self.axes if (value := known.get(axis)) is not None}
+            called = planned.tuned(called) or called
+            against = {**self.compared, **planned.compared}.get(called, called)
+            found |= {"method": called, **against} if isinstance(against, dict) else {"method": against}
+        return found if metric is None else found | self.metrics[metric].place
 
-    def specs(self, **settings: Any) -> Iterator[tuple[PlannedRun, HorizontalSpec]]:
-        """Return the runs with their specs.
+    def place(
+        self,
+        planned: PlannedAudit,
+        spec: Spec,
+        called: str | None = None,
+        metric: str | None = None,
+        **more: Scalar | None,
+    ) -> Place:
+        """Return where a figure stands in the table, on the axes on which it has a value; arguments as of ``known``."""
+        known = self.known(planned, spec, called, metric, **more)
+        return {axis: known[axis] for axis in self.axes if axis in known}
 
-        Args:
-            settings: fields of ``HorizontalSpec`` that replace the table's (victims, device, threads).
+    def places(self) -> Iterator[Place]:
+        """Return what is ``known`` of each figure before anything is run; not the columns that figures are of."""
+        for planned, spec in self.specs():
+            for called, at, metric in itertools.product(self.shown(planned, spec), configurations(spec), self.metrics):
+                yield self.known(planned, spec, called, metric, batch_size=at.batch_size, defense=at.defense)
 
-        Raises:
-            BadInputError: a setting cannot be used.
-        """
-        for planned in self.runs:
-            for audit in planned.audits():
-                yield planned, make_spec(**{**self.audit, **audit, **settings})
 
-    def values(self, axis: str) -> list[Scalar]:
-        """Return the values that the runs have on an axis.
-
-        Raises:
-            BadInputError: the table has no such axis.
-        """
-        if axis not in self.axes:
-            raise unknown_name(f"axis of {self.name}:", axis, self.axes)
-        found = [
-            self.place(run, spec, called, metric, batch_size=size, defense=defense.called).get(axis)
-            for run, spec in self.specs()
-            for called in dict.fromkeys([*(part.called for part in spec.attacks), *run.compared])
-            for size in spec.batch_sizes
-            for defense in spec.defenses
-            for metric in self.metrics
-        ]
-        return list(dict.fromkeys(value for value in found if value is not None))
+def configurations(spec: Spec) -> list[Configuration]:
+    """Return the points of a spec's sweep; without batch sizes where its setting sweeps over none."""
+    sizes = getattr(spec, "batch_sizes", (None,))
+    return [Configuration(part.called, size) for size in sizes for part in spec.defenses]
 
 
 def _combinations(lists: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
@@ -253,24 +265,31 @@ def _point(attack: str, options: dict[str, Any]) -> dict[str, Any]:
     return {"name": attack, "options": options, "label": f"{attack}({told})"}
 
 
-def tables() -> dict[str, PublishedTable]:
+@cache
+def tables() -> Mapping[str, PublishedTable]:
     """Return all tables by name, in the order in which a person counts."""
-    folder = resources.files("seepage.reproduce")
-    texts = [file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(_SUFFIX)]
-    loaded = [PublishedTable.model_validate(yaml.safe_load(text)) for text in texts]
-    return {table.name: table for table in sorted(loaded, key=lambda table: _counted(table.name))}
+    return MappingProxyType({name: load_table(name) for name in names()})
 
 
+@cache
+def names() -> tuple[str, ...]:
+    """Return the names of all tables, in the order in which a person counts."""
+    files = (file.name for file in (resources.files("seepage.reproduce") / "tables").iterdir())
+    found = [file.removesuffix(_SUFFIX).replace("_", "/", 1) for file in files if file.endswith(_SUFFIX)]
+    return tuple(sorted(found, key=_counted))
+
+
+@cache
 def load_table(name: str) -> PublishedTable:
     """Return the table ``name``.
 
     Raises:
         BadInputError: there is none; the message names the nearest.
     """
-    known = tables()
-    if name not in known:
-        raise unknown_name("table", name, known)
-    return known[name]
+    if name not in names():
+        raise unknown_name("table", name, names())
+    file = resources.files("seepage.reproduce") / "tables" / f"{name.replace('/', '_', 1)}{_SUFFIX}"
+    return PublishedTable.model_validate(yaml.safe_load(file.read_text("utf-8")))
 
 
 def _counted(name: str) -> list[str | int]:

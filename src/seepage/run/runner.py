@@ -122,9 +122,16 @@ def run_audits(
     ]
 
 
-def kept_runs(audit: Audit, store: Store) -> list[Run]:
-    """Return what the store keeps of an audit, without running anything."""
-    return [_run(one, store, audit.units) for one in series_of([audit]) if store.units(one.key)]
+def kept_runs(audit: Audit, store: Store, shown: int | None = None) -> list[Run]:
+    """Return what the store keeps of an audit, without running anything.
+
+    Args:
+        audit: the audit.
+        store: keeps what was measured.
+        shown: number of units that count if they are there; those that the spec asks for if None.
+    """
+    shown = audit.units if shown is None else shown
+    return [_run(one, store, shown) for one in series_of([audit]) if store.units(one.key)]
 
 
 class _Watch:

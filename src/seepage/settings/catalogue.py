@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from seepage.settings.setting import Audit, Given
     from seepage.settings.spec import Spec
     from seepage.settings.subject import Subjects
+    from seepage.settings.threat_model import Deployment
 
-    Prepare = Callable[[Spec, Given, Subjects], Audit]
+    Prepare = Callable[[Any, Given, Subjects], Audit]
+    Deploy = Callable[[Any], Deployment]
 
 _GROUP = "seepage.settings"
 
@@ -29,6 +31,8 @@ class Setting:
         summary: line that says what is audited.
         spec_at: the spec class, or ``module:name`` of it.
         prepare_at: function from a spec, given objects and loaded tables to an audit, or ``module:name`` of it.
+        deployment_at: function from a spec to what the deployment shows and grants the attacker, or ``module:name`` of
+            it; None where the setting declares no threat model.
         command: name of its command; the setting's name if empty.
     """
 
@@ -36,6 +40,7 @@ class Setting:
     summary: str
     spec_at: str | type[Spec]
     prepare_at: str | Prepare
+    deployment_at: str | Deploy | None = None
     command: str = ""
 
     @property
@@ -47,6 +52,11 @@ class Setting:
     def prepare(self) -> Prepare:
         """Function that makes an audit of a spec."""
         return cast("Prepare", _resolved(self.prepare_at))
+
+    @property
+    def deployment(self) -> Deploy | None:
+        """Function from a spec to what the deployment shows and grants the attacker."""
+        return None if self.deployment_at is None else cast("Deploy", _resolved(self.deployment_at))
 
 
 def _resolved(at: Any) -> Any:
@@ -109,6 +119,7 @@ add_setting(
         "horizontal learning: what the server reads of the records behind gradients and updates",
         "seepage.settings.horizontal_spec:HorizontalSpec",
         "seepage.settings.horizontal:prepared_audit",
+        "seepage.settings.horizontal:deployment",
         command="audit",
     )
 )
@@ -118,6 +129,7 @@ add_setting(
         "split learning: what the server reads of the client's columns and labels",
         "seepage.settings.split_spec:SplitSpec",
         "seepage.settings.split:prepared_audit",
+        "seepage.settings.split:deployment",
     )
 )
 add_setting(
@@ -126,6 +138,7 @@ add_setting(
         "vertical learning: what the active party reads of a passive party's columns",
         "seepage.settings.vertical_spec:VerticalSpec",
         "seepage.settings.vertical:prepared_audit",
+        "seepage.settings.vertical:deployment",
     )
 )
 add_setting(
@@ -134,5 +147,6 @@ add_setting(
         "pooled learning: what a joint model's answers tell of a sensitive column's distribution",
         "seepage.settings.pooled_spec:PooledSpec",
         "seepage.settings.pooled:prepared_audit",
+        "seepage.settings.pooled:deployment",
     )
 )

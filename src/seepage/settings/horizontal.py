@@ -28,7 +28,6 @@ from seepage.registry import takes
 from seepage.seeds import stream
 from seepage.settings.code import foreign_code, own_code
 from seepage.settings.device import find_device
-from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
 from seepage.settings.horizontal_facts import threat_model
 from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.part import Part
@@ -36,6 +35,7 @@ from seepage.settings.probe import Probe
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Kept, Outcome, PlannedPart, Progress
 from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
 from seepage.settings.tasks import learnt_rows, task_rows
+from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
 from seepage.versions import installed
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess, View
 from seepage.wire.secret import Transcript
@@ -73,7 +73,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             for part in spec.baselines
         }
         self._instances |= {part.label or part.name: _attack(spec, part) for part in spec.attacks}
-        refuse_inapplicable(spec.attacks, replace(deployment_of(spec), model=subject.model.name))
+        refuse_inapplicable(spec.attacks, replace(deployment(spec), model=subject.model.name))
         self.parts = tuple(
             [PlannedPart(part, "baseline") for part in spec.baselines]
             + [PlannedPart(part, "attack") for part in spec.attacks]
@@ -448,3 +448,11 @@ def prepared_audit(spec: HorizontalSpec, given: Given, subjects: Subjects) -> Ho
     if given.dataset is None and given.model is None:
         return HorizontalAudit(spec, subjects.of(spec))
     return HorizontalAudit(spec, prepare(spec, given.dataset, given.model, given.folder))
+
+
+def deployment(spec: HorizontalSpec) -> Deployment:
+    """Return what a deployment of horizontal learning shows and grants the server."""
+    protocol = registry.protocols.of("horizontal")[spec.protocol]
+    reveals: tuple[type, ...] = getattr(protocol.factory, "reveals", ())
+    blurred = mechanisms("horizontal", spec.defenses)
+    return Deployment("horizontal", spec.protocol, reveals, frozenset(), spec.model, blurred)

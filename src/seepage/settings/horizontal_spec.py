@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
@@ -76,6 +77,7 @@ class HorizontalSpec(Spec):
     about: ClassVar[str] = "horizontal federated learning: what the server reads of a client's records"
     unit: ClassVar[str] = "victim"
     repeats: ClassVar[str] = "victims"
+    quick: ClassVar[Mapping[str, Any]] = {"victims": 3}
     guide: ClassVar[
         str
     ] = """Attack gradients and report what was read out of them, beside what guessing would have got.

@@ -37,13 +37,23 @@ from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
 from seepage.settings.code import own_code
-from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
 from seepage.settings.part import Part
 from seepage.settings.pooled_spec import PooledDefense, PooledSpec, pair
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
-from seepage.settings.units import UnitFigures, check_cpu, extrapolated, outcome, planned, rehearse, rows_identity
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
+from seepage.settings.units import (
+    UnitFigures,
+    check_cpu,
+    control_fields,
+    extrapolated,
+    outcome,
+    planned,
+    rehearse,
+    rows_identity,
+    with_fields,
+)
 from seepage.shadow.graph import Convolutional
 from seepage.shadow.learner import Learner
 from seepage.shadow.pooling import MarkedRows
@@ -96,7 +106,7 @@ class PooledAudit(Audit[PooledSpec]):
         is_table = dataset is not None or spec.dataset not in registry.populations.names()
         self.source = source = _of_table(spec, dataset) if is_table else _of_population(spec)
         self.dataset = source.table
-        refuse_inapplicable(spec.attacks, deployment_of(spec))
+        refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, source, self.defenses)
         shuffled = [] if spec.protocol == "update" else [Part(name=SHUFFLED)]
         self.parts = planned([_TRAINING, *shuffled], spec.baselines, spec.attacks)
@@ -183,19 +193,23 @@ class PooledAudit(Audit[PooledSpec]):
         least = 5 * math.lcm(4, len(spec.shares)) if with_intervals else 2 * len(spec.shares)
         if 4 * worlds > spec.targets or 2 * least > spec.shadows:
             return None
-        found = []
-        for size in (1, 2):
+
+        def expose(size: int) -> Exposure:
             changed = {"targets": size * worlds, "shadows": size * least}
-            small = _seed(spec.model_copy(update=changed), self.source, self.defenses[configuration.defense], 0)
-            found.append(rehearse(lambda small=small: PooledExposure(self, [small]), self.parts))
-        (one, two) = found
-        if one is None or two is None:
+            small = with_fields(spec, changed)
+            return PooledExposure(self, [_seed(small, self.source, self.defenses[configuration.defense], 0)])
+
+        found = rehearse(expose, self.parts)
+        if found is None:
             return None
+        one, two = (rehearsal.exposure + rehearsal.parts for rehearsal in found)
         times = (spec.targets + spec.shadows) / (worlds + least)
-        return extrapolated(sum(one), sum(two), times)
+        return extrapolated(one, two, times)
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
         """Return what an attacker is granted, for results."""
+        if part.kind != "attack":
+            return {}
         spec = self.spec
         auxiliary = spec.auxiliary if spec.auxiliary_from == "rows" else f"made up from {spec.auxiliary_from}"
         sees = _views(part.part) if part.kind == "attack" else ()
@@ -223,7 +237,7 @@ class PooledAudit(Audit[PooledSpec]):
 
         The same table and attacks, but the secret is the share of heads in a column of coins, and the labels follow it;
         shares are far apart and models plain logistic regressions. None where rows are no table, in which no column can
-        be planted.
+        be planted, or too few.
         """
         return self._control(swapped=False)
 
@@ -235,23 +249,24 @@ class PooledAudit(Audit[PooledSpec]):
         spec = self.spec
         if self.dataset is None:
             return None
-        least = 4 * _CONTROL_ROWS_OF_A_PARTY * 2
-        if len(self.dataset.all) < least:
-            return None
-        some = some_rows(self.dataset, 6 * least, spec.seed)
-        planted = with_coins(some, 1, spec.seed, strength=0.9)
         update = spec.protocol == "update"
+        planted = with_coins(some_rows(self.dataset, _CONTROL_ROWS, spec.seed), 1, spec.seed, strength=0.9)
+        # A victim of an update draws twice, and an attack may halve the auxiliary rows: nine tenths of one kind each.
+        rows = min(_CONTROL_ROWS_OF_A_PARTY * (2 if update else 1), len(planted.all) // 16)
+        if rows < _LEAST_ROWS_OF_A_PARTY:
+            return None
         changed = {
-            "sensitive": planted.schema.names[-1],
+            "sensitive": (planted.schema.names[-1],),
             "value": SIDES[1],
             **{"keep": True, "inputs": (), "synthetic": None, "hidden": (), "epochs": 10, "batch_size": 64},
-            **{"learning_rate": 0.03, "weight_decay": 1e-4, "rows": _CONTROL_ROWS_OF_A_PARTY, "parties": 2},
+            **{"learning_rate": 0.03, "weight_decay": 1e-4, "rows": rows, "parties": 2},
             **{"auxiliary": len(planted.all) // 2, "auxiliary_share": 0.5, "auxiliary_from": "rows", "apart": False},
-            **{"own_share": 0.5, "queries": 100, "shadows": 40, "targets": 20, "units": 3},
-            "shares": (0.1, 0.3, 0.5, 0.7, 0.9) if update else (0.2, 0.8),
+            **{"own_share": 0.5, "queries": 100, "shadows": 40, "targets": 20, "repetitions": 3},
+            "shares": (0.05, 0.1, 0.5, 0.9, 0.95) if update else (0.2, 0.8),
             "defenses": (Part(name="none"),),
+            **control_fields(swapped),
         }
-        return PooledAudit(spec.model_copy(update=changed), planted, self.own, swapped)
+        return PooledAudit(with_fields(spec, changed), planted, self.own, swapped)
 
     def save(self, folder: Path) -> None:
         """Keep the rows that victims and further parties of each target model draw, where records are to be kept.
@@ -273,7 +288,10 @@ class PooledAudit(Audit[PooledSpec]):
                 write_whole(place, save(kept), self.own)
 
 
+# Enough to tell shares that are far apart, few enough to train on in seconds.
+_CONTROL_ROWS = 7_200
 _CONTROL_ROWS_OF_A_PARTY = 150
+_LEAST_ROWS_OF_A_PARTY = 40
 
 
 @dataclass(frozen=True)
@@ -594,9 +612,13 @@ class AttackSeed:
     @cached_property
     def _order(self) -> Tensor:
         """Places of the targets that answers are taken for: their own, unless they are swapped."""
+        places = torch.arange(self.spec.targets)
         if not self.swapped:
-            return torch.arange(self.spec.targets)
-        return torch.randperm(self.spec.targets, generator=torch.Generator().manual_seed(self._seed("swapped")))
+            return places
+        # Shares alternate. Here one share stands for as many targets in a row as there are shares, so that choices
+        # which are right of the answers' own targets are right as often as the baseline.
+        worlds = 4 if self.spec.protocol == "update" else len(self.spec.shares)
+        return places // worlds % worlds
 
     @cached_property
     def _seen(self) -> PooledTranscript:
@@ -810,3 +832,11 @@ def _threat_model(spec: PooledSpec, source: Source) -> tuple[str, ...]:
         f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but the baseline is a "
         "fault.",
     )
+
+
+def deployment(spec: PooledSpec) -> Deployment:
+    """Return what a deployment of pooled learning shows and grants a party."""
+    updated = spec.protocol == "update"
+    reveals = PooledLearning.reveals_updates if updated else PooledLearning.reveals
+    known = granted({"auxiliary": spec.auxiliary, "queries": spec.queries})
+    return Deployment("pooled", spec.protocol, reveals, known, None, mechanisms("pooled", spec.defenses))

@@ -339,7 +339,9 @@ class Spec(Plain):
         for i, part in enumerate(value):
             try:
                 for mechanism in part.mechanisms:
-                    known[mechanism.name]
+                    # No defense is one in every setting.
+                    if mechanism.name != NONE:
+                        known[mechanism.name]
             except BadInputError as error:
                 raise ItemError(i, str(error)) from error
         return distinct(field.name.removesuffix("s"), value)

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError, model_validator
 
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.defenses.weight_noise import WeightNoise
+from seepage.errors import BadInputError
 from seepage.protocols.split import SplitLearning
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option, fields_of
-from seepage.settings.part import Part, combine, of_kind
+from seepage.settings.part import Part, as_part, combine, of_kind, several
 from seepage.settings.spec import Attacks, Baselines, Names, Spec
 
 SplitProtocol = Literal["split", "federated_split"]
@@ -40,6 +41,22 @@ _BASELINES = (
     Part(name="knn", options={"on": "features"}, label="knn_features"),
     Part(name="knn", options={"on": "output"}, label="knn_output"),
 )
+
+
+_ATTACKS = (Part(name="exact"), Part(name="posterior"))
+_ABOUT = Part(name="posterior", options={"weights": "about"}, label="posterior_about")
+
+
+def _mechanisms(defenses: Any) -> set[str]:
+    """Return the names of all mechanisms in defenses that were not checked yet."""
+    found = set()
+    for one in several(defenses):
+        try:
+            part = one if isinstance(one, Part) else Part.model_validate(as_part(one))
+        except (BadInputError, ValidationError):
+            continue
+        found |= {mechanism.name for mechanism in part.mechanisms}
+    return found
 
 
 class SplitSpec(Spec):
@@ -94,7 +111,7 @@ Beside every figure stands the best baseline, which holds all but what came back
     clients: Annotated[int, Field(ge=1), Option("Number of clients in an exchange, where there are many.", PARTIES)] = (
         16
     )
-    attacks: Attacks = (Part(name="exact"), Part(name="posterior"))
+    attacks: Attacks = _ATTACKS
     baselines: Baselines = _BASELINES
     test_share: Annotated[
         float,
@@ -130,6 +147,17 @@ Beside every figure stands the best baseline, which holds all but what came back
         Field(ge=1),
         Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK),
     ] = 3
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_other_weights(cls, values: Any) -> Any:
+        """Add the attack that fits how far the server's copy of the client's weights is off, where it is."""
+        if not isinstance(values, Mapping) or "attacks" in values:
+            return values
+        mechanisms = _mechanisms(values.get("defenses", ()))
+        off = values.get("stale") or values.get("final") or "weight_noise" in mechanisms
+        # What it reads of gradients as they are says nothing where they are clipped.
+        return {**values, "attacks": (*_ATTACKS, _ABOUT)} if off and "cut_noise" not in mechanisms else values
 
     def defense(self, part: Part) -> SplitDefense:
         """Return a defense ready to use."""

@@ -34,20 +34,23 @@ from seepage.needs import Need
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
 from seepage.settings.code import own_code
-from seepage.settings.grid_of_attacks import deployment_of, refuse_inapplicable
 from seepage.settings.part import Part
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
     check_cpu,
+    control_fields,
     extrapolated,
     origin_of,
     outcome,
     planned,
     rehearse,
     rows_identity,
+    with_fields,
+    without_others,
 )
 from seepage.settings.vertical_spec import VerticalDefense, VerticalSpec
 from seepage.tabular.partition import Partition
@@ -214,20 +217,22 @@ class VerticalAudit(Audit[VerticalSpec]):
             # Rows beyond those whose number is fixed: leaked records and batches of gradients.
             fixed = (self.spec.leaked + self.spec.gradient_batch) / self.spec.test_share
             share = max(0.02, min(0.45, (200 + 2 * fixed) / rows))
-            found = []
-            for part in (share, 2 * share):
-                changed = {"epochs": 1, "records": max(self.spec.gradient_batch, int(part * sizes.attacked))}
-                try:
-                    some = some_rows(self.data, int(part * rows), self.spec.seed)
-                    small = VerticalAudit(self.spec.model_copy(update=changed), some, self.own)
-                    found.append(rehearse(lambda small=small: _rehearsed(small, configuration), small.parts))
-                except BadInputError:
-                    return None
-            (one, two) = found
-            if one is None or two is None:
+
+            def expose(size: int) -> Exposure:
+                some = some_rows(self.data, int(size * share * rows), self.spec.seed)
+                attacked = max(self.spec.gradient_batch, int(size * share * sizes.attacked))
+                spec = with_fields(self.spec, {"epochs": 1, "attacked_records": attacked})
+                return VerticalAudit(spec, some, self.own).expose(configuration, range(self.units))
+
+            try:
+                found = rehearse(expose, self.parts)
+            except BadInputError:
                 return None
-            trained, attacked = (extrapolated(one[i], two[i], 1 / share) for i in range(2))
-            self._forecast = trained * self.spec.epochs + attacked
+            if found is None:
+                return None
+            one, two = found
+            trained = extrapolated(one.exposure, two.exposure, 1 / share) * self.spec.epochs
+            self._forecast = trained + extrapolated(one.parts, two.parts, 1 / share)
         return self._forecast
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
@@ -262,7 +267,7 @@ class VerticalAudit(Audit[VerticalSpec]):
         attacks = tuple(
             part
             for part in self.spec.attacks
-            if getattr(registry.attacks.of("vertical")[part.name].factory, "inverts_features", False)
+            if {"queries", "leaked"} & set(registry.attacks.of("vertical").create(part.name, **part.options).grants)
         )
         if not attacks or self.data.image is not None:
             return None
@@ -273,22 +278,22 @@ class VerticalAudit(Audit[VerticalSpec]):
             **{"parties": 2, "share": None, "columns_seed": None, "victim": 1},
             # A coin is one-hot: two inputs.
             **{"bottom": (), "features": 2 * _CONTROL_COINS, "top": (16,), "epochs": 2},
-            **{"test_share": 0.2, "auxiliary": 0.4, "queries": None, "leaked": 64, "records": 200},
+            **{"test_share": 0.2, "auxiliary": 0.4, "queries": None, "leaked": 64, "attacked_records": 200},
             "attacked": "held_out",
             "defenses": (Part(name="none"),),
+            **control_fields(swapped),
             "attacks": attacks,
-            "units": 3,
+            "repetitions": 3,
         }
-        return VerticalAudit(self.spec.model_copy(update=changed), planted, self.own, swapped)
+        found = VerticalAudit(with_fields(self.spec, changed), planted, self.own, swapped)
+        why = "they have no pair of features and cells to learn from"
+        found.about = without_others(found.about, self.spec.attacks, attacks, why)
+        return found
 
 
-# Rows of a control: enough to hold 264 out of and to learn from the others, few enough to train on in seconds.
-_CONTROL_ROWS = 2_000
+# Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
+_CONTROL_ROWS = 1_200
 _CONTROL_COINS = 4
-
-
-def _rehearsed(audit: VerticalAudit, configuration: Configuration) -> Exposure:
-    return audit.expose(configuration, range(audit.units))
 
 
 def prepared_audit(spec: VerticalSpec, given: Given, subjects: Subjects) -> VerticalAudit:
@@ -318,7 +323,7 @@ class _Sizes:
 
 
 def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
-    refuse_inapplicable(spec.attacks, deployment_of(spec))
+    refuse_inapplicable(spec.attacks, deployment(spec))
     for part in spec.attacks:
         made = registry.attacks.of("vertical").create(part.name, **part.options)
         if getattr(made, "linear", False) and (spec.bottom or (spec.top and made.match == "prediction")):
@@ -590,3 +595,15 @@ def _halves(spec: VerticalSpec, data: Dataset) -> Partition:
 
 def _rows(tables: Sequence[Table]) -> Rows:
     return Rows(torch.stack([one.cells for one in tables]), torch.stack([one.labels for one in tables]))
+
+
+def deployment(spec: VerticalSpec) -> Deployment:
+    """Return what a deployment of vertical learning shows and grants the active party.
+
+    What an attack on a known bottom model or on its gradients needs is granted to it: the audit asks what then leaks.
+    """
+    known = granted(
+        {"auxiliary": spec.auxiliary, "queries": spec.queries, "leaked": spec.leaked}, ("bottom", "gradients")
+    )
+    blurred = mechanisms("vertical", spec.defenses)
+    return Deployment("vertical", "vertical", VerticalLearning.reveals, known, None, blurred)
