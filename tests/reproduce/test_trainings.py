@@ -12,6 +12,7 @@ from seepage.registry import datasets
 from seepage.reproduce import PublishedTable, Selection, load_table, reproduce, tables
 from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.setting import Configuration
 from tests.parts import register
 
 NONE = {"name": "none", "label": "sl"}
@@ -53,15 +54,16 @@ STUDIES = [table for table in tables().values() if table.setting != "horizontal"
 @pytest.mark.parametrize("table", STUDIES, ids=lambda table: table.name)
 def test_every_published_figure_has_a_place_that_the_table_measures(table: PublishedTable) -> None:
     places = set()
-    for planned, spec in table.specs():
+    for audit in table.planned():
+        spec = audit.spec
         called = [*(p.called for p in spec.attacks), *(p.called for p in spec.baselines), "prior", "training"]
         for name in called:
-            if name not in table.shown(planned, spec):
+            if name not in audit.shown:
                 continue
             for defense in spec.defenses[: 1 if name in table.once else None]:
                 for column in (*getattr(spec, "private_columns", ()), *getattr(spec, "told", ()), "label"):
                     for metric in table.metrics:
-                        place = table.place(planned, spec, name, metric, column=column, defense=defense.called)
+                        place = audit.place(name, metric, Configuration(defense.called), column)
                         places.add(tuple(place.get(axis) for axis in table.axes))
 
     def printed(values: object, at: tuple = ()) -> set[tuple]:
@@ -77,7 +79,8 @@ def test_rows_supply_the_shares_of_every_table_of_dataset_properties() -> None:
     data = load("adult_education")
     set_up = set()
     for table in STUDIES:
-        for _, spec in table.specs():
+        for audit in table.planned():
+            spec = audit.spec
             if not isinstance(spec, PooledSpec) or spec.dataset != data.name:
                 continue
             needs = {"rows", "auxiliary", "queries", "apart", "shares", "parties", "sensitive", "value", "synthetic"}

@@ -15,11 +15,10 @@ from scipy import stats
 
 from seepage.assessment import Estimate, Measurement, paired
 from seepage.assessment.row import ResultRow
-from seepage.reproduce.table import Figure, Place, PlannedAudit, PublishedTable, Unit
+from seepage.reproduce.table import Figure, Place, PublishedTable, TableAudit, Unit
 from seepage.results.tuning import swept, tuned
 from seepage.run.runner import Run
 from seepage.settings.setting import About, Configuration
-from seepage.settings.spec import Spec
 
 # Margins of agreement, in rates. The finer one serves where both deviations are small enough for it.
 MARGIN, FINE_MARGIN = 0.05, 0.02
@@ -183,79 +182,63 @@ class Compared:
     high: float | None
     margin: float | None
     agreement: Agreement | None
-    guess: float | None
-    guess_name: str | None
-    lift: float | None
-    seconds_per_victim: float | None
-    rows: int
+    guess: float | None = None
+    guess_name: str | None = None
+    lift: float | None = None
+    seconds_per_victim: float | None = None
+    rows: int = 0
 
 
 # A cell, with the name in results and the configuration that it is of.
 Cell = tuple[Compared, str, Configuration]
 
 
-def compare(
-    table: PublishedTable, planned: PlannedAudit, spec: Spec, made: Sequence[ResultRow], about: About
-) -> list[Cell]:
-    """Return the cells of one audit, those of what the table does not show left out.
-
-    Args:
-        table, planned, spec: origin of the results.
-        made: results of the audit.
-        about: the audit in words.
-    """
-    cells, shown, once = [], table.shown(planned, spec), set[tuple[str, str, str | None]]()
+def compare(audit: TableAudit, made: Sequence[ResultRow], about: About) -> list[Cell]:
+    """Return the cells of the results of one audit, those of what the table does not show left out."""
+    cells, table, shown, once = [], audit.table, audit.shown, set[tuple[str, str, str | None]]()
     for row in made:
-        called, run = row.attack, shown.get(row.attack)
-        if run is None or planned.tuned(called) or row.metric not in table.metrics:
+        called, run, what = row.attack, shown.get(row.attack), (row.attack, row.metric, row.column)
+        if run is None or audit.planned.tuned(called) or row.metric not in table.metrics:
             continue
         # Figures of all columns together and of single ones never stand in the same table.
-        if ("column" in table.axes) == (row.column is None):
+        if ("column" in table.axes) == (row.column is None) or (called in table.once and what in once):
             continue
-        if called in table.once:
-            if (called, row.metric, row.column) in once:
-                continue
-            once.add((called, row.metric, row.column))
-        column = "label" if row.column == about.target else row.column
-        where = {"batch_size": row.batch_size, "defense": row.defense, "column": column}
-        place = table.place(planned, spec, called, row.metric, **where)
-        cells.append((of_row(table, run, place, row, about.rows), called, Configuration(row.defense, row.batch_size)))
+        once.add(what)
+        at = Configuration(row.defense, row.batch_size)
+        place = audit.place(called, row.metric, at, "label" if row.column == about.target else row.column)
+        ours = Estimate(row.mean, row.low, row.high, row.n, row.std)
+        cell = replace(
+            beside(table, run, place, row.metric, ours, about.rows),
+            guess=row.baseline,
+            guess_name=row.baseline_name,
+            lift=row.lift,
+            seconds_per_victim=row.seconds_per_victim,
+        )
+        cells.append((cell, called, at))
     return cells
 
 
 def compare_tuned(
-    table: PublishedTable,
-    planned: PlannedAudit,
-    spec: Spec,
-    configurations: Sequence[Configuration],
-    runs: Sequence[Run],
-    about: About,
+    audit: TableAudit, configurations: Sequence[Configuration], runs: Sequence[Run], about: About
 ) -> list[Cell]:
     """Return the cells of attacks with a grid: the point that is best on the truth, and the one chosen on a pilot.
 
     Both are of the same victims, all but the first, on which the pilot's choice is made. What has not been measured
     at every point is left out.
-
-    Args:
-        table, planned, spec: origin of the runs.
-        configurations: points of the audit's sweep.
-        runs: what was measured.
-        about: the audit in words.
     """
-    cells = []
+    cells, planned = [], audit.planned
     for attack, at in itertools.product(planned.grid, configurations):
         points = [run for run in swept(runs, attack) if run.configuration == at]
-        wanted = sum(planned.tuned(part.called) == attack for part in spec.attacks)
+        wanted = sum(planned.tuned(part.called) == attack for part in audit.spec.attacks)
         units = {run.units for run in points}
         if len(points) < wanted or len(units) != 1 or len(points[0].units) < 2:
             continue
         pilot, oracle = tuned(points, points[0].units[:1])
-        called = points[0].label
-        place = table.place(planned, spec, called, "accuracy", batch_size=at.batch_size, defense=at.defense)
+        place = audit.place(points[0].label, "accuracy", at)
         seconds = sum(run.seconds or 0.0 for run in points)
         for name, found in ((planned.name, oracle), (f"{planned.name}, tuned on a pilot", pilot)):
-            cell = beside(table, name, place, "accuracy", found.estimate, about.rows)
-            cells.append((replace(cell, seconds_per_victim=seconds), called, at))
+            cell = beside(audit.table, name, place, "accuracy", found.estimate, about.rows)
+            cells.append((replace(cell, seconds_per_victim=seconds), points[0].label, at))
     return cells
 
 
@@ -298,29 +281,7 @@ def beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Est
         high=None if difference is None else difference.high,
         margin=margin_of(ours, told, number) if rate and told is not None else None,
         agreement=agreement_of(ours, told, number) if rate and told is not None else None,
-        guess=None,
-        guess_name=None,
-        lift=None,
-        seconds_per_victim=None,
         rows=rows,
-    )
-
-
-def of_row(table: PublishedTable, run: str, place: Place, row: ResultRow, rows: int) -> Compared:
-    """Return a row of results beside what the table prints in that place.
-
-    Args:
-        table, run, place: where the result belongs.
-        row: one result of an audit.
-        rows: number of rows of its data set.
-    """
-    estimate = Estimate(row.mean, row.low, row.high, row.n, row.std)
-    return replace(
-        beside(table, run, place, row.metric, estimate, rows),
-        guess=row.baseline,
-        guess_name=row.baseline_name,
-        lift=row.lift,
-        seconds_per_victim=row.seconds_per_victim,
     )
 
 
