@@ -246,7 +246,8 @@ class Registry(Generic[T_co]):
         return entry.factory(**arguments)
 
     def _holds(self, entry: Entry[T_co]) -> bool:
-        return self.setting is None or entry.setting == self.setting
+        # What belongs to no setting is part of each.
+        return self.setting is None or entry.setting in (None, self.setting)
 
     def _named(self, name: str) -> list[Entry[T_co]]:
         self._declare()

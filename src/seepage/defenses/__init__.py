@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from seepage.defenses.defense import AnyDefense, Defense, RecordDefense, defended, guarded
 
 # Registered name and module, which is imported when the defense is first made.
+# In every setting.
+registry.defenses.declare({"none": "seepage.defenses.none"})
 registry.defenses.declare(
     {
         "clipping": "seepage.defenses.clipping",
         "dp_sgd": "seepage.defenses.dp_sgd",
         "gaussian_noise": "seepage.defenses.gaussian_noise",
-        "none": "seepage.defenses.none",
         "sign": "seepage.defenses.sign",
         "soteria": "seepage.defenses.soteria",
         "top_k": "seepage.defenses.top_k",
@@ -27,7 +28,6 @@ registry.defenses.declare(
     {
         "cut_noise": "seepage.defenses.cut_noise",
         "label_flip": "seepage.defenses.label_flip",
-        "none": "seepage.defenses.none",
         "weight_noise": "seepage.defenses.weight_noise",
     },
     "split",
@@ -36,7 +36,6 @@ registry.defenses.declare(
     {
         "bottleneck": "seepage.defenses.bottleneck",
         "feature_noise": "seepage.defenses.feature_noise",
-        "none": "seepage.defenses.none",
         "returned_noise": "seepage.defenses.returned",
         "pa_imfl": "seepage.defenses.returned",
         "vfldefender": "seepage.defenses.returned",
@@ -50,7 +49,6 @@ registry.defenses.declare(
         "without_columns": "seepage.defenses.joint_training",
         "dp_training": "seepage.defenses.joint_training",
         "query_limit": "seepage.defenses.joint_training",
-        "none": "seepage.defenses.none",
     },
     "pooled",
 )

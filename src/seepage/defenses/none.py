@@ -12,10 +12,7 @@ from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
-@defenses.register("none", "pooled")
-@defenses.register("none", "vertical")
-@defenses.register("none", "split")
-@defenses.register("none", "horizontal")
+@defenses.register("none")
 @dataclass(frozen=True)
 class Undefended:
     """No defense: what crosses the wire is sent as it is.

@@ -339,9 +339,7 @@ class Spec(Plain):
         for i, part in enumerate(value):
             try:
                 for mechanism in part.mechanisms:
-                    # No defense is one in every setting.
-                    if mechanism.name != NONE:
-                        known[mechanism.name]
+                    known[mechanism.name]
             except BadInputError as error:
                 raise ItemError(i, str(error)) from error
         return distinct(field.name.removesuffix("s"), value)
@@ -416,7 +414,7 @@ class Spec(Plain):
         """Return the registry that the names of a field are looked up in."""
         assert field.option.parts is not None
         found: Registry[Any] = getattr(registry, field.option.parts)
-        return found.of(cls.setting) if cls.setting in found.settings() else found
+        return found.of(cls.setting) if found.settings() else found
 
     @classmethod
     def of(cls: type[S], **values: Any) -> S:
