@@ -274,7 +274,7 @@ def _about(name: str, table: PublishedTable, lines: Sequence[site_figures.Line],
 
 
 def _dataset(table: PublishedTable, line: site_figures.Line) -> str:
-    return line.get("dataset") or str(table.audit.get("dataset", ""))
+    return line.get("dataset") or str(table.spec.get("dataset", ""))
 
 
 def _number(text: str, plain: bool, signed: bool = False) -> str:

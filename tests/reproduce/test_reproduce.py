@@ -17,8 +17,9 @@ from scipy import stats
 from seepage.assessment import Estimate, Measurement
 from seepage.errors import BadInputError
 from seepage.reproduce import Selection, load_table, reproduce, tables
-from seepage.reproduce.compare import Agreement, Difference, agreement_of, beside, margin_of, welch
-from seepage.reproduce.table import Figure, PublishedTable, names
+from seepage.reproduce.compare import beside
+from seepage.reproduce.table import PublishedTable, names
+from seepage.results.agreement import Agreement, Difference, Figure, agreement_of, margin_of, welch
 from seepage.run.runner import kept_runs
 from seepage.run.store import Store
 from seepage.settings import horizontal

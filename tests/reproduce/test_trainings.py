@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from seepage.attacks.split import Posterior
 from seepage.datasets import load
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.registry import datasets
 from seepage.reproduce import PublishedTable, Selection, load_table, reproduce, tables
+from seepage.reproduce.table import PlannedAudit
+from seepage.run.runner import Listener
 from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
 from seepage.settings.setting import Configuration
@@ -134,3 +138,42 @@ def test_a_part_is_run_alone() -> None:
             reproduce(TABLE, None, 1, wrong)
     with pytest.raises(BadInputError, match="did you mean 'exact/table"):
         load_table("exact/tabel2")
+
+
+class Stopped(Listener):
+    """Stops the program after some series, as Ctrl-C does."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def finished(self, what: str, figure: float | None, units: int) -> None:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+def test_a_stopped_run_goes_on_and_ends_with_the_same_figures(tmp_path: Path) -> None:
+    chosen = Selection(only={"defense": ["sl"]})
+    whole = reproduce(TABLE, tmp_path / "whole", 2, chosen, workers=1)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(TABLE, tmp_path / "stopped", 2, chosen, Stopped(after=3), workers=1)
+    assert not (tmp_path / "stopped" / "comparison.csv").exists()
+    again = reproduce(TABLE, tmp_path / "stopped", 2, chosen, workers=1)
+    assert [replace(c, seconds_per_victim=None) for c in again.cells] == [
+        replace(c, seconds_per_victim=None) for c in whole.cells
+    ]
+
+
+def test_an_attack_that_fails_is_told_and_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no such matrix")
+
+    monkeypatch.setattr(Posterior, "__call__", broken)
+    attacks = {"defenses": [NONE], "attacks": ["exact", "posterior"]}
+    parts = {"faithful": ("exact", "posterior")}
+    table = TABLE.model_copy(update={"audits": (PlannedAudit(spec=attacks),), "parts": parts, "once": ()})
+    found = reproduce(table, None, 1, workers=1)
+    # What both believe beforehand is calculated by the same code.
+    assert set(found.failed) == {"prior", "posterior"}
+    assert "no such matrix" in found.failed["posterior"]
+    assert {cell.ours for cell in found.cells if cell.place["column"] == "cause"} == {1.0}

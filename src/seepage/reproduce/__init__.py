@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from seepage.lazy import lazy_package
 
 if TYPE_CHECKING:
-    from seepage.reproduce.compare import MARGIN, Agreement, Difference, agreement_of, margin_of, welch
     from seepage.reproduce.console import show_comparison
     from seepage.reproduce.reproduce import Comparison, Selection, reproduce
-    from seepage.reproduce.table import Figure, PublishedTable, load_table, tables
+    from seepage.reproduce.table import PublishedTable, load_table, tables
+    from seepage.results.agreement import MARGIN, Agreement, Difference, Figure, agreement_of, margin_of, welch
 
 lazy_package(__name__)
 

@@ -16,11 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seepage.assessment.utility import Recipe
 from seepage.errors import unknown_name
+from seepage.results.agreement import Figure
 from seepage.settings.catalogue import setting
 from seepage.settings.setting import Configuration
 from seepage.settings.spec import Spec
-
-_SUFFIX = ".yaml"
 
 Scalar = str | int | float
 # Where a figure stands in a table: its value on each axis.
@@ -30,18 +29,6 @@ Unit = Literal["percent", "plain"]
 
 class _Data(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Figure(_Data):
-    """One published figure; rates are in [0, 1].
-
-    Attributes:
-        mean: over the published units (victims, or trainings), or a figure that no single one has.
-        std: population standard deviation over them; None where the table prints none.
-    """
-
-    mean: float
-    std: float | None
 
 
 class Reading(_Data):
@@ -281,7 +268,7 @@ def tables() -> Mapping[str, PublishedTable]:
 def names() -> tuple[str, ...]:
     """Return the names of all tables, in the order in which a person counts."""
     files = (file.name for file in (resources.files("seepage.reproduce") / "tables").iterdir())
-    found = [file.removesuffix(_SUFFIX).replace("_", "/", 1) for file in files if file.endswith(_SUFFIX)]
+    found = [file.removesuffix(".yaml").replace("_", "/", 1) for file in files if file.endswith(".yaml")]
     return tuple(sorted(found, key=_counted))
 
 
@@ -294,7 +281,7 @@ def load_table(name: str) -> PublishedTable:
     """
     if name not in names():
         raise unknown_name("table", name, names())
-    file = resources.files("seepage.reproduce") / "tables" / f"{name.replace('/', '_', 1)}{_SUFFIX}"
+    file = resources.files("seepage.reproduce") / "tables" / f"{name.replace('/', '_', 1)}.yaml"
     return PublishedTable.model_validate(yaml.safe_load(file.read_text("utf-8")))
 
 
