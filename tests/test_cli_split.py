@@ -86,7 +86,7 @@ def test_published_tables_are_listed_and_refuse_what_they_do_not_have(seepage: A
     assert "did you mean 'exact/table2'" in err
     code, _, err = seepage("reproduce", "exact/table2", "--only", "defense=nothing", "--out", "run")
     assert code == 2
-    assert "defense: sl, label_dp_0.1" in " ".join(err.split())
+    assert "unknown defense of exact/table2: 'nothing'. Known: dp_0.01, fsl" in " ".join(err.split())
 
 
 def test_columns_are_dropped_and_kinds_overridden_as_in_an_audit(seepage: Any) -> None:

@@ -258,7 +258,7 @@ def _about(name: str, table: PublishedTable, lines: Sequence[site_figures.Line],
     command = f"seepage reproduce {table.name}" + (f" --victims {victims}" if victims else "")
     for axis in table.axes:
         values = list(dict.fromkeys(line[axis] for line in lines))
-        if axis == "dataset" and len(values) < len({spec.dataset for _, spec in table.specs()}):
+        if axis == "dataset" and len(values) < len({audit.spec.dataset for audit in table.planned()}):
             command += "".join(f" --only {axis}={value}" for value in values)
     said.append(f"Command: `{command}`.")
     said.append(f"As data: [{name}.csv]({folder}/{name}.csv).")
@@ -274,7 +274,7 @@ def _about(name: str, table: PublishedTable, lines: Sequence[site_figures.Line],
 
 
 def _dataset(table: PublishedTable, line: site_figures.Line) -> str:
-    return line.get("dataset") or str(table.audit.get("dataset", ""))
+    return line.get("dataset") or str(table.spec.get("dataset", ""))
 
 
 def _number(text: str, plain: bool, signed: bool = False) -> str:

@@ -17,8 +17,9 @@ from scipy import stats
 from seepage.assessment import Estimate, Measurement
 from seepage.errors import BadInputError
 from seepage.reproduce import Selection, load_table, reproduce, tables
-from seepage.reproduce.compare import Agreement, Difference, agreement_of, beside, margin_of, welch
-from seepage.reproduce.table import Figure, PublishedTable, names
+from seepage.reproduce.compare import beside
+from seepage.reproduce.table import PublishedTable, names
+from seepage.results.agreement import Agreement, Difference, Figure, agreement_of, margin_of, welch
 from seepage.run.runner import kept_runs
 from seepage.run.store import Store
 from seepage.settings import horizontal
@@ -47,10 +48,10 @@ def test_a_table_holds_every_printed_figure_and_runs_every_method(name: str) -> 
                 assert 0 <= figure.std < 0.25
     run = {
         (run, place["labels"], place["method"], place["batch_size"])
-        for planned, spec in table.specs()
-        for called, run in table.shown(planned, spec).items()
-        for size in spec.model_dump()["batch_sizes"]
-        for place in [table.place(planned, spec, called, batch_size=size)]
+        for audit in table.planned()
+        for called, run in audit.shown.items()
+        for at in audit.configurations
+        for place in [audit.place(called, at=at)]
     }
     assert {("faithful", "true", method, size) for method in METHODS for size in SIZES} <= run
     assert {("faithful", "restored", "tableak", size) for size in (8, 16, 32, 64, 128)} <= run
@@ -118,14 +119,11 @@ def leaves(published: Any, depth: int, place: tuple[Any, ...] = ()) -> dict[tupl
 def test_every_printed_figure_is_run_and_every_place_is_one_of_a_cell(table: PublishedTable) -> None:
     printed = leaves(table.published, len(table.axes))
     run = {
-        tuple(
-            table.place(planned, spec, called, metric, batch_size=size, defense=defense.called).get(a)
-            for a in table.axes
-        )
-        for planned, spec in table.specs()
-        for called in table.shown(planned, spec)
+        tuple(audit.place(called, metric, at).get(axis) for axis in table.axes)
+        for audit in table.planned()
+        for called in audit.shown
         for metric in table.metrics
-        for size, defense in itertools.product(spec.batch_sizes, spec.defenses)
+        for at in audit.configurations
     }
     assert all(None not in place for place in run)
     missing = {place for place in printed if place not in run}
@@ -309,7 +307,7 @@ def test_a_published_figure_without_spread_has_no_interval() -> None:
 
 def test_a_sweep_is_an_audit_for_each_combination_and_axes_choose_among_them(tmp_path: Path) -> None:
     table = load_table("tableak/table33")
-    assert {(s.dataset, s.restarts) for _, s in table.specs()} == set(
+    assert {(audit.spec.dataset, audit.known()["restarts"]) for audit in table.planned()} == set(
         itertools.product(("adult", "german", "lawschool", "health_heritage"), (1, 5, 10, 15, 20, 25, 30))
     )
     part = Selection(only={"dataset": {"german"}, "restarts": {"1", "5"}})
@@ -382,7 +380,11 @@ def test_a_grid_counts_by_its_best_point_and_by_that_of_a_pilot(tmp_path: Path) 
     # The pilot's choice is not what is printed.
     assert (best.published, pilot.published) == (pytest.approx(0.587, abs=0.2), None)
     with Store(tmp_path) as store:
-        spec = next(spec for run, spec in table.specs(victims=4, **quick) if run.grid and spec.model == "linear")
+        spec = next(
+            one.spec
+            for one in table.planned(victims=4, **quick)
+            if one.planned.grid and one.known()["model"] == "linear"
+        )
         assert isinstance(spec, HorizontalSpec)
         runs = [run for run in kept_runs(HorizontalAudit(spec, prepare(spec)), store) if run.is_attack]
     points = torch.stack([next(m.values for m in run.measured if isinstance(m, Measurement)) for run in runs])

@@ -1,17 +1,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from seepage.attacks.split import Posterior
 from seepage.datasets import load
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.registry import datasets
 from seepage.reproduce import PublishedTable, Selection, load_table, reproduce, tables
+from seepage.reproduce.table import PlannedAudit
+from seepage.run.runner import Listener
 from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.setting import Configuration
 from tests.parts import register
 
 NONE = {"name": "none", "label": "sl"}
@@ -53,15 +58,16 @@ STUDIES = [table for table in tables().values() if table.setting != "horizontal"
 @pytest.mark.parametrize("table", STUDIES, ids=lambda table: table.name)
 def test_every_published_figure_has_a_place_that_the_table_measures(table: PublishedTable) -> None:
     places = set()
-    for planned, spec in table.specs():
+    for audit in table.planned():
+        spec = audit.spec
         called = [*(p.called for p in spec.attacks), *(p.called for p in spec.baselines), "prior", "training"]
         for name in called:
-            if name not in table.shown(planned, spec):
+            if name not in audit.shown:
                 continue
             for defense in spec.defenses[: 1 if name in table.once else None]:
                 for column in (*getattr(spec, "private_columns", ()), *getattr(spec, "told", ()), "label"):
                     for metric in table.metrics:
-                        place = table.place(planned, spec, name, metric, column=column, defense=defense.called)
+                        place = audit.place(name, metric, Configuration(defense.called), column)
                         places.add(tuple(place.get(axis) for axis in table.axes))
 
     def printed(values: object, at: tuple = ()) -> set[tuple]:
@@ -77,7 +83,8 @@ def test_rows_supply_the_shares_of_every_table_of_dataset_properties() -> None:
     data = load("adult_education")
     set_up = set()
     for table in STUDIES:
-        for _, spec in table.specs():
+        for audit in table.planned():
+            spec = audit.spec
             if not isinstance(spec, PooledSpec) or spec.dataset != data.name:
                 continue
             needs = {"rows", "auxiliary", "queries", "apart", "shares", "parties", "sensitive", "value", "synthetic"}
@@ -131,3 +138,42 @@ def test_a_part_is_run_alone() -> None:
             reproduce(TABLE, None, 1, wrong)
     with pytest.raises(BadInputError, match="did you mean 'exact/table"):
         load_table("exact/tabel2")
+
+
+class Stopped(Listener):
+    """Stops the program after some series, as Ctrl-C does."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def finished(self, what: str, figure: float | None, units: int) -> None:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+def test_a_stopped_run_goes_on_and_ends_with_the_same_figures(tmp_path: Path) -> None:
+    chosen = Selection(only={"defense": ["sl"]})
+    whole = reproduce(TABLE, tmp_path / "whole", 2, chosen, workers=1)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(TABLE, tmp_path / "stopped", 2, chosen, Stopped(after=3), workers=1)
+    assert not (tmp_path / "stopped" / "comparison.csv").exists()
+    again = reproduce(TABLE, tmp_path / "stopped", 2, chosen, workers=1)
+    assert [replace(c, seconds_per_victim=None) for c in again.cells] == [
+        replace(c, seconds_per_victim=None) for c in whole.cells
+    ]
+
+
+def test_an_attack_that_fails_is_told_and_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no such matrix")
+
+    monkeypatch.setattr(Posterior, "__call__", broken)
+    attacks = {"defenses": [NONE], "attacks": ["exact", "posterior"]}
+    parts = {"faithful": ("exact", "posterior")}
+    table = TABLE.model_copy(update={"audits": (PlannedAudit(spec=attacks),), "parts": parts, "once": ()})
+    found = reproduce(table, None, 1, workers=1)
+    # What both believe beforehand is calculated by the same code.
+    assert set(found.failed) == {"prior", "posterior"}
+    assert "no such matrix" in found.failed["posterior"]
+    assert {cell.ours for cell in found.cells if cell.place["column"] == "cause"} == {1.0}

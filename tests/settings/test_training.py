@@ -16,7 +16,7 @@ from seepage.models.mlp import mlp, nn1
 from seepage.models.model import Model, seeded
 from seepage.reproduce.table import load_table
 from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.horizontal_spec import Training, make_spec
+from seepage.settings.horizontal_spec import HorizontalSpec, Training, make_spec
 from seepage.settings.subject import Subjects, keep_networks, prepare
 from seepage.settings.tasks import learnt_rows
 from seepage.settings.training import train
@@ -243,8 +243,10 @@ def test_what_cannot_be_trained_is_refused() -> None:
 
 def test_table_15_is_the_attack_before_the_update_of_a_round() -> None:
     table = load_table("tableak/table15")
-    for run, spec in table.specs(victims=2):
-        place = table.place(run, spec, "tableak", batch_size=spec.batch_sizes[0])
+    for audit in table.planned(victims=2):
+        spec = audit.spec
+        assert isinstance(spec, HorizontalSpec)
+        place = audit.place("tableak", at=audit.configurations[0])
         assert table.figure(place) is not None
         assert spec.restarts == 15
         assert spec.batch_sizes == ((16,) if spec.dataset == "german" else (32,))

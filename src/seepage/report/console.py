@@ -35,7 +35,7 @@ _MISSING = "–"
 _SCORE = "accuracy"
 _LONGEST_MESSAGE = 1200
 # What the main table shows where there is room, the first longest.
-_EXTRAS = ("whole records", "discrete / numbers", "seconds")
+_EXTRAS = {"whole records": "exact_match", "discrete / numbers": "accuracy_discrete", "seconds": _SCORE}
 # Characters that names and one setting's figures take in the table of columns, and in the table of examples.
 _COLUMN_NAMES, _COLUMN_FIGURES = 36, 20
 _EXAMPLE_NAMES, _EXAMPLE_CELLS = 20, 32
@@ -107,8 +107,10 @@ def _show_alarms(console: Console, alarms: Sequence[Alarm]) -> None:
 
 def _results_table(result: AuditResult, console: Console) -> Table:
     """Return the table with as many columns as there is room for, and the figures stacked where there is little."""
-    for kept in range(len(_EXTRAS), -1, -1):
-        table = _results_of(result, _EXTRAS[:kept], stacked=False)
+    measured = {row.metric for row in result.rows}
+    extras = [name for name, metric in _EXTRAS.items() if metric in measured]
+    for kept in range(len(extras), -1, -1):
+        table = _results_of(result, extras[:kept], stacked=False)
         if Measurement.get(console, console.options.update(width=10**4), table).maximum <= console.width:
             return table
     return _results_of(result, (), stacked=True)
@@ -213,8 +215,9 @@ def costs_table(result: AuditResult) -> Table | None:
     table.add_column("defense", overflow="fold")
     for name in (lowered(task_name(records[0]["task_metric"])), "baseline"):
         table.add_column(name, justify="right", no_wrap=True)
+    detailed = " (delta, steps, accountant)" if any(one["steps"] is not None for one in records) else ""
     bounds = {
-        "epsilon": "epsilon of a record (delta, steps, accountant)",
+        "epsilon": f"epsilon of a record{detailed}",
         "label_epsilon": "epsilon of a label",
     }
     bounds = {key: name for key, name in bounds.items() if any(one[key] is not None for one in records)}

@@ -16,8 +16,8 @@ from seepage.results.checks import Alarm, Facts, not_applicable
 from seepage.results.examples import Example, examples
 from seepage.results.verdict import UNDEFENDED
 from seepage.run.runner import Run
-from seepage.settings.threat_model import Applicability, deployment_of, grid_of_attacks
 from seepage.settings.setting import Audit
+from seepage.settings.threat_model import Applicability, deployment_of, grid_of_attacks
 from seepage.tabular.schema import Schema
 from seepage.text import clean, lowered
 

@@ -7,40 +7,24 @@ from typing import TYPE_CHECKING
 from seepage.lazy import lazy_package
 
 if TYPE_CHECKING:
-    from seepage.reproduce.compare import (
-        MARGIN,
-        Agreement,
-        Compared,
-        Difference,
-        Gain,
-        agreement_of,
-        compare,
-        margin_of,
-        welch,
-    )
     from seepage.reproduce.console import show_comparison
     from seepage.reproduce.reproduce import Comparison, Selection, reproduce
-    from seepage.reproduce.table import Figure, PlannedAudit, PublishedTable, Reading, load_table, names, tables
+    from seepage.reproduce.table import PublishedTable, load_table, tables
+    from seepage.results.agreement import MARGIN, Agreement, Difference, Figure, agreement_of, margin_of, welch
 
 lazy_package(__name__)
 
 __all__ = [
     "MARGIN",
     "Agreement",
-    "Compared",
     "Comparison",
     "Difference",
     "Figure",
-    "Gain",
-    "PlannedAudit",
     "PublishedTable",
-    "Reading",
     "Selection",
     "agreement_of",
-    "compare",
     "load_table",
     "margin_of",
-    "names",
     "reproduce",
     "show_comparison",
     "tables",

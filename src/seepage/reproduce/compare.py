@@ -5,147 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal
 
 import torch
-from scipy import stats
 
 from seepage.assessment import Estimate, Measurement, paired
 from seepage.assessment.row import ResultRow
-from seepage.reproduce.table import Figure, Place, PlannedAudit, PublishedTable, Unit
+from seepage.reproduce.table import Place, PublishedTable, TableAudit, Unit
+from seepage.results.agreement import Agreement, Figure, agreement_of, margin_of, welch
 from seepage.results.tuning import swept, tuned
 from seepage.run.runner import Run
 from seepage.settings.setting import About, Configuration
-from seepage.settings.spec import Spec
-
-# Margins of agreement, in rates. The finer one serves where both deviations are small enough for it.
-MARGIN, FINE_MARGIN = 0.05, 0.02
-# One-sided level of each test, and the power that the finer margin asks for where both means are alike.
-LEVEL, POWER = 0.05, 0.8
-
-Agreement = Literal["agrees", "differs", "too few to tell"]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Our mean less the printed one.
-
-    Attributes:
-        mean: the difference.
-        low, high: its 95% interval (Welch); None where ours or the print has no deviation.
-    """
-
-    mean: float
-    low: float | None
-    high: float | None
-
-
-def welch(ours: Estimate, published: Figure, published_n: int) -> Difference | None:
-    """Return our mean less the printed one, with Welch's t interval (unequal variances, unequal numbers of units).
-
-    PublishedTable standard deviations are population ones and are corrected to unbiased ones.
-
-    Args:
-        ours: our estimate; None is returned where it has no mean.
-        published: the printed figure.
-        published_n: number of units behind it.
-
-    Example:
-        >>> difference = welch(Estimate(0.80, None, None, 20, 0.04), Figure(mean=0.79, std=0.05), 50)
-        >>> round(difference.low, 4), round(difference.high, 4)
-        (-0.0131, 0.0331)
-    """
-    if ours.mean is None:
-        return None
-    mean = ours.mean - published.mean
-    std = _deviation(ours)
-    if published.std is None or std is None:
-        return Difference(mean, None, None)
-    one, other = std**2 / ours.n, published.std**2 / (published_n - 1)
-    if one + other == 0:
-        return Difference(mean, mean, mean)
-    freedom = (one + other) ** 2 / (one**2 / (ours.n - 1) + other**2 / (published_n - 1))
-    half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(one + other)
-    return Difference(mean, mean - half, mean + half)
-
-
-def margin_of(ours: Estimate, published: Figure, published_n: int) -> float | None:
-    """Return the margin within which a rate counts as the printed one.
-
-    It depends on deviations and numbers of units alone, never on the difference: the finer margin is taken where two
-    like means would be found to agree within it with a power of 0.8.
-
-    Args:
-        ours: our estimate.
-        published: the printed figure.
-        published_n: number of units behind it.
-
-    Returns:
-        The margin; None where ours or the print has no deviation.
-
-    Example:
-        >>> margin_of(Estimate(0.8, None, None, 20, 0.05), Figure(mean=0.8, std=0.05), 50)
-        0.05
-        >>> margin_of(Estimate(0.8, None, None, 10, 0.002), Figure(mean=0.8, std=0.001), 5)
-        0.02
-    """
-    std = _deviation(ours)
-    if published.std is None or std is None:
-        return None
-    variance = std**2 / ours.n + published.std**2 / (published_n - 1)
-    needed = float(stats.norm.ppf(1 - LEVEL) + stats.norm.ppf((1 + POWER) / 2))
-    return FINE_MARGIN if variance <= (FINE_MARGIN / needed) ** 2 else MARGIN
-
-
-def agreement_of(ours: Estimate, published: Figure, published_n: int) -> Agreement:
-    """Return whether our mean agrees with the printed one.
-
-    With the difference d, its standard error se, the 95% quantile q of Welch's t and the margin D: ``agrees`` where
-    ``|d| + q se < D``, ``differs`` where ``|d| - q se > D``, ``too few to tell`` otherwise, and always where the print
-    does not say what its deviation is of.
-
-    Args:
-        ours: our estimate.
-        published: the printed figure.
-        published_n: number of units behind it.
-
-    Example:
-        >>> agreement_of(Estimate(0.80, None, None, 20, 0.04), Figure(mean=0.79, std=0.05), 50)
-        'agrees'
-        >>> agreement_of(Estimate(0.80, None, None, 3, 0.04), Figure(mean=0.79, std=0.05), 50)
-        'too few to tell'
-    """
-    std, margin = _deviation(ours), margin_of(ours, published, published_n)
-    if margin is None or std is None or ours.mean is None or published.std is None:
-        return "too few to tell"
-    if std == published.std == 0:
-        # Without any deviation the t statistic is not defined, and the difference is exact.
-        return "agrees" if abs(ours.mean - published.mean) < margin else "differs"
-    unbiased = published.std * math.sqrt(published_n / (published_n - 1))
-    # p-values of 'not above the lower limit' and 'not below the upper limit'.
-    low, high = (
-        float(
-            stats.ttest_ind_from_stats(
-                ours.mean, std, ours.n, limit, unbiased, published_n, equal_var=False, alternative=side
-            ).pvalue
-        )
-        for limit, side in ((published.mean - margin, "greater"), (published.mean + margin, "less"))
-    )
-    if max(low, high) < LEVEL:
-        return "agrees"
-    return "differs" if max(low, high) > 1 - LEVEL else "too few to tell"
-
-
-def _deviation(ours: Estimate) -> float | None:
-    """Return the standard deviation of an estimate, from its interval where it is not given."""
-    if ours.n < 2 or ours.std is not None:
-        return ours.std if ours.n >= 2 else None
-    if ours.low is None or ours.high is None:
-        return None
-    return (ours.high - ours.low) / 2 / float(stats.t.ppf(0.975, ours.n - 1)) * math.sqrt(ours.n)
 
 
 @dataclass(frozen=True)
@@ -183,79 +54,63 @@ class Compared:
     high: float | None
     margin: float | None
     agreement: Agreement | None
-    guess: float | None
-    guess_name: str | None
-    lift: float | None
-    seconds_per_victim: float | None
-    rows: int
+    guess: float | None = None
+    guess_name: str | None = None
+    lift: float | None = None
+    seconds_per_victim: float | None = None
+    rows: int = 0
 
 
 # A cell, with the name in results and the configuration that it is of.
 Cell = tuple[Compared, str, Configuration]
 
 
-def compare(
-    table: PublishedTable, planned: PlannedAudit, spec: Spec, made: Sequence[ResultRow], about: About
-) -> list[Cell]:
-    """Return the cells of one audit, those of what the table does not show left out.
-
-    Args:
-        table, planned, spec: origin of the results.
-        made: results of the audit.
-        about: the audit in words.
-    """
-    cells, shown, once = [], table.shown(planned, spec), set[tuple[str, str, str | None]]()
+def compare(audit: TableAudit, made: Sequence[ResultRow], about: About) -> list[Cell]:
+    """Return the cells of the results of one audit, those of what the table does not show left out."""
+    cells, table, shown, once = [], audit.table, audit.shown, set[tuple[str, str, str | None]]()
     for row in made:
-        called, run = row.attack, shown.get(row.attack)
-        if run is None or planned.tuned(called) or row.metric not in table.metrics:
+        called, run, what = row.attack, shown.get(row.attack), (row.attack, row.metric, row.column)
+        if run is None or audit.planned.tuned(called) or row.metric not in table.metrics:
             continue
         # Figures of all columns together and of single ones never stand in the same table.
-        if ("column" in table.axes) == (row.column is None):
+        if ("column" in table.axes) == (row.column is None) or (called in table.once and what in once):
             continue
-        if called in table.once:
-            if (called, row.metric, row.column) in once:
-                continue
-            once.add((called, row.metric, row.column))
-        column = "label" if row.column == about.target else row.column
-        where = {"batch_size": row.batch_size, "defense": row.defense, "column": column}
-        place = table.place(planned, spec, called, row.metric, **where)
-        cells.append((of_row(table, run, place, row, about.rows), called, Configuration(row.defense, row.batch_size)))
+        once.add(what)
+        at = Configuration(row.defense, row.batch_size)
+        place = audit.place(called, row.metric, at, "label" if row.column == about.target else row.column)
+        ours = Estimate(row.mean, row.low, row.high, row.n, row.std)
+        cell = replace(
+            beside(table, run, place, row.metric, ours, about.rows),
+            guess=row.baseline,
+            guess_name=row.baseline_name,
+            lift=row.lift,
+            seconds_per_victim=row.seconds_per_victim,
+        )
+        cells.append((cell, called, at))
     return cells
 
 
 def compare_tuned(
-    table: PublishedTable,
-    planned: PlannedAudit,
-    spec: Spec,
-    configurations: Sequence[Configuration],
-    runs: Sequence[Run],
-    about: About,
+    audit: TableAudit, configurations: Sequence[Configuration], runs: Sequence[Run], about: About
 ) -> list[Cell]:
     """Return the cells of attacks with a grid: the point that is best on the truth, and the one chosen on a pilot.
 
     Both are of the same victims, all but the first, on which the pilot's choice is made. What has not been measured
     at every point is left out.
-
-    Args:
-        table, planned, spec: origin of the runs.
-        configurations: points of the audit's sweep.
-        runs: what was measured.
-        about: the audit in words.
     """
-    cells = []
+    cells, planned = [], audit.planned
     for attack, at in itertools.product(planned.grid, configurations):
         points = [run for run in swept(runs, attack) if run.configuration == at]
-        wanted = sum(planned.tuned(part.called) == attack for part in spec.attacks)
+        wanted = sum(planned.tuned(part.called) == attack for part in audit.spec.attacks)
         units = {run.units for run in points}
         if len(points) < wanted or len(units) != 1 or len(points[0].units) < 2:
             continue
         pilot, oracle = tuned(points, points[0].units[:1])
-        called = points[0].label
-        place = table.place(planned, spec, called, "accuracy", batch_size=at.batch_size, defense=at.defense)
+        place = audit.place(points[0].label, "accuracy", at)
         seconds = sum(run.seconds or 0.0 for run in points)
         for name, found in ((planned.name, oracle), (f"{planned.name}, tuned on a pilot", pilot)):
-            cell = beside(table, name, place, "accuracy", found.estimate, about.rows)
-            cells.append((replace(cell, seconds_per_victim=seconds), called, at))
+            cell = beside(audit.table, name, place, "accuracy", found.estimate, about.rows)
+            cells.append((replace(cell, seconds_per_victim=seconds), points[0].label, at))
     return cells
 
 
@@ -298,29 +153,7 @@ def beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Est
         high=None if difference is None else difference.high,
         margin=margin_of(ours, told, number) if rate and told is not None else None,
         agreement=agreement_of(ours, told, number) if rate and told is not None else None,
-        guess=None,
-        guess_name=None,
-        lift=None,
-        seconds_per_victim=None,
         rows=rows,
-    )
-
-
-def of_row(table: PublishedTable, run: str, place: Place, row: ResultRow, rows: int) -> Compared:
-    """Return a row of results beside what the table prints in that place.
-
-    Args:
-        table, run, place: where the result belongs.
-        row: one result of an audit.
-        rows: number of rows of its data set.
-    """
-    estimate = Estimate(row.mean, row.low, row.high, row.n, row.std)
-    return replace(
-        beside(table, run, place, row.metric, estimate, rows),
-        guess=row.baseline,
-        guess_name=row.baseline_name,
-        lift=row.lift,
-        seconds_per_victim=row.seconds_per_victim,
     )
 
 

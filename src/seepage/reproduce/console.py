@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from seepage.report.terminal import make_table
-from seepage.reproduce.compare import FINE_MARGIN, MARGIN, Compared
+from seepage.reproduce.compare import Compared
 from seepage.reproduce.reproduce import Comparison
 from seepage.reproduce.table import Place, Unit
+from seepage.results.agreement import FINE_MARGIN, MARGIN
 from seepage.text import percent, points
 
 

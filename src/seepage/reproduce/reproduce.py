@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
 from seepage.reproduce.compare import Compared, Gain, as_csv, compare, compare_tuned, gain
-from seepage.reproduce.table import Place, PlannedAudit, PublishedTable, configurations
+from seepage.reproduce.table import Place, PublishedTable, TableAudit
 from seepage.results.rows import rows_of, write_results
 from seepage.run.plan import make_plan
 from seepage.run.provenance import check_folder, commit, provenance, write_provenance
@@ -23,7 +24,6 @@ from seepage.run.store import Store
 from seepage.settings.catalogue import setting
 from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.setting import Audit, Configuration, Given
-from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
 from seepage.settings.tasks import learnt_rows, task_rows
 
@@ -63,49 +63,42 @@ class Part:
     """The part of an audit that was chosen.
 
     Attributes:
-        at: points of the sweep, without batch sizes where the setting sweeps over none.
+        audit: the whole audit.
+        at: points of the sweep, without batch sizes where the setting sweeps over none; empty for nothing.
         attacks: names in results.
         shown: names of attacks and baselines that the comparison shows; other baselines serve the lift.
     """
 
-    at: tuple[Configuration, ...]
-    attacks: frozenset[str]
-    shown: frozenset[str]
+    audit: TableAudit
+    at: tuple[Configuration, ...] = ()
+    attacks: frozenset[str] = frozenset()
+    shown: frozenset[str] = frozenset()
 
     @classmethod
-    def of(
-        cls, table: PublishedTable, planned: PlannedAudit, spec: Spec, selection: Selection, all_attacks: set[str]
-    ) -> Part | None:
-        """Return what of an audit was chosen, None for nothing of it."""
-
-        def kept(called: str | None = None, **more: Any) -> bool:
-            return selection.keeps(table.known(planned, spec, called, **more))
-
-        at = tuple(c for c in configurations(spec) if kept(batch_size=c.batch_size, defense=c.defense))
-        own = {part.called for part in spec.attacks}
+    def of(cls, audit: TableAudit, selection: Selection, all_attacks: set[str]) -> Part:
+        """Return what of an audit was chosen."""
+        own, wanted = {part.called for part in audit.spec.attacks}, {*selection.attacks}
         shown = {
             called
-            for called, run in table.shown(planned, spec).items()
+            for called, run in audit.shown.items()
             if (not selection.runs or run in selection.runs) and (called in own or called not in all_attacks)
-            if kept(called)
+            if selection.keeps(audit.known(called))
         }
-        wanted = {*selection.attacks}
-        attacks = {a for a in own & shown if not wanted or {a, planned.tuned(a)} & wanted}
-        others = shown - own
-        if own and not attacks and wanted:
-            others &= wanted
-        if not at or not kept() or not attacks | others:
-            return None
-        return cls(at, frozenset(attacks), frozenset(attacks | others))
+        attacks = {a for a in own & shown if not wanted or {a, audit.planned.tuned(a)} & wanted}
+        others = (shown - own) & wanted if own and wanted and not attacks else shown - own
+        at = tuple(c for c in audit.configurations if selection.keeps(audit.known(at=c)))
+        return (
+            cls(audit, at, frozenset(attacks), frozenset(attacks | others)) if at and attacks | others else cls(audit)
+        )
 
-    def has(self, batch_size: int | None, defense: str) -> bool:
+    def has(self, at: Configuration) -> bool:
         """Return whether a point of the sweep was chosen."""
-        return any(c.defense == defense and c.batch_size in (None, batch_size) for c in self.at)
+        return any(c.defense == at.defense and c.batch_size in (None, at.batch_size) for c in self.at)
 
     def narrowed(self, audit: Audit) -> Audit:
         """Return the audit with nothing but what was chosen and what its lift needs."""
         chosen = copy.copy(audit)
-        chosen.configurations = tuple(c for c in audit.configurations if self.has(c.batch_size, c.defense))
+        chosen.configurations = tuple(c for c in audit.configurations if self.has(c))
         chosen.parts = tuple(
             part
             for part in audit.parts
@@ -113,32 +106,22 @@ class Part:
         )
         return chosen
 
+    def counts(self, selection: Selection, place: Place, called: str, at: Configuration, all_there: bool) -> bool:
+        """Return whether the comparison shows a figure: what was chosen, not what was measured for it alone.
 
-@dataclass(frozen=True)
-class _Planned:
-    """One audit of a table, and what of it was chosen.
-
-    Attributes:
-        planned, spec: from the table.
-        part: the chosen part, None for nothing.
-        all_there: whether figures count that this command does not measure.
-    """
-
-    planned: PlannedAudit
-    spec: Spec
-    part: Part | None
-    all_there: bool
-
-    def counts(self, selection: Selection, place: Place, called: str, configuration: Configuration) -> bool:
-        """Return whether the comparison shows a figure: what was chosen, not what was measured for it alone."""
-        part, size, defense = self.part, configuration.batch_size, configuration.defense
-        if part is not None and part.has(size, defense):
-            known = {"batch_size": size, "defense": defense, **place}
-            if called in part.shown and selection.keeps({k: v for k, v in known.items() if v is not None}):
+        Args:
+            selection: the choice.
+            place: place of the figure.
+            called: name of the attack or baseline in results.
+            at: point of the sweep.
+            all_there: whether figures count that this command does not measure.
+        """
+        if self.has(at):
+            if called in self.shown and selection.keeps({**self.audit.known(at=at), **place}):
                 return True
-            if called in part.attacks or called not in {attack.called for attack in self.spec.attacks}:
+            if called in self.attacks or called not in {attack.called for attack in self.audit.spec.attacks}:
                 return False
-        return self.all_there
+        return all_there
 
 
 @dataclass(frozen=True)
@@ -198,46 +181,44 @@ def reproduce(
     chosen = setting(table.setting)
     if units is not None:
         fields = {**fields, chosen.spec.repeats: units}
-    specs = list(table.specs(**fields))
-    attacks = {part.called for _, spec in specs for part in spec.attacks}
-    found = [(planned, spec, Part.of(table, planned, spec, selection, attacks)) for planned, spec in specs]
-    if not any(part for *_, part in found):
+    planned = list(table.planned(**fields))
+    attacks = {part.called for audit in planned for part in audit.spec.attacks}
+    parts = [Part.of(audit, selection, attacks) for audit in planned]
+    if not any(part.at for part in parts):
         raise BadInputError(
             f"no cell of {table.name!r} fits all of the chosen batch sizes, attacks, runs, labels and axes."
         )
     comparison = Comparison(table)
     with Store(folder) as store:
         # Data that nobody asks for need not be at hand.
-        wanted = {spec.dataset for _, spec, part in found if part is not None}
+        wanted = {part.audit.spec.dataset for part in parts if part.at}
         there = {audit["spec"]["dataset"] for run in store.runs()[-1:] for audit in run["audits"]}
         wanted = there if not run_missing and there & wanted else there | wanted
-        known = [_Planned(*one, all_there=run_missing) for one in found if one[1].dataset in wanted]
+        parts = [part for part in parts if part.audit.spec.dataset in wanted]
         subjects = Subjects(folder)
-        audits = [chosen.prepare(one.spec, Given(folder=folder), subjects) for one in known]
+        audits = [chosen.prepare(part.audit.spec, Given(folder=folder), subjects) for part in parts]
         if folder is not None:
             check_folder(folder, store, audits)
         if run_missing:
-            narrowed = [one.part.narrowed(audit) for one, audit in zip(known, audits, strict=True) if one.part]
+            narrowed = [part.narrowed(audit) for part, audit in zip(parts, audits, strict=True) if part.at]
             _run(narrowed, audits, store, folder, listener, comparison)
-        held = [
-            (one, kept_runs(audit, store, None if run_missing else sys.maxsize))
-            for one, audit in zip(known, audits, strict=True)
-        ]
-        for (one, runs), audit in zip(held, audits, strict=True):
+        held = [kept_runs(audit, store, None if run_missing else sys.maxsize) for audit in audits]
+        for part, audit, runs in zip(parts, audits, held, strict=True):
             about = audit.about
             if audit.dataset is not None:
                 # Of all rows, not of the client's alone.
                 about = replace(about, rows=sum(len(t) for t in (audit.dataset.train, audit.dataset.test) if t))
-            told = ", ".join(f"{axis} {value}" for axis, value in one.planned.place.items())
-            rows = [*rows_of(audit, runs), *_of_the_task(one, subjects, store, say, run_missing)]
+            told = ", ".join(f"{axis} {value}" for axis, value in part.audit.planned.place.items())
+            rows = [*rows_of(audit, runs), *_of_the_task(part, subjects, store, say, run_missing)]
             comparison.rows.extend(replace(row, variant=row.variant or told or None) for row in rows)
-            cells = [
-                *compare(table, one.planned, one.spec, rows, about),
-                *compare_tuned(table, one.planned, one.spec, audit.configurations, runs, about),
-            ]
-            comparison.cells.extend(cell for cell, called, at in cells if one.counts(selection, cell.place, called, at))
+            cells = compare(part.audit, rows, about) + compare_tuned(part.audit, audit.configurations, runs, about)
+            comparison.cells.extend(
+                cell
+                for cell, called, at in cells
+                if part.counts(selection, cell.place, called, at, all_there=run_missing)
+            )
             comparison.notes.extend(note for note in about.notes if note not in comparison.notes)
-        if not run_missing and not store.is_empty and not any(runs for _, runs in held) and not comparison.rows:
+        if not run_missing and not store.is_empty and not any(held) and not comparison.rows:
             raise BadInputError(
                 f"what {str(folder)!r} holds was measured by other code, another PyTorch, on another kind of device or "
                 "with another number of threads, so it cannot be compared as this program's figures; run without "
@@ -245,7 +226,7 @@ def reproduce(
             )
         if folder is not None and run_missing:
             write_provenance(folder, store)
-    comparison.gains.update(_gains(table, selection, held))
+    comparison.gains.update(_gains(table, selection, parts, held, run_missing))
     if folder is not None and run_missing:
         write_whole(folder / FILE, as_csv(table, comparison.cells, short_commit()))
         write_results(folder, comparison.rows)
@@ -273,19 +254,19 @@ def _run(
 
 
 def _of_the_task(
-    one: _Planned, subjects: Subjects, store: Store, say: Callable[[str], None], train: bool
+    part: Part, subjects: Subjects, store: Store, say: Callable[[str], None], train: bool
 ) -> list[ResultRow]:
     """Return how well the task is learnt: in trainings that the table asks for, and by networks trained before."""
-    spec, recipe = one.spec, one.planned.recipe
+    spec, recipe = part.audit.spec, part.audit.planned.recipe
     if not isinstance(spec, HorizontalSpec):
         return []
-    found = learnt_rows(spec, subjects.of(spec))
+    subject = subjects.of(spec)
+    found = learnt_rows(spec, subject)
     if recipe is None:
         return found
-    subject, part = subjects.of(spec), one.part
-    if train and part is not None:
-        sizes = tuple(size for size in spec.batch_sizes if any(part.has(size, p.called) for p in spec.defenses))
-        defenses = tuple(p for p in spec.defenses if any(part.has(size, p.called) for size in sizes))
+    if train and part.at:
+        sizes = tuple(size for size in spec.batch_sizes if any(at.batch_size == size for at in part.at))
+        defenses = tuple(p for p in spec.defenses if any(at.defense == p.called for at in part.at))
         asked = spec.model_copy(update={"batch_sizes": sizes, "defenses": defenses})
         task_rows(asked, subject, store.setup, say, recipe)
     return [*task_rows(spec, subject, store.setup, say, recipe, train=False), *found]
@@ -297,18 +278,22 @@ def check_selection(table: PublishedTable, selection: Selection) -> None:
     Raises:
         BadInputError: names what is unknown, and the nearest names.
     """
-    specs, places = list(table.specs()), list(table.places())
-    for name, option in (("batch_sizes", "batch_size"), ("labels", "labels")):
-        if getattr(selection, name) and not all(hasattr(spec, name) for _, spec in specs):
+    planned = list(table.planned())
+    for name in ("batch_sizes", "labels"):
+        if getattr(selection, name) and not all(hasattr(audit.spec, name) for audit in planned):
             raise BadInputError(
-                f"{table.name!r} is of {table.setting} learning and has no choice of {option.replace('_', ' ')}; "
-                "choose with --part, --attack and --only."
+                f"{table.name!r} is of {table.setting} learning and has no choice of "
+                f"{name.removesuffix('s').replace('_', ' ')}; choose with --part, --attack and --only."
             )
-    shown = [(planned, table.shown(planned, spec)) for planned, spec in specs]
     known: dict[str, tuple[Collection[object], set[str]]] = {
-        "attack": (selection.attacks, {p.tuned(called) or called for p, names in shown for called in names}),
-        "run": (selection.runs, {run for _, names in shown for run in names.values()}),
+        "attack": (selection.attacks, {one.planned.tuned(called) or called for one in planned for called in one.shown}),
+        "run": (selection.runs, {run for one in planned for run in one.shown.values()}),
     }
+    places = [
+        one.known(called, metric, at)
+        for one in planned
+        for called, at, metric in itertools.product(one.shown, one.configurations, table.metrics)
+    ]
     for axis, chosen in selection.values.items():
         if axis in selection.only and axis not in table.axes:
             raise unknown_name(f"axis of {table.name}:", axis, table.axes)
@@ -329,18 +314,15 @@ def short_commit() -> str:
 
 
 def _gains(
-    table: PublishedTable, selection: Selection, held: Sequence[tuple[_Planned, list[Run]]]
+    table: PublishedTable, selection: Selection, parts: Sequence[Part], held: Sequence[list[Run]], all_there: bool
 ) -> dict[str, list[Gain]]:
     by_cell: dict[tuple[Any, ...], tuple[Run, Place]] = {}
-    for one, runs in held:
-        shown = table.shown(one.planned, one.spec)
+    for part, runs in zip(parts, held, strict=True):
         for run in runs:
-            at, name = run.configuration, shown.get(run.label)
+            at, name = run.configuration, part.audit.shown.get(run.label)
             for metric in _means(run, table) if run.is_attack and name is not None else ():
-                place = table.place(
-                    one.planned, one.spec, run.label, metric, batch_size=at.batch_size, defense=at.defense
-                )
-                if place and one.counts(selection, place, run.label, at):
+                place = part.audit.place(run.label, metric, at)
+                if place and part.counts(selection, place, run.label, at, all_there):
                     by_cell[name, metric, run.label, tuple(place.items())] = run, place
     gains: dict[str, list[Gain]] = {}
     for (name, metric, called, where), (run, place) in by_cell.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
@@ -15,11 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seepage.assessment.utility import Recipe
 from seepage.errors import unknown_name
+from seepage.results.agreement import Figure
 from seepage.settings.catalogue import setting
 from seepage.settings.setting import Configuration
 from seepage.settings.spec import Spec
-
-_SUFFIX = ".yaml"
 
 Scalar = str | int | float
 # Where a figure stands in a table: its value on each axis.
@@ -29,18 +29,6 @@ Unit = Literal["percent", "plain"]
 
 class _Data(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Figure(_Data):
-    """One published figure; rates are in [0, 1].
-
-    Attributes:
-        mean: over the published units (victims, or trainings), or a figure that no single one has.
-        std: population standard deviation over them; None where the table prints none.
-    """
-
-    mean: float
-    std: float | None
 
 
 class Reading(_Data):
@@ -181,7 +169,7 @@ class PublishedTable(_Data):
             all(str(place.get(axis)) == str(value) for axis, value in other.items()) for other in self.unlike
         )
 
-    def specs(self, **fields: Any) -> Iterator[tuple[PlannedAudit, Spec]]:
+    def planned(self, **fields: Any) -> Iterator[TableAudit]:
         """Return the audits with their specs.
 
         Args:
@@ -193,66 +181,71 @@ class PublishedTable(_Data):
         kind = setting(self.setting).spec
         for planned in self.audits:
             for swept in planned.swept():
-                yield planned, kind.of(**{**self.spec, **swept, **fields})
+                yield TableAudit(self, planned, kind.of(**{**self.spec, **swept, **fields}))
 
-    def shown(self, planned: PlannedAudit, spec: Spec) -> dict[str, str]:
-        """Return the runs that show attacks and baselines of an audit, by their names in results."""
+
+@dataclass(frozen=True)
+class TableAudit:
+    """One audit of a table with its spec; says where its figures stand."""
+
+    table: PublishedTable
+    planned: PlannedAudit
+    spec: Spec
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """The runs that show attacks and baselines, by their names in results."""
+        table, planned = self.table, self.planned
         if not planned.name:
-            return {called: run for run, names in self.parts.items() for called in names}
-        compared = [called for called in (*self.compared, *planned.compared) if called not in planned.grid]
-        return dict.fromkeys([*(part.called for part in spec.attacks), *compared], planned.name)
+            return {called: run for run, names in table.parts.items() for called in names}
+        compared = [called for called in (*table.compared, *planned.compared) if called not in planned.grid]
+        return dict.fromkeys([*(part.called for part in self.spec.attacks), *compared], planned.name)
+
+    @property
+    def configurations(self) -> list[Configuration]:
+        """The points of the sweep; without batch sizes where the setting sweeps over none."""
+        sizes = getattr(self.spec, "batch_sizes", (None,))
+        return [Configuration(part.called, size) for size in sizes for part in self.spec.defenses]
 
     def known(
         self,
-        planned: PlannedAudit,
-        spec: Spec,
         called: str | None = None,
         metric: str | None = None,
-        **more: Scalar | None,
+        at: Configuration | None = None,
+        column: str | None = None,
     ) -> Place:
         """Return what tells a figure from others, on axes of the table or not.
 
         Args:
-            planned, spec: origin of the figure.
             called: name of the attack or baseline in results.
             metric: name in results.
-            more: values on further axes, such as batch size and defense.
+            at: point of the sweep.
+            column: name in results, ``label`` for the target.
         """
-        found = {name: value for name in type(spec).model_fields if isinstance(value := getattr(spec, name), Scalar)}
-        options = getattr(spec, "protocol_options", {})
-        found |= {name: value for name, value in options.items() if isinstance(value, Scalar)}
-        if (training := getattr(spec, "training", None)) is not None:
-            found["rounds"] = training.rounds
-        found |= {axis: value for axis, value in more.items() if value is not None} | planned.place
+        table, planned, spec = self.table, self.planned, self.spec
+        found: dict[str, Any] = {name: getattr(spec, name) for name in type(spec).model_fields}
+        found |= getattr(spec, "protocol_options", {})
+        found["rounds"] = getattr(getattr(spec, "training", None), "rounds", None)
+        found |= {} if at is None else {"batch_size": at.batch_size, "defense": at.defense}
+        found |= {"column": column} | planned.place
         if called is not None:
             called = planned.tuned(called) or called
-            against = {**self.compared, **planned.compared}.get(called, called)
+            against = {**table.compared, **planned.compared}.get(called, called)
             found |= {"method": called, **against} if isinstance(against, dict) else {"method": against}
-        return found if metric is None else found | self.metrics[metric].place
+        if metric is not None:
+            found |= table.metrics[metric].place
+        return {axis: value for axis, value in found.items() if isinstance(value, Scalar)}
 
     def place(
         self,
-        planned: PlannedAudit,
-        spec: Spec,
         called: str | None = None,
         metric: str | None = None,
-        **more: Scalar | None,
+        at: Configuration | None = None,
+        column: str | None = None,
     ) -> Place:
-        """Return where a figure stands in the table, on the axes on which it has a value; arguments as of ``known``."""
-        known = self.known(planned, spec, called, metric, **more)
-        return {axis: known[axis] for axis in self.axes if axis in known}
-
-    def places(self) -> Iterator[Place]:
-        """Return what is ``known`` of each figure before anything is run; not the columns that figures are of."""
-        for planned, spec in self.specs():
-            for called, at, metric in itertools.product(self.shown(planned, spec), configurations(spec), self.metrics):
-                yield self.known(planned, spec, called, metric, batch_size=at.batch_size, defense=at.defense)
-
-
-def configurations(spec: Spec) -> list[Configuration]:
-    """Return the points of a spec's sweep; without batch sizes where its setting sweeps over none."""
-    sizes = getattr(spec, "batch_sizes", (None,))
-    return [Configuration(part.called, size) for size in sizes for part in spec.defenses]
+        """Return where a figure stands in the table, on the axes on which it has a value, see ``known``."""
+        known = self.known(called, metric, at, column)
+        return {axis: known[axis] for axis in self.table.axes if axis in known}
 
 
 def _combinations(lists: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
@@ -275,7 +268,7 @@ def tables() -> Mapping[str, PublishedTable]:
 def names() -> tuple[str, ...]:
     """Return the names of all tables, in the order in which a person counts."""
     files = (file.name for file in (resources.files("seepage.reproduce") / "tables").iterdir())
-    found = [file.removesuffix(_SUFFIX).replace("_", "/", 1) for file in files if file.endswith(_SUFFIX)]
+    found = [file.removesuffix(".yaml").replace("_", "/", 1) for file in files if file.endswith(".yaml")]
     return tuple(sorted(found, key=_counted))
 
 
@@ -288,7 +281,7 @@ def load_table(name: str) -> PublishedTable:
     """
     if name not in names():
         raise unknown_name("table", name, names())
-    file = resources.files("seepage.reproduce") / "tables" / f"{name.replace('/', '_', 1)}{_SUFFIX}"
+    file = resources.files("seepage.reproduce") / "tables" / f"{name.replace('/', '_', 1)}.yaml"
     return PublishedTable.model_validate(yaml.safe_load(file.read_text("utf-8")))
 
 
