@@ -194,6 +194,40 @@ class Knowledge:
 
 
 @dataclass(frozen=True)
+class Certificate:
+    """What the certified cells of a victim are conditional on.
+
+    Attributes:
+        batch_size: number of records that the attacker was told.
+        multiple_of: smallest number of records that would leave the same message; all its multiples would.
+        precision: name of the numbers in which the message was computed.
+        recipe: how the client made the message.
+        least: how many times its rounding (or noise) any alternative of a certified cell changes the message.
+        unit: what ``least`` counts.
+        others_fixed: whether the proof holds only with all other cells as they are guessed.
+    """
+
+    batch_size: int
+    multiple_of: int
+    precision: str
+    recipe: str
+    least: float
+    unit: str = "roundings"
+    others_fixed: bool = False
+
+    def __str__(self) -> str:
+        """Return the conditions as a sentence."""
+        size = f"{self.batch_size} records"
+        if self.multiple_of < self.batch_size:
+            size += f" (every multiple of {self.multiple_of} leaves the same message)"
+        fixed = "with all other cells as guessed, " if self.others_fixed else ""
+        return (
+            f"certified if the message comes from {size}, computed in {self.precision} as {self.recipe}; {fixed}any "
+            f"alternative of a certified cell changes the message by more than {self.least:g} {self.unit}"
+        )
+
+
+@dataclass(frozen=True)
 class RecordsGuess:
     """Guessed records of each victim, in no particular order.
 
@@ -208,6 +242,7 @@ class RecordsGuess:
             restarts, the median), NaN for a victim that needed no descent; None for what does not descend.
         certified: cells that are proved and no estimates; None for what proves nothing.
         regime: in a few words and for each victim, which of its ways an attack with several took, and why.
+        certificates: for each victim, what its certified cells are conditional on; None for a victim without any.
     """
 
     cells: Float[Tensor, "victim record column"]
@@ -217,6 +252,7 @@ class RecordsGuess:
     course: Float[Tensor, "victim 3"] | None = None
     certified: Bool[Tensor, "victim record column"] | None = None
     regime: tuple[str, ...] | None = None
+    certificates: tuple[Certificate | None, ...] | None = None
 
 
 Guess = RecordsGuess
