@@ -1,0 +1,255 @@
+"""The interface of a setting: what a plug-in says of one kind of collaborative learning.
+
+A setting is one file with a spec and an ``Audit``. Runner, store, rows, checks, verdict, gate, report, documents and
+the command line read nothing else and never ask which setting it is.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import nn
+
+    from seepage.assessment.evidence import Evidence
+    from seepage.assessment.measurement import Measured
+    from seepage.assessment.row import ResultRow
+    from seepage.datasets.dataset import Dataset
+    from seepage.models.model import Model
+    from seepage.settings.spec import Part, Spec
+    from seepage.tabular.infer import Inferred
+
+PartKind = Literal["about", "baseline", "attack"]
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class PlannedPart:
+    """One attack or baseline of an audit, or a measurement of the deployment itself.
+
+    Attributes:
+        part: registered name, options and label in results.
+        kind: ``attack``; ``baseline``, which never reads the message; ``about``, which measures the deployment (task
+            accuracy, epsilon).
+    """
+
+    part: Part
+    kind: PartKind
+
+    @property
+    def label(self) -> str:
+        """The name in results."""
+        return self.part.label or self.part.name
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One point of a sweep.
+
+    Attributes:
+        defense: label of the defense in results; ``none`` without one.
+        batch_size: records behind one message; None where a setting has no such number.
+    """
+
+    defense: str = "none"
+    batch_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one part got out of the units of an exposure: arrays and plain values.
+
+    Attributes:
+        measured: figures, one value a unit.
+        seconds: processor time for a unit, or for what a unit attacks one of (a record, a target model).
+        evidence: one a unit of an attack that keeps any; empty otherwise.
+        pictures: data URI of an image for each unit; empty where nothing is an image.
+    """
+
+    measured: Sequence[Measured]
+    seconds: float | None = None
+    evidence: Sequence[Evidence] = ()
+    pictures: Sequence[str | None] = ()
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The reading of a metric.
+
+    Attributes:
+        higher_leaks: whether a higher value means that more leaked; None where it says nothing about leakage.
+        low, high: range of its values.
+    """
+
+    higher_leaks: bool | None = True
+    low: float = 0.0
+    high: float = float("inf")
+
+
+RATE = Scale(True, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class About:
+    """An audit in words and plain values, for results and the report.
+
+    Attributes:
+        dataset, protocol, model: names in results.
+        lead: sentence that says what the report is about.
+        attacker: who attacks, as the subject of a sentence ("The server").
+        secret: what is attacked, as an object ("all cells").
+        message: what the attacker has and a baseline has not ("the gradient").
+        threat_model: sentences on who sees and knows what, how the deployment is set up and what a unit is.
+        notes: remarks on the rows.
+        rows: number of rows of the table.
+        target: name of the column that is learnt.
+        columns: names of the columns with figures of their own.
+        sensitive: names of the columns that the report marks.
+        scales: readings of metrics that are no rates.
+        utility: metrics that say how well the task is learnt, in order of preference.
+        settings: options of the audit for results.
+    """
+
+    dataset: str
+    protocol: str
+    model: str
+    lead: str = "What an honest-but-curious participant learns from what crosses the wire."
+    attacker: str = "The attacker"
+    secret: str = "all private cells"
+    message: str = "what crosses the wire"
+    threat_model: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    rows: int = 0
+    target: str | None = None
+    columns: tuple[str, ...] = ()
+    sensitive: tuple[str, ...] = ()
+    scales: Mapping[str, Scale] = field(default_factory=dict)
+    utility: tuple[str, ...] = ("auc", "task_accuracy")
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def scale(self, metric: str) -> Scale:
+        """Return the reading of a metric, a rate where nothing else is said."""
+        return self.scales.get(metric, RATE)
+
+
+class Exposure(ABC):
+    """Messages, secret and knowledge of some units under one configuration; lives in one worker process."""
+
+    @abstractmethod
+    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
+        """Return the figures of a part on these units.
+
+        Args:
+            part: one of the audit's parts.
+            progress: called now and then with the share of the work done since the last call.
+
+        Raises:
+            BadInputError: the part cannot be run on these units.
+        """
+
+
+class Audit(ABC):
+    """A spec with its rows and networks, ready to run. It is sent to worker processes, so that it can be pickled.
+
+    Attributes:
+        setting: name of the setting.
+        spec: what to do.
+        about: the audit in words and plain values.
+        configurations: all points of the sweep.
+        parts: baselines, measurements of the deployment and attacks, in the order of results.
+        dataset: the table; None where the rows are no table.
+        own: whether the rows are the user's own, so that they are kept out of files and reports.
+        inferred: origin of the schema; None where it was not inferred.
+        shared: whether parts of a configuration and unit share an exposure that is expensive to make. The runner then
+            measures all of them in one job.
+    """
+
+    setting: str
+    spec: Spec
+    about: About
+    configurations: Sequence[Configuration]
+    parts: Sequence[PlannedPart]
+    dataset: Dataset | None = None
+    own: bool = False
+    inferred: Inferred | None = None
+    shared: bool = True
+
+    @property
+    def units(self) -> int:
+        """Number of repetitions that the spec asks for."""
+        return self.spec.repeated
+
+    @abstractmethod
+    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
+        """Return everything that determines the figures of a part, as JSON values; neither units nor labels."""
+
+    @abstractmethod
+    def expose(self, configuration: Configuration, units: range) -> Exposure:
+        """Return what some units of a configuration give.
+
+        Raises:
+            BadInputError: the configuration cannot be used with these rows.
+        """
+
+    def group(self, configuration: Configuration, part: PlannedPart) -> int:
+        """Return the number of units that are measured together; figures may depend on it in the last digits."""
+        return 1
+
+    def forecast(self, configuration: Configuration) -> float | None:
+        """Return the seconds that a group of units takes with all parts; None where only running them tells.
+
+        Settings whose parts share an exposure answer; of others the runner tries each part.
+        """
+        return None
+
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+        """Return what an attacker is granted, as plain values for results."""
+        return {}
+
+    def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+        """Return the options of a part, as plain values for results."""
+        return {**self.about.settings, "options": part.part.options}
+
+    def control(self) -> Audit | None:
+        """Return the positive control: leakage planted on this table that the attacks must find; None without one."""
+        return None
+
+    def negative(self) -> Audit | None:
+        """Return the negative control: messages that carry nothing, where attacks must not exceed baselines."""
+        return None
+
+    def further_rows(self, kept: Kept, say: Callable[[str], None]) -> list[ResultRow]:
+        """Return results beside those of the parts, such as the cost of defenses.
+
+        Args:
+            kept: returns JSON values from the store, made once for everything that determines them.
+            say: called with what is computed next.
+        """
+        return []
+
+    def save(self, folder: Path) -> None:  # noqa: B027 - most settings train nothing that is worth keeping
+        """Keep what is expensive to make again, such as trained networks, in a run folder."""
+
+
+# Called with everything that determines some JSON values and a function that makes them.
+Kept = Callable[[Mapping[str, Any], Callable[[], Any]], Any]
+
+
+@dataclass(frozen=True)
+class Given:
+    """Objects that a caller passed in place of names in the spec.
+
+    Attributes:
+        dataset: rows of the caller.
+        model: network of the caller.
+        folder: run folder in which networks that were trained before are looked for.
+    """
+
+    dataset: Dataset | None = None
+    model: Model | nn.Module | None = None
+    folder: Path | None = None
