@@ -15,7 +15,7 @@ the certificate says that it leaves the same message, though the true one is no 
 
 With `--sent` the client sends what 1 to 10 epochs over the whole batch changed, or a gradient with noise of a standard
 deviation between 1e-8 and 1e-4, in place of an exact gradient; or each of two or three hidden layers is normalised by
-the batch, whose statistics are granted. Victims come in blocks of 240, one line a block and kind; a block that is in
+the batch, whose statistics are granted. Victims come in blocks of 60, one line a block and kind; a block that is in
 the file is not run again. `--count` adds a file up, with the upper end of the exact 95% interval of the share of
 victims with a false certificate.
 """
@@ -79,7 +79,7 @@ KINDS = (
     "forged",
 )
 PLAIN = ("plain", "copies", "hull")
-BLOCK = 240
+BLOCK = 60
 LARGE = 16
 FIELDS = [
     *("block", "kind", "victims", "large", "records", "certified", "cells", "whole", "traceless", "false"),
@@ -399,7 +399,7 @@ def is_false(schema: Schema, guess: RecordsGuess, cells: Tensor, labels: Tensor,
     """
     certified = cast(Tensor, guess.certified)[0]
     proved = certified.any(-1).nonzero()[:, 0]
-    right = right_cells(schema, guess.cells[0, proved, None], cells) | ~certified[proved, None]
+    right = right_cells(schema, guess.cells[0, proved, None], cells[None]) | ~certified[proved, None]
     fits = right.all(-1)
     certificates = guess.certificates or (None,)
     if not holds:

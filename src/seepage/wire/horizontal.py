@@ -193,6 +193,10 @@ class Knowledge:
         return told
 
 
+# How the regime begins of an attack that did not try its own way: the reason follows.
+NOT_TRIED = "not tried: "
+
+
 @dataclass(frozen=True)
 class Certificate:
     """What the certified cells of a victim are conditional on.
@@ -241,7 +245,8 @@ class RecordsGuess:
         course: the attack's own loss at its start, after nine tenths of its steps and at its end (of several
             restarts, the median), NaN for a victim that needed no descent; None for what does not descend.
         certified: cells that are proved and no estimates; None for what proves nothing.
-        regime: in a few words and for each victim, which of its ways an attack with several took, and why.
+        regime: in a few words and for each victim, which of its ways an attack with several took, and why; begins
+            with ``NOT_TRIED`` where it fell back on another attack without trying its own way.
         certificates: for each victim, what its certified cells are conditional on; None for a victim without any.
     """
 

@@ -52,6 +52,7 @@ def prove_cells(
     client: Encoder,
     cells: Float[Tensor, "record column"],
     counts: Float[Tensor, "record label"],
+    complete: bool,
 ) -> CellProofs:
     """Bound from below how much the message changes when a cell of a record becomes any other one.
 
@@ -72,6 +73,7 @@ def prove_cells(
         client: its encoder, in its precision.
         cells: distinct records.
         counts: number of copies of each record with each label.
+        complete: whether these are all records, so that what is left is rounding however large it is.
     """
     schema = client.schema
     if not len(cells):
@@ -79,6 +81,9 @@ def prove_cells(
     rows = client.encode(cells).double()
     errors, inputs = gradient.contributions(rows, counts)
     roundings = gradient.roundings(rows, counts)
+    if complete:
+        pairs = zip(roundings, gradient.left, strict=False)
+        roundings = [size.maximum(torch.linalg.vector_norm(left, dim=1)) for size, left in pairs]
     layers = [_Layer.of(gradient.left[at], errors[at], roundings[at]) for at in (0, 1)]
     trace = [layer.sizes * entered[:, :-1].norm(dim=1) for layer, entered in zip(layers, inputs, strict=False)]
     least = _shown_by(client, cells, rows, layers[0])

@@ -120,7 +120,7 @@ class Harvester:
             spans = gradient.spans()
         repeats = counts.sum(1).long()
         complete = int(repeats.sum()) == gradient.records and _rounding_left(gradient)
-        proofs = prove_cells(gradient, self._client, cells, counts)
+        proofs = prove_cells(gradient, self._client, cells, counts, complete)
         needed = torch.ones_like(proofs.traceless) if complete else self._needed(gradient, cells, counts)
         proved = proofs.cells & needed[:, None]
         return Harvest(

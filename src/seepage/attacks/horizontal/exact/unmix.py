@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seepage.attacks.horizontal.exact.certificates import ROUNDINGS
-from seepage.attacks.horizontal.exact.chains import affine_layers
+from seepage.attacks.horizontal.exact.chains import affine_layers, obstacle
 from seepage.attacks.horizontal.exact.gradients import Gradient
 from seepage.attacks.horizontal.exact.harvest import Harvest, Harvester
 from seepage.attacks.horizontal.exact.inexact import InexactHarvester
@@ -30,7 +30,15 @@ from seepage.registry import attacks
 from seepage.tabular.align import match as assign
 from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
-from seepage.wire.horizontal import Certificate, GradientView, Knowledge, RecordsGuess, UpdateView, View
+from seepage.wire.horizontal import (
+    NOT_TRIED,
+    Certificate,
+    GradientView,
+    Knowledge,
+    RecordsGuess,
+    UpdateView,
+    View,
+)
 
 # A number is proved where its standard error is this much smaller than what counts as right.
 _SURE = 4.0
@@ -136,7 +144,7 @@ class Unmix:
             return replace(
                 guess,
                 certified=torch.zeros_like(guess.cells, dtype=torch.bool),
-                regime=(why,) * view.victims,
+                regime=(NOT_TRIED + why,) * view.victims,
                 certificates=(None,) * view.victims,
             )
         read, known = as_gradient(view, knowledge)
@@ -273,25 +281,25 @@ def _outside(view: View, knowledge: Knowledge) -> str | None:
     if layers is None:
         return _outside_normalised(view, knowledge)
     if len(layers) < 2:
-        return "not tried: no hidden layer"
+        return "no hidden layer"
     if view.model.head == "regression":
-        return "not tried: labels are numbers"
+        return "labels are numbers"
     if knowledge.defense.signs or knowledge.defense.kept < 1:
-        return f"not tried: gradients went through {knowledge.defense.name}"
+        return f"gradients went through {knowledge.defense.name}"
     if (knowledge.defense.name != "none" or not isinstance(view, GradientView)) and len(layers) < 3:
-        return "not tried: one hidden layer, and gradients that are not exact"
+        return "one hidden layer, and gradients that are not exact"
     return None
 
 
 def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
     if opening(view.model.module) is None:
-        return "not tried: no plain ReLU network"
+        return f"no plain ReLU network ({obstacle(view.model.module)})"
     if view.model.head == "regression":
-        return "not tried: labels are numbers"
+        return "labels are numbers"
     if not isinstance(view, GradientView) or knowledge.defense.name != "none":
-        return "not tried: batch normalisation, and gradients that are not exact"
+        return "batch normalisation, and gradients that are not exact"
     if not normalisations(view.model.module).keys() <= (knowledge.batch_statistics or {}).keys():
-        return "not tried: batch normalisation by statistics that are not granted, which running statistics give away"
+        return "batch normalisation by statistics that are not granted, which running statistics give away"
     return None
 
 
