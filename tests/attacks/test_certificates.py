@@ -53,7 +53,7 @@ def silenced(model: Model, data: Dataset, cells: Tensor, records: int, by: float
     first = first_layer(model)
     rows = Encoder(data.schema, data.statistics, dtype=torch.float32).encode(cells)
     with torch.no_grad():
-        first.bias -= first(rows).amax(1).sort().values[records - 1] + by
+        first.bias.sub_(first(rows).amax(1).sort().values[records - 1] + by)
 
 
 def sent(model: Model, data: Dataset, cells: Tensor, labels: Tensor) -> GradientView:
@@ -141,7 +141,7 @@ def test_what_the_network_is_sure_of_is_not_certified() -> None:
     cells = data.train.cells[:5]
     model = nn3(data.schema, seed=0)
     with torch.no_grad():
-        list(model.module.children())[-1].weight *= 3000
+        list(model.parameters.values())[-2].mul_(3000)
         outputs = model.module(Encoder(data.schema, data.statistics, dtype=torch.float32).encode(cells))
     labels = outputs.argmin(1).double()
     assert proofs_of(model, data, cells, labels).cells.all()
@@ -245,7 +245,7 @@ def test_records_that_share_an_error_are_not_told_from_their_mixtures() -> None:
     cells, labels = data.train.cells[:4], data.train.labels[:4]
     model = mlp(data.schema, (1, 20), seed=0)
     with torch.no_grad():
-        first_layer(model).bias += 20
+        first_layer(model).bias.add_(20)
     assert not proofs_of(model, data, cells, labels).cells.any()
     assert proofs_of(model, data, cells[:1], labels[:1]).cells.any()
 
@@ -293,6 +293,7 @@ def test_a_batch_of_copies_of_a_batch_is_certified_up_to_a_multiple() -> None:
 def test_certificates_name_their_conditions() -> None:
     cells, labels = GERMAN.train.cells[:6], GERMAN.train.labels[:6]
     exact = attacked(nn3(GERMAN.schema, seed=0), GERMAN, cells, labels)
+    assert exact.certificates is not None
     assert exact.certificates == (Certificate(6, 6, "float32", "the mean gradient of the batch", ROUNDINGS),)
     assert str(exact.certificates[0]) == (
         "certified if the message comes from 6 records, computed in float32 as the mean gradient of the batch; any "

@@ -157,6 +157,7 @@ def distances(client: Encoder, cells: Tensor, rows: Tensor) -> Float[Tensor, "re
     least = torch.zeros_like(cells)
     for i, column in enumerate(client.schema.columns):
         own = extended(rows[:, client.schema.blocks[i]])
+        same = None
         if isinstance(column, Continuous):
             step = own.new_tensor([move(column) / float(client.std[client.schema.blocks[i]]), 0.0])
             others = torch.stack([own + step, own - step], 1)
@@ -170,7 +171,7 @@ def distances(client: Encoder, cells: Tensor, rows: Tensor) -> Float[Tensor, "re
         # The distance from the line through another record: its error may have any size.
         along = torch.einsum("ne,nae->na", own, others).square() / others.square().sum(-1)
         square = (own.square().sum(-1, keepdim=True) - along).clamp_min(0)
-        if not isinstance(column, Continuous):
+        if same is not None:
             square = square.masked_fill(same, torch.inf)
         least[:, i] = square.amin(1).sqrt()
     return least
