@@ -34,9 +34,10 @@ audit: $(INSTALLED) ## Run the default audit on bundled data (AUDIT_OPTIONS="--b
 
 test: lint types contracts docs tests ## Run lint, types, import contracts, documentation and tests
 
-lint: $(INSTALLED_DEV) ## Check style and format
+lint: $(INSTALLED_DEV) ## Check style, format and the words of docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/plain_words.py
 
 types: $(INSTALLED_DEV) ## Check types
 	$(BIN)/basedpyright

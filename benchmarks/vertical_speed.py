@@ -12,9 +12,11 @@ import argparse
 import json
 import time
 
+from seepage.settings.study import study_of
+
 from seepage.datasets import load
 from seepage.run.workers import threads
-from seepage.settings.vertical import vertical_study
+from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 
 PASSIVE = {
@@ -34,7 +36,7 @@ def main() -> None:
     for units in arguments.trainings:
         passive = (PASSIVE[data.name],) if data.name in PASSIVE else ()
         spec = VerticalSpec.of(dataset=data.name, units=units, passive=passive, threads=arguments.threads)
-        study = vertical_study(spec, data)
+        study = study_of(VerticalAudit(spec, data))
         found: dict[str, dict[str, float]] = {}
         with threads(arguments.threads):
             begun = (time.perf_counter(), time.process_time())

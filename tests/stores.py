@@ -11,13 +11,13 @@ from seepage.run.store import FILE
 def measurements(folder: Path) -> dict[str, list[tuple[object, ...]]]:
     """Return all that was measured and kept, whatever the order it came in; not when, nor how long it took."""
     queries = {
-        "settings": "SELECT key, setting FROM settings ORDER BY key",
-        "scores": """SELECT s.key, f.position, f.metric, f."column", c.victim, c.value, c.entropy FROM scores c
-            JOIN figures f ON f.id = c.figure JOIN settings s ON s.id = f.setting ORDER BY 1, 2, 5""",
-        "losses": "SELECT s.key, victim, loss FROM victims v JOIN settings s ON s.id = v.setting ORDER BY 1, 2",
-        "evidence": """SELECT s.key, victim, about, arrays FROM evidence e
-            JOIN settings s ON s.id = e.setting ORDER BY 1, 2""",
-        "jobs": "SELECT s.key, first, victims, state FROM jobs j JOIN settings s ON s.id = j.setting ORDER BY 1, 2",
+        "series": "SELECT key, identity FROM series ORDER BY key",
+        "scores": """SELECT s.key, f.position, f.metric, f."column", c.unit, c.value, c.entropy FROM scores c
+            JOIN figures f ON f.id = c.figure JOIN series s ON s.id = f.series ORDER BY 1, 2, 5""",
+        "losses": "SELECT s.key, unit, loss FROM units u JOIN series s ON s.id = u.series ORDER BY 1, 2",
+        "evidence": """SELECT s.key, unit, about, arrays FROM evidence e
+            JOIN series s ON s.id = e.series ORDER BY 1, 2""",
+        "jobs": "SELECT s.key, first, units, state FROM jobs j JOIN series s ON s.id = j.series ORDER BY 1, 2",
     }
     connection = sqlite3.connect(folder / FILE)
     try:

@@ -48,7 +48,9 @@ def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 
 
 def results(folder: Path) -> list[dict[str, Any]]:
-    return json.loads((folder / "results.json").read_text())
+    document = json.loads((folder / "results.json").read_text())
+    assert document["schema_version"] == 1
+    return document["rows"]
 
 
 def test_the_contract_of_scripts(seepage: Any, tmp_path: Path) -> None:
@@ -67,7 +69,7 @@ def test_the_contract_of_scripts(seepage: Any, tmp_path: Path) -> None:
         assert (row["batch_size"], row["defense"], row["seed"], row["n"]) == (8, "none", 0, 4) or row["mean"] is None
         if row["metric"].startswith(("accuracy", "exact_match", "top_quarter", "bottom_quarter")):
             assert 0 <= row["low"] <= row["mean"] <= row["high"] <= 1
-    assert {row["attack"] for row in rows} == {"tableak", *registry.baselines.names()}
+    assert {row["attack"] for row in rows} == {"tableak", *registry.baselines.of("horizontal").names()}
     [score] = [r for r in rows if (r["attack"], r["metric"], r["column"]) == ("tableak", "accuracy", None)]
     assert score["lift"] == pytest.approx(score["mean"] - score["baseline"])
     assert score["seconds_per_victim"] > 0
@@ -86,13 +88,13 @@ def test_options_repeat_and_sweep(seepage: Any, tmp_path: Path) -> None:
     ran = seepage("audit", *swept, "--model", "nn1", "--model", "linear", "--victims", 2, *TINY, "--out", "run")
     assert ran.status == 0
     found = {(r["model"], r["batch_size"], r["attack"]) for r in results(tmp_path / "run")}
-    parts = ("dlg", "tableak", *registry.baselines.names())
+    parts = ("dlg", "tableak", *registry.baselines.of("horizontal").names())
     assert found == {(m, b, a) for m in ("nn1", "linear") for b in (1, 2) for a in parts}
 
 
 def test_json_on_the_terminal_is_the_results_file(seepage: Any, tmp_path: Path) -> None:
     ran = seepage("audit", "--dataset", "german", "--batch-size", 1, "--victims", 2, *TINY, "--out", "run", "--json")
-    assert json.loads(ran.out) == results(tmp_path / "run")
+    assert json.loads(ran.out)["rows"] == results(tmp_path / "run")
 
 
 def test_without_out_a_folder_is_made(seepage: Any, tmp_path: Path) -> None:
@@ -317,7 +319,7 @@ def test_the_attack_of_the_contributors_guide_runs_with_every_preset(
 ) -> None:
     guide = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
     [example] = [block for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "class FirstLayer" in block]
-    others = {name: entry for name, entry in registry.attacks._entries.items() if name != "first_layer"}
+    others = {key: entry for key, entry in registry.attacks._entries.items() if key != ("horizontal", "first_layer")}
     monkeypatch.setattr(registry.attacks, "_entries", others)
     exec(example, {"__name__": "contributed"})
     for preset in presets():
@@ -534,7 +536,7 @@ def test_a_gate_decides_by_its_exit_status_and_says_why_in_one_line(
     assert ran.status == status
     assert len([line for line in ran.err.splitlines() if "gate" in line]) == 1
     assert f"seepage: {said}: inverting_gradients on all cells (german, nn1, batch size 1)" in ran.err
-    assert json.loads(ran.out)
+    assert json.loads(ran.out)["rows"]
 
 
 def test_a_gate_on_a_column_looks_at_that_column(seepage: Any) -> None:

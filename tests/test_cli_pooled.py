@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.commands import Run, commands
-from tests.settings.test_pooled_study import people
+from tests.settings.test_pooled import people
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_a_table_of_ones_own_is_audited_in_private_and_gated(seepage: Any, tmp_p
     assert "queries_5" in out
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "run").iterdir()} == {0o600}
-    rows = json.loads((tmp_path / "run" / "results.json").read_text())
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
     asked = {row["defense"]: row["knowledge"]["queries"] for row in rows if row["attack"] == "meta"}
     assert asked == {"none": 30, "queries_5": 5}
     page = (tmp_path / "run" / "report.html").read_text()

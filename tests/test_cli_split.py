@@ -31,7 +31,7 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
     assert "epsilon" in out
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "run").iterdir()} == {0o600}
-    rows = json.loads((tmp_path / "run" / "results.json").read_text())
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
     read = {(r["defense"], r["column"]): r for r in rows if (r["attack"], r["metric"]) == ("exact", "accuracy")}
     assert read["none", "a"]["mean"] == 1.0
     assert read["noise_2", "a"]["mean"] < 0.8
@@ -45,8 +45,8 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
         (("--private", "aa"), "unknown private column 'aa'"),
         (("--private", "t"), "labels are private anyway"),
         (("--private", "a", "--flip", "0.7"), "the opposite; stay below 0.5"),
-        (("--private", "a", "--flip", "1.7"), "--flip: .*less than 1"),
-        (("--private", "a", "--noise", "-1"), "--noise: .*got -1.0"),
+        (("--private", "a", "--flip", "1.7"), "--flip: .*between 0 and 1, got probability=1.7"),
+        (("--private", "a", "--noise", "-1"), "--noise: .*got noise_multiplier=-1.0"),
         (("--private", "a", "--trainings", "0"), "--trainings: .*got 0"),
         (("--private", "a", "--search", "all"), "unknown --search 'all'. Known: descent, exhaustive, meet"),
         (("--private", "a", "--stale", "9"), "give at most stale=2"),
@@ -95,7 +95,7 @@ def test_spaces_that_are_too_large_are_searched(seepage: Any, tmp_path: Path) ->
     code, out, _ = seepage(*OWN, "--private", "a", "--private", "c", "--search", "meet", "--out", "run")
     assert code == 0
     assert "posterior" not in out
-    rows = json.loads((tmp_path / "run" / "results.json").read_text())
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
     [whole] = [row["mean"] for row in rows if (row["attack"], row["metric"]) == ("exact", "exact_match")]
     assert whole == 1.0
     assert "Leakage: total" in out

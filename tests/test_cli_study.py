@@ -17,7 +17,7 @@ study: split
 data: rows.csv
 target: t
 private: [a, c]
-defenses: [{}, {label: noise_2, noise_multiplier: 2}]
+defenses: [none, {label: noise_2, name: cut_noise, noise_multiplier: 2}]
 epochs: 2
 units: 3
 """
@@ -39,7 +39,7 @@ def test_a_document_is_what_the_options_are(seepage: Any, tmp_path: Path) -> Non
     assert "gate failed" in err
     options = ("--data", "rows.csv", "--target", "t", "--private", "a", "--private", "c", "--noise", 2, "--epochs", 2)
     assert seepage("split", *options, "--out", "two")[0] == 0
-    one, two = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("one", "two"))
+    one, two = (json.loads((tmp_path / name / "results.json").read_text())["rows"] for name in ("one", "two"))
     timeless = [[{**row, "seconds_per_victim": None} for row in rows] for rows in (one, two)]
     assert timeless[0] == timeless[1]
     copy = tmp_path / "one" / "audit.yaml"
@@ -68,7 +68,8 @@ def test_options_that_do_not_fit_are_refused(seepage: Any, tmp_path: Path, argum
 @pytest.mark.parametrize(("above", "code", "told"), [(0.0, 1, "gate failed"), (0.99, 0, "gate passed")])
 def test_a_gate_of_the_document_decides(seepage: Any, tmp_path: Path, above: float, code: int, told: str) -> None:
     (tmp_path / "gate.yaml").write_text(
-        TEXT.replace(", {label: noise_2, noise_multiplier: 2}", "") + f"gate: {{above: {above}, column: a}}\n"
+        TEXT.replace(", {label: noise_2, name: cut_noise, noise_multiplier: 2}", "")
+        + f"gate: {{above: {above}, column: a}}\n"
     )
     assert f"above a lift of {above:g} in column a" in " ".join(seepage("spec", "check", "gate.yaml")[1].split())
     found, _, err = seepage("audit", "gate.yaml", "--out", "run")

@@ -20,6 +20,8 @@ class Watch:
 
 sys.meta_path.insert(0, Watch())
 import seepage
+assert "torch" not in sys.modules
+seepage.Encoder
 """
 
 

@@ -16,14 +16,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
-import seepage.attacks  # noqa: F401  registers the attacks
 from seepage.attacks.horizontal.matching.optimise import Descent
 from seepage.attacks.horizontal.matching.profiles import Profile
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
-from seepage.registry import attacks, cut_attacks, feature_attacks, property_attacks
+from seepage.registry import attacks
 from seepage.reproduce import load_table
+from site_verdict import verdict
 
 # Files of `seepage reproduce`, by the name of the table that they stand beside.
 PUBLISHED = {
@@ -89,14 +89,17 @@ def figures(root: Path, method: str, labels: str = "true") -> str:
         if not faithful:
             raise FigureError(f"{path} holds no line of the run faithful for method {method!r} with labels {labels!r}.")
         about = load_table(name)
-        head = ["batch size", "printed", "`faithful`", "n", "difference [95%]", "agrees"]
-        head += ["`default`", "n", "difference [95%]"] if default else []
+        head = ["batch size", "printed", "`faithful`", "n", "difference [95%]", "outcome"]
+        # What is stronger than the published attack is not held against its figures.
+        head += ["`default`", "n"] if default else []
         head += ["best guess"] if any(line["guess"] for line in faithful.values()) else []
         rows = []
         for size, line in faithful.items():
-            row = [size, _spread(line, "published"), *_ours(line), line["agrees"] or _NONE]
+            found = verdict(about, line)
+            row = [size, _spread(line, "published"), *_ours(line)]
+            row += [_NONE if found is None else found.agreement or _NONE]
             if default:
-                row += _ours(default[size]) if size in default else [_NONE] * 3
+                row += _ours(default[size])[:2] if size in default else [_NONE] * 2
             if "best guess" in head:
                 row += [f"{points(line['guess'])}{_SPACE}({line['guess_name']})" if line["guess"] else _NONE]
             rows.append(row)
@@ -110,9 +113,7 @@ def figures(root: Path, method: str, labels: str = "true") -> str:
 
 def configuration(method: str) -> str:
     """Return what each profile of a method is made of, as the code builds it; its defaults where it has none."""
-    own = next((one for one in (cut_attacks, feature_attacks, property_attacks) if method in one), attacks).create(
-        method
-    )
+    own: Any = attacks.create(method)
     if not isinstance(own, Reconstruction):
         # What it hands the rest to has a card of its own.
         held = {field.name: getattr(own, field.name) for field in fields(own)}
@@ -158,15 +159,16 @@ def overview(root: Path, dataset: str = "adult", sizes: str = "8,32,128") -> str
             if not own:
                 continue
             cells = [
-                f"{points(own[s]['ours'])} (n{_SPACE}={_SPACE}{own[s]['n']}); {points(own[s]['published'])}"
+                f"{points(own[s]['ours'])} (n{_SPACE}={_SPACE}{own[s]['n']})"
+                + (f"; {points(own[s]['published'])}" if run == "faithful" else "")
                 if s in own
                 else _NONE
                 for s in wanted
             ]
             rows.append([f"`{method}`", f"`{run}`", *cells])
     return (
-        f"{dataset.capitalize()}, true labels, share of all cells in percent: ours (n victims); printed "
-        f"({load_table(name).published_victims} victims).\n\n"
+        f"{dataset.capitalize()}, true labels, share of all cells in percent: ours (n victims); for `faithful` also "
+        f"the printed figure ({load_table(name).published_victims} victims).\n\n"
         + _table(["method", "profile", *(f"batch size {size}" for size in wanted)], rows)
     )
 

@@ -1,13 +1,15 @@
 """What MkDocs does beyond its settings: pages that are made from other files of the repository, and a check.
 
 - The changelog, the contributor's guide, the results and the reference are made here, so that nothing is copied.
-- Comments that ask for figures become tables, see ``site_figures``.
+- Comments that ask for figures become tables, see ``site_figures`` and ``site_tables``.
+- Each file of measured figures has a page of its own.
 - A built page that would fetch anything from another host stops a strict build.
 """
 
 from __future__ import annotations
 
 import logging
+import posixpath
 import re
 from pathlib import Path, PurePosixPath
 
@@ -19,6 +21,7 @@ from mkdocs.structure.pages import Page
 import site_commands
 import site_figures
 import site_links
+import site_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 log = logging.getLogger("mkdocs.hooks.seepage")
@@ -64,6 +67,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for path in sorted(ROOT.glob(pattern)):
             place = path.relative_to(ROOT).as_posix()
             files.append(File.generated(config, _along(place), abs_src_path=str(path)))
+    for place, text in results().items():
+        files.append(_made(config, place, text))
     files.append(_made(config, COMMANDS, site_commands.commands()))
     for name in packages():
         files.append(_made(config, f"{REFERENCE}/{name}.md", f"::: seepage.{name}\n"))
@@ -74,7 +79,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Fill in figures and lead links to files outside the documentation to their pages."""
     place = page.file.src_uri
     try:
-        markdown = site_figures.fill(markdown, ROOT)
+        markdown = site_tables.fill(site_figures.fill(markdown, ROOT), ROOT, lambda name: _near(place, name))
     except site_figures.FigureError as error:
         raise PluginError(f"{place}: {error}") from None
     if not place.startswith(f"{REFERENCE}/"):
@@ -112,6 +117,19 @@ def guide(text: str) -> tuple[str, str]:
     return "# Writing an attack, a dataset or a metric\n\n" + "".join(adding), head + "".join(others)
 
 
+def results() -> dict[str, str]:
+    """Return the page of every file of measured figures, by its place in the site."""
+    measured = site_tables.measured(ROOT)
+    pages = {}
+    for path in sorted((ROOT / site_tables.FOLDER).glob("*.csv")):
+        if path.stem in measured:
+            text = site_tables.page(path.stem, *measured[path.stem], "../../files")
+        else:
+            text = site_tables.data_page(path.stem, site_figures.read(path), "../../files")
+        pages[f"{site_tables.PAGES}/{path.stem}.md"] = text
+    return pages
+
+
 def packages() -> list[str]:
     """Return the public packages and modules right below seepage."""
     below = (ROOT / "src" / "seepage").iterdir()
@@ -136,8 +154,15 @@ def _pages(config: MkDocsConfig) -> dict[str, str]:
     for pattern in ALONG:
         for path in ROOT.glob(pattern):
             place = path.relative_to(ROOT).as_posix()
-            pages[place] = _along(place)
+            # A file of figures is read on its page, which leads to the file.
+            figures = path.parent == ROOT / site_tables.FOLDER
+            pages[place] = f"{site_tables.PAGES}/{path.stem}.md" if figures else _along(place)
     return pages
+
+
+def _near(place: str, name: str) -> str:
+    """Return the way from a page to that of a file of figures."""
+    return posixpath.relpath(f"{site_tables.PAGES}/{name}.md", posixpath.dirname(place) or ".")
 
 
 def _along(place: str) -> str:

@@ -1,34 +1,46 @@
-"""Published tables beside ours as Markdown, from the files of ``seepage reproduce``; run to rewrite the results.
+"""Pages of measured tables, and counts of how many of their cells agree with the print, from the CSV files.
 
-    seepage reproduce tableak/table6 --victims 10 --out run
-    cp run/comparison.csv benchmarks/results/tableak_table6.csv
-    python tools/site_tables.py
+A page of the documentation asks for what it shows with a comment:
 
-``benchmarks/RESULTS.md`` has a place for each file, which begins with ``<!-- table: tableak_table6 -->`` and ends with
-``<!-- end of table -->``, and one for all of them, ``<!-- tables -->`` to ``<!-- end of tables -->``.
+    <!-- summary: tableak -->   counts for each published table of a paper
+    <!-- own: exact -->         list of the paper's tables that stand beside no print
+    <!-- data: speed -->        all lines of benchmarks/results/speed.csv
+    <!-- data: unmix_batch dataset=adult -->   those lines of the file
+
+Whether a cell agrees is calculated from the line's own mean, deviation and number of units, never read from the file.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 import site_figures
-from seepage.datasets.about import cards
-from seepage.reproduce import PublishedTable, StudyTable, study_tables, tables
+from seepage.datasets.about import card_of
+from seepage.reproduce import MARGIN, Agreement, study_tables, tables
+from site_verdict import Table, Verdict, verdict
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = "benchmarks/RESULTS.md"
 FOLDER = "benchmarks/results"
-Table = PublishedTable | StudyTable
-_ONE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.S)
-_ALL = re.compile(r"(<!-- tables -->\n).*?(<!-- end of tables -->)", re.S)
+# Where the site has a page for each file.
+PAGES = "results/tables"
+PAPERS = ("tableak", "exact", "uifv", "property")
+OUTCOMES: tuple[Agreement, ...] = get_args(Agreement)
+
+Link = Callable[[str], str]
+_DIRECTIVE = re.compile(r"^<!-- (?P<name>summary|own|data): (?P<of>\w+)(?P<only>( \w+=[\w.]+)*) -->$", re.M)
 _NONE = "–"
+_SPACE = "\N{NO-BREAK SPACE}"
+# What lines of benchmarks are sorted by, as far as it differs between them.
+_ORDER = ("network", "dataset", "hidden_layers", "units", "rounds", "epochs", "batches", "noise", "batch_size")
+_RATES = re.compile(r"accuracy|exact_match|gain|default|switched|f1|value|two_standard_errors|^std$")
 
 
 def measured(root: Path) -> dict[str, tuple[Table, list[site_figures.Line]]]:
-    """Return each published table that there is a file of, by the file's name, with its lines."""
+    """Return each table that there is a file of, by the file's name, with its lines."""
     found = {}
     for table in (*tables().values(), *study_tables().values()):
         path = root / FOLDER / f"{table.name.replace('/', '_')}.csv"
@@ -37,94 +49,228 @@ def measured(root: Path) -> dict[str, tuple[Table, list[site_figures.Line]]]:
     return found
 
 
-def fill(markdown: str, root: Path) -> str:
-    """Return the text with what stands in the places of tables made anew.
+def fill(markdown: str, root: Path, link: Link) -> str:
+    """Return the text with each comment that asks for tables replaced by them.
+
+    Args:
+        markdown: text of a page.
+        root: root of the repository.
+        link: from the name of a file, without its ending, to the address that a page links to.
 
     Raises:
-        FigureError: there is no file for a place, or no place for a file.
+        FigureError: there is no such paper or file.
     """
-    files = measured(root)
-    places = [place[1] for place in _ONE.findall(markdown)]
-    for name in files:
-        if name not in places:
-            raise site_figures.FigureError(
-                f"{PAGE} has no place for {name}.csv; add '<!-- table: {name} -->' and '<!-- end of table -->'."
-            )
 
-    def one(found: re.Match[str]) -> str:
-        if found[2] not in files:
-            raise site_figures.FigureError(f"{PAGE} has a place for {found[2]!r}, but there is no such file.")
-        return f"{found[1]}\n{section(found[2], *files[found[2]])}\n\n{found[3]}"
+    def made(found: re.Match[str]) -> str:
+        if found["name"] == "data":
+            only = [word.split("=", 1) for word in found["only"].split()]
+            lines = site_figures.read(root / FOLDER / f"{found['of']}.csv")
+            kept = [line for line in lines if all(line.get(name) == value for name, value in only)]
+            if not kept:
+                raise site_figures.FigureError(f"{found[0]!r} asks for lines that the file does not have.")
+            return data(kept)
+        return {"summary": summary, "own": own}[found["name"]](found["of"], measured(root), link)
 
-    markdown = _ONE.sub(one, markdown)
-    return _ALL.sub(lambda found: f"{found[1]}\n{overview(files)}\n\n{found[2]}", markdown)
+    return _DIRECTIVE.sub(made, markdown)
 
 
-def section(name: str, table: Table, lines: Sequence[site_figures.Line]) -> str:
-    """Return what was measured of one table, line by line."""
-    head = ["run", *table.axes, "n", "ours", "printed", "difference [95%]", "within", "best guess", "lift"]
+def summary(paper: str, files: Mapping[str, tuple[Table, list[site_figures.Line]]], link: Link) -> str:
+    """Return one line for each published table of a paper: how many of its cells agree with the print.
+
+    Args:
+        paper: first part of the tables' names.
+        files: measured tables by file name.
+        link: from the name of a file to the address that the line links to.
+
+    Raises:
+        FigureError: nothing of the paper was measured.
+    """
+    rows, total, within = [], Counter[str](), 0
+    for name, (table, lines) in _of(paper, files):
+        judged = [(line, found) for line in lines if (found := verdict(table, line)) and found.agreement]
+        if not judged:
+            continue
+        counts = Counter(str(found.agreement) for _, found in judged)
+        away = [abs(found.difference.mean) for _, found in judged]
+        near = sum(distance <= MARGIN for distance in away)
+        total += counts
+        within += near
+        rows.append(
+            [
+                f"[{table.name.partition('/')[2].replace('table', 'table ')}]({link(name)})",
+                table.title,
+                _range(int(line["n"]) for line, _ in judged),
+                str(len(judged)),
+                *(str(counts[outcome]) for outcome in OUTCOMES),
+                site_figures.points(str(statistics.median(away))),
+                str(near),
+            ]
+        )
+    if not rows:
+        raise site_figures.FigureError(f"nothing of the paper {paper!r} was measured.")
+    rows.append(
+        ["**all**", "", "", str(sum(total.values())), *(str(total[outcome]) for outcome in OUTCOMES), "", str(within)]
+    )
+    head = ["table", "what it shows", "our n", "cells", "agree", "differ", "too few to tell"]
+    head += ["median distance, points", f"within {100 * MARGIN:g} points"]
+    return _table(head, rows)
+
+
+def own(paper: str, files: Mapping[str, tuple[Table, list[site_figures.Line]]], link: Link) -> str:
+    """Return one line for each table of a paper's setting that stands beside no print.
+
+    Args:
+        paper: first part of the tables' names.
+        files: measured tables by file name.
+        link: from the name of a file to the address that the line links to.
+    """
+    rows = [
+        [f"[`{table.name}`]({link(name)})", table.title, _range(int(line["n"]) for line in lines)]
+        for name, (table, lines) in _of(paper, files)
+        if not any((found := verdict(table, line)) and found.agreement for line in lines)
+    ]
+    return _table(["table", "what it shows", "n"], rows)
+
+
+def page(name: str, table: Table, lines: Sequence[site_figures.Line], folder: str) -> str:
+    """Return the page of one table: cells beside the print, and apart from them all others.
+
+    Args:
+        name: name of the file, without its ending.
+        table: the table.
+        lines: lines of the file.
+        folder: where the files are, seen from the page.
+    """
+    beside = [(line, found) for line in lines if (found := verdict(table, line))]
+    unlike = [line for line in lines if line["published"] and verdict(table, line) is None]
+    others = [line for line in lines if not line["published"]]
+    text = f"# {table.name}\n\n{_about(name, table, lines, folder)}\n"
+    if beside:
+        text += f"\n## Ours beside the print\n\n{_RULE}\n\n{_beside(table, beside)}\n"
+    if unlike:
+        text += (
+            "\n## Beside a print of something else\n\nThe printed figures are of other data or of another measure. "
+            f"They give the scale and no verdict.\n\n{_alone(table, unlike, printed=True)}\n"
+        )
+    if others:
+        head = "Other attackers and settings" if beside or unlike else "Measured"
+        text += f"\n## {head}\n\n"
+        if beside or unlike:
+            text += "The paper prints nothing that these could be compared with.\n\n"
+        text += _alone(table, others) + "\n"
+    return text
+
+
+def data_page(name: str, lines: Sequence[site_figures.Line], folder: str) -> str:
+    """Return the page of a file that belongs to no published table.
+
+    Args:
+        name: name of the file, without its ending.
+        lines: lines of the file.
+        folder: where the files are, seen from the page.
+    """
+    return f"# {name}\n\nAs data: [{name}.csv]({folder}/{name}.csv).\n\n{data(lines)}\n"
+
+
+def data(lines: Sequence[site_figures.Line]) -> str:
+    """Return the lines of a file as a table, rates in percent.
+
+    Columns that are empty everywhere are left out. An interval stands beside its figure. In files of many columns those
+    that never change are said once, below the table, as is the commit.
+
+    Args:
+        lines: some or all lines of a file.
+    """
+    names = [name for name in lines[0] if any(line[name] for line in lines)]
+    ends = {name: both for name in names if (both := _ends(name, names))}
+    hidden = {end for both in ends.values() for end in both} | {"commit"}
+    many = len(names) > 8 and len(lines) > 1
+    constant = [name for name in names if many and name not in hidden and len({line[name] for line in lines}) == 1]
+    shown = [name for name in names if name not in hidden and name not in constant]
+    order = [name for name in _ORDER if name in shown and many]
+    rows = [
+        [_cell(name, line[name], name in ends) + _interval(name, line, ends) for name in shown]
+        for line in sorted(lines, key=lambda line: [_order(line[name]) for name in order])
+    ]
+    text = _table([_words(name) + (" [95%]" if name in ends else "") for name in shown], rows)
+    said = [f"{_words(name)} {_cell(name, lines[0][name])}" for name in constant]
+    if said:
+        text += f"\n\nIn all lines: {', '.join(said)}."
+    commits = [commit for commit in dict.fromkeys(line.get("commit", "") for line in lines) if commit]
+    return text + (f"\n\nMeasured at commit {', '.join(commits)}." if commits else "")
+
+
+_RULE = (
+    "Rates are in percent: mean ± standard deviation. A cell *agrees* where the difference lies within the margin, and "
+    "*differs* where it lies beyond it, by two one-sided Welch tests at 5%. Else it is *too few to tell*, as is every "
+    "cell whose print has no deviation or does not say what it is of. Figures that are no rates have no margin."
+)
+
+
+def _of(
+    paper: str, files: Mapping[str, tuple[Table, list[site_figures.Line]]]
+) -> list[tuple[str, tuple[Table, list[site_figures.Line]]]]:
+    found = [(name, both) for name, both in files.items() if both[0].name.startswith(f"{paper}/")]
+    return sorted(found, key=lambda item: [int(t) if t.isdigit() else t for t in re.split(r"(\d+)", item[0])])
+
+
+def _beside(table: Table, cells: Sequence[tuple[site_figures.Line, Verdict]]) -> str:
+    with_lift = any(line["lift"] for line, _ in cells)
+    rows = []
+    for line, found in cells:
+        plain = line["unit"] == "plain"
+        difference = found.difference
+        row = [
+            *(line[axis] or _NONE for axis in table.axes),
+            line["n"],
+            _spread(line, "ours", plain),
+            _spread(line, "published", plain),
+            _between(difference.mean, difference.low, difference.high, plain),
+            _NONE if found.margin is None else f"{100 * found.margin:g}",
+            found.agreement or _NONE,
+        ]
+        rows.append(row + (_baseline(line, plain) if with_lift else []))
+    head = [*map(_words, table.axes), "n", "ours", "printed", "difference [95%]", "margin", "outcome"]
+    return _table(head + (["best baseline", "lift"] if with_lift else []), rows)
+
+
+def _alone(table: Table, lines: Sequence[site_figures.Line], printed: bool = False) -> str:
+    intervals, lifts = any(line["ours_low"] for line in lines), any(line["lift"] for line in lines)
+    head = ["run", *map(_words, table.axes), "n", "ours", *(["95% interval"] if intervals else [])]
+    head += [*(["printed, of something else"] if printed else []), *(["best baseline", "lift"] if lifts else [])]
     rows = []
     for line in lines:
-        plain = line.get("unit") == "plain"
-        guess = _NONE if plain or not line["guess"] else f"{_number(line['guess'], plain)} {line['guess_name']}"
-        rows.append(
-            [
-                line["run"],
-                *(line[axis] for axis in table.axes),
-                line["n"],
-                _spread(line, "ours", plain),
-                _spread(line, "published", plain),
-                _between(line, plain),
-                line["agrees"] or _NONE,
-                guess,
-                _number(line["lift"], plain, signed=True),
-            ]
-        )
-    text = "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
-    return f"{_about(name, table, lines)}\n\n{text}"
+        plain = line["unit"] == "plain"
+        row = [line["run"], *(line[axis] or _NONE for axis in table.axes), line["n"], _spread(line, "ours", plain)]
+        if intervals:
+            low, high = _number(line["ours_low"], plain), _number(line["ours_high"], plain)
+            row.append(f"{low} to {high}" if line["ours_low"] else _NONE)
+        if printed:
+            row.append(_spread(line, "published", plain))
+        rows.append(row + (_baseline(line, plain) if lifts else []))
+    return _table(head, rows)
 
 
-def overview(files: dict[str, tuple[Table, list[site_figures.Line]]]) -> str:
-    """Return one line a table: how much of it was measured, and how much of that agrees with the print."""
-    rows = []
-    for table, lines in files.values():
-        first = [line for line in lines if line["run"] == table.first and line["agrees"]]
-        counts = sorted({int(line["n"]) for line in lines})
-        agree = sum(line["agrees"] == "yes" for line in first)
-        above = sum(line["agrees"] == "above" for line in first)
-        rows.append(
-            [
-                f"`{table.name}`",
-                table.title,
-                " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))),
-                str(len(first)),
-                str(agree),
-                str(above),
-                str(sum(line["agrees"] == "below" for line in first)),
-                str(sum(line["agrees"] == "undetermined" for line in first)),
-            ]
-        )
-    head = ["table", "what", "n", "cells of `faithful` in print", "within", "above", "below", "too few to tell"]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
-
-
-def _about(name: str, table: Table, lines: Sequence[site_figures.Line]) -> str:
-    said = [f"{table.title}; printed in {table.source}.", f"As data: [{name}.csv](results/{name}.csv)."]
-    victims = max((int(line["n"]) for line in lines if line.get("seconds_per_victim", "?")), default=0)
+def _about(name: str, table: Table, lines: Sequence[site_figures.Line], folder: str) -> str:
+    source = "ours" if table.source.startswith("ours") else table.source
+    said = [f"{table.title}.", f"Source of the table: {source}."]
+    victims = max((int(line["n"]) for line in lines if line["seconds_per_victim"]), default=0)
     command = f"seepage reproduce {table.name}" + (f" --victims {victims}" if victims else "")
     for axis in table.axes:
         values = list(dict.fromkeys(line[axis] for line in lines))
         if axis == "dataset" and len(values) < len({spec.dataset for _, spec in table.specs()}):
             command += "".join(f" --only {axis}={value}" for value in values)
-    said.insert(1, f"`{command}`.")
-    commits = [commit for commit in dict.fromkeys(line.get("commit", "") for line in lines) if commit]
+    said.append(f"Command: `{command}`.")
+    said.append(f"As data: [{name}.csv]({folder}/{name}.csv).")
+    commits = [commit for commit in dict.fromkeys(line["commit"] for line in lines) if commit]
     if commits:
         said.append(f"Measured at commit {', '.join(commits)}.")
-    for dataset, rows in dict.fromkeys((_dataset(table, line), line.get("rows", "")) for line in lines):
-        if rows and dataset in cards and int(rows) < cards[dataset].rows:
-            said.append(f"Partial data: {int(rows):,} of the {cards[dataset].rows:,} rows of `{dataset}`.")
-    said += [f"{note[0].upper()}{note[1:]}." for note in table.notes]
-    return " ".join(said)
+    for dataset, rows in dict.fromkeys((_dataset(table, line), line["rows"]) for line in lines):
+        card = card_of(dataset)
+        if rows and card is not None and int(rows) < card.rows:
+            said.append(f"Partial data: {int(rows):,} of the {card.rows:,} rows of `{dataset}`.")
+    notes = "\n".join(f"- {note[0].upper()}{note[1:]}." for note in table.notes)
+    return " ".join(said) + (f"\n\n{notes}" if notes else "")
 
 
 def _dataset(table: Table, line: site_figures.Line) -> str:
@@ -141,23 +287,65 @@ def _spread(line: site_figures.Line, name: str, plain: bool) -> str:
     if not line[name]:
         return _NONE
     std = line[f"{name}_std"]
-    return _number(line[name], plain) + (f" ± {_number(std, plain)}" if std else "")
+    # A figure and its deviation stay on one line.
+    return _number(line[name], plain) + (f"{_SPACE}±{_SPACE}{_number(std, plain)}" if std else "")
 
 
-def _between(line: site_figures.Line, plain: bool) -> str:
-    if not line["difference"]:
-        return _NONE
-    found = _number(line["difference"], plain, signed=True)
-    if not line["low"]:
-        return found
-    return f"{found} [{_number(line['low'], plain, signed=True)}, {_number(line['high'], plain, signed=True)}]"
+def _between(mean: float, low: float | None, high: float | None, plain: bool) -> str:
+    shown = _number(str(mean), plain, signed=True)
+    if low is None or high is None:
+        return shown
+    return f"{shown} [{_number(str(low), plain, signed=True)}, {_number(str(high), plain, signed=True)}]"
 
 
-def main() -> None:
-    """Rewrite the page."""
-    path = ROOT / PAGE
-    path.write_text(fill(path.read_text(encoding="utf-8"), ROOT), encoding="utf-8")
+def _baseline(line: site_figures.Line, plain: bool) -> list[str]:
+    guess = f"{_number(line['guess'], plain)} {line['guess_name']}" if line["guess"] else _NONE
+    return [guess, _number(line["lift"], plain, signed=True)]
 
 
-if __name__ == "__main__":
-    main()
+def _cell(name: str, text: str, rate: bool = False) -> str:
+    try:
+        number = float(text)
+    except ValueError:
+        return text or _NONE
+    if rate or _RATES.search(name):
+        return site_figures.points(text, signed=name == "gain")
+    if number.is_integer() and abs(number) >= 1000:
+        return f"{number:,.0f}"
+    return text
+
+
+def _ends(name: str, names: Sequence[str]) -> tuple[str, str] | None:
+    """Return the columns with the ends of a figure's interval, None where it has none."""
+    own = (f"{name}_low", f"{name}_high")
+    if own[0] in names and own[1] in names:
+        return own
+    return ("low", "high") if name in ("gain", "value") and "low" in names and "high" in names else None
+
+
+def _interval(name: str, line: site_figures.Line, ends: Mapping[str, tuple[str, str]]) -> str:
+    if name not in ends or not line[ends[name][0]]:
+        return ""
+    low, high = (line[end] for end in ends[name])
+    # Where all repeats are alike there is nothing to say.
+    return "" if low == high == line[name] else f" [{_cell(name, low, True)}, {_cell(name, high, True)}]"
+
+
+def _order(text: str) -> tuple[int, float, str]:
+    try:
+        return 0, float(text), ""
+    except ValueError:
+        return 1, 0.0, text
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _range(values: Iterable[int]) -> str:
+    known = sorted({*values})
+    return " to ".join(map(str, dict.fromkeys((known[0], known[-1]))))
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))

@@ -7,13 +7,39 @@ Example:
     ['likeliest', 'mode', 'random', 'tableak']
 """
 
-from seepage import openmp as openmp
+from __future__ import annotations
 
-# isort: split
-from seepage.captures.captured import capture
+from typing import TYPE_CHECKING
+
+# Before anything that imports PyTorch.
+from seepage import openmp as openmp
 from seepage.errors import BadInputError
-from seepage.report import Report, audit, audit_document
+from seepage.lazy import lazy_package
 from seepage.versions import installed
 
-__all__ = ["BadInputError", "Report", "audit", "audit_document", "capture"]
+if TYPE_CHECKING:
+    from seepage import attacks, models
+    from seepage.auditing import audit, audit_document
+    from seepage.captures.captured import capture
+    from seepage.datasets.own import read_table
+    from seepage.report.report import Report
+    from seepage.tabular.encoder import Encoder
+    from seepage.wire.horizontal import GradientView, Knowledge, UpdateView
+
+lazy_package(__name__)
+
+__all__ = [
+    "BadInputError",
+    "Encoder",
+    "GradientView",
+    "Knowledge",
+    "Report",
+    "UpdateView",
+    "attacks",
+    "audit",
+    "audit_document",
+    "capture",
+    "models",
+    "read_table",
+]
 __version__ = installed("seepage")

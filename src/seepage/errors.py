@@ -1,4 +1,4 @@
-"""The errors that seepage raises on purpose."""
+"""Errors that seepage raises on purpose."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
-# How alike two names are, from 0 to 1, of which one may be meant by the other.
+# Similarity of two names, from 0 to 1, from which one is suggested for the other.
 _NEAR = 0.6
 
 
 class BadInputError(ValueError):
-    """Something the caller handed in cannot be used.
+    """An input from the caller that cannot be used.
 
     The message is one paragraph: what was expected, what came (with the value), what to do next.
     The command line prints it without a traceback and exits with status 2.
@@ -46,7 +46,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadInputError:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the question which of the ``known`` names was meant; empty where none is near.
+    """Return a question that suggests the similar ones of the ``known`` names; empty where none is similar.
 
     Example:
         >>> nearest("0.wieght", ["0.weight", "0.bias"]), nearest("x", ["0.bias"])
@@ -57,10 +57,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def check_choice(kind: str, value: object, choices: Any) -> None:
-    """Refuse a value that is none of the choices of a ``Literal`` type.
+    """Refuse a value that is not among the choices of a ``Literal`` type.
 
     Raises:
-        BadInputError: names the nearest choices.
+        BadInputError: the value is not a choice; the message suggests similar ones.
 
     Example:
         >>> from typing import Literal
@@ -75,10 +75,10 @@ def check_choice(kind: str, value: object, choices: Any) -> None:
 
 
 def check_count(name: str, value: object) -> None:
-    """Refuse what is not a whole number from 1 up.
+    """Refuse a value that is not a whole number from 1 up.
 
     Raises:
-        BadInputError: says what came.
+        BadInputError: the value is not one; the message has it.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise BadInputError(f"{name} is a whole number from 1 up, got {name}={value!r}.")
@@ -103,6 +103,26 @@ def positive(name: str, value: object, most: float = math.inf) -> float:
     meant = _number(value)
     hint = "" if meant is None else f"; write it without quotes and with a point, as in {meant!r}"
     raise BadInputError(f"{name} is a number above 0{bound}, got {name}={value!r}{hint}.")
+
+
+def non_negative(name: str, value: object) -> float:
+    """Return a number from 0 up as a float.
+
+    Raises:
+        BadInputError: it is no finite number from 0 up.
+
+    Example:
+        >>> non_negative("noise_multiplier", -1)
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: noise_multiplier is a number from 0 up, got noise_multiplier=-1.
+    """
+    if isinstance(value, int | float) and value == 0 and not isinstance(value, bool):
+        return 0.0
+    try:
+        return positive(name, value)
+    except BadInputError as error:
+        raise BadInputError(str(error).replace("is a number above 0", "is a number from 0 up", 1)) from None
 
 
 def _number(value: object) -> float | None:

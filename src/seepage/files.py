@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Writing of files that are either complete or absent."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from pathlib import Path
 from seepage.errors import BadInputError
 
 PRIVATE = 0o600
+# The file in a run folder that holds all that was measured.
+STORE = "audit.sqlite"
 
 
 def make_folder(folder: Path, private: bool = False) -> None:
-    """Make ``folder`` and what leads to it; what is there already stays as it is.
+    """Make ``folder`` and its parents; existing folders are not changed.
 
     Args:
-        folder: to be made.
-        private: whether only its owner may enter it, where it was not there before.
+        folder: folder to make.
+        private: whether only its owner may enter it, where it is new.
 
     Raises:
-        BadInputError: that is impossible; the message says why.
+        BadInputError: the folder cannot be made; the message says why.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +32,7 @@ def make_folder(folder: Path, private: bool = False) -> None:
 
 
 def why(error: OSError) -> str:
-    """Return what the system says about a file that cannot be written, and what helps.
+    """Return the system's reason why a file cannot be written, with advice.
 
     Example:
         >>> f"it cannot be written ({why(OSError(errno.ENOSPC, 'No space left on device'))}."
@@ -44,8 +46,8 @@ def write_whole(path: Path, content: str | bytes, private: bool = False) -> None
     """Write a file so that a reader sees the old content or the new, never a part of it.
 
     Args:
-        path: the file.
-        content: text is written as UTF-8.
+        path: path of the file.
+        content: content of the file; text is written as UTF-8.
         private: whether only its owner may read it.
 
     Raises:

@@ -29,9 +29,9 @@ def mean_loss(
     """Return the mean loss over records.
 
     Args:
-        head: ``softmax`` takes class codes as labels, ``sigmoid`` 0 or 1, ``regression`` any number.
+        head: head of the model; ``softmax`` takes class codes as labels, ``sigmoid`` 0 or 1, ``regression`` any number.
         outputs: logits, or predictions for ``regression``.
-        labels: one a record, as floats.
+        labels: one label a record, as floats.
 
     Example:
         >>> import torch
@@ -53,13 +53,13 @@ def gradient(
 ) -> dict[str, Tensor]:
     """Return the gradient of the mean loss of each batch by parameter name, shape (*batch, *parameter).
 
-    Differentiable in ``encoded``, so attackers match it with the same function that made it.
+    Differentiable in ``encoded``, so that attackers match a gradient with the same function that computed it.
 
     Args:
-        model: gives module and head.
-        encoded, labels: the batches.
-        parameters: where the gradient is taken, another place for each entry of the first batch axis,
-            shape (batch, *parameter); the model's own parameters for all if None.
+        model: model with module and head.
+        encoded, labels: rows and labels of the batches.
+        parameters: parameters at which the gradient is taken, other ones for each entry of the first batch axis, shape
+            (batch, *parameter); the model's own parameters for all if None.
 
     Example:
         >>> import torch
@@ -80,21 +80,20 @@ def gradient(
 
 
 GradientOf = Callable[[Model, Tensor, Tensor, dict[str, Tensor] | None], dict[str, Tensor]]
-"""What computes gradients: ``gradient``, or what a client computes in its place."""
+"""A function that computes gradients: ``gradient``, or a client's defended one in its place."""
 
 
 def batch_statistics(
     model: Model, encoded: Float[Tensor, "*batch record encoded"], parameters: dict[str, Tensor] | None = None
 ) -> dict[str, Moments]:
-    """Return mean and unbiased variance of what enters each batch normalisation, by its name.
+    """Return mean and unbiased variance of the inputs of each batch normalisation, by its name.
 
-    These are what a client's running statistics give away, see ``models.batch_norm.from_running``. Differentiable in
-    ``encoded``.
+    A client's running statistics reveal these, see ``models.batch_norm.from_running``. Differentiable in ``encoded``.
 
     Args:
-        model: gives the module; the result is empty where nothing in it is normalised by the batch.
-        encoded: the batches.
-        parameters: as for ``gradient``.
+        model: model with the module; the result is empty where nothing in it is normalised by the batch.
+        encoded: rows of the batches.
+        parameters: parameters to use, in the form that ``gradient`` takes.
 
     Returns:
         Moments of shape (*batch, channel).
@@ -109,22 +108,22 @@ def batch_statistics(
     if not normalisations(model.module):
         return {}
 
-    def one(parameters: dict[str, Tensor], rows: Tensor) -> dict[str, Moments]:
+    def moments(parameters: dict[str, Tensor], rows: Tensor) -> dict[str, Moments]:
         return run_watched(model.module, rows, parameters)[1]
 
     for axis in reversed(range(encoded.dim() - 2)):
-        one = vmap(one, in_dims=(0 if axis == 0 and parameters is not None else None, 0))
-    return one(model.parameters if parameters is None else parameters, encoded)
+        moments = vmap(moments, in_dims=(0 if axis == 0 and parameters is not None else None, 0))
+    return moments(model.parameters if parameters is None else parameters, encoded)
 
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """How a client trains between two messages (FedAvg): plain SGD, as the server told it to.
+    """A client's local training between two messages (FedAvg): plain SGD with settings of the server.
 
     Attributes:
-        epochs: passes over the client's records.
-        batch_size: records of one local step; the last of an epoch may have fewer.
-        learning_rate: of SGD.
+        epochs: number of passes over the client's records.
+        batch_size: number of records of one local step; the last of an epoch may have fewer.
+        learning_rate: learning rate of SGD.
 
     Raises:
         BadInputError: a count is below 1, or the rate is not a positive number.
@@ -147,12 +146,12 @@ class LocalTraining:
             raise BadInputError(f"a learning rate is a positive number, got learning_rate={rate!r}.")
 
     def batches(self, records: int) -> list[slice]:
-        """Return the records of each step of an epoch, by their place in the epoch's order."""
+        """Return the records of each step of an epoch, by their position in the epoch's order."""
         starts = range(0, records, self.batch_size)
         return [slice(start, min(start + self.batch_size, records)) for start in starts]
 
     def steps(self, records: int) -> int:
-        """Return the number of local steps on so many records."""
+        """Return the number of local steps for a number of records."""
         return self.epochs * len(self.batches(records))
 
 
@@ -164,16 +163,17 @@ def local_update(
     gradient_of: GradientOf = gradient,
     parameters: dict[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
-    """Return each client's parameters before less those after local training, shape (client, *parameter).
+    """Return the difference of each client's parameters before and after local training, shape (client, *parameter).
 
     Differentiable in ``encoded``.
 
     Args:
-        model: what all clients begin with.
-        encoded, labels: each client's records in the order in which it goes through them in each epoch.
-        training: what it does.
-        gradient_of: computes each step's gradients, the first axis the client's.
-        parameters: what each client begins with, shape (client, *parameter); the model's own for all if None.
+        model: model that all clients start from.
+        encoded, labels: each client's records in the order in which it uses them, in each epoch.
+        training: settings of the local training.
+        gradient_of: function that computes each step's gradients, with clients on the first axis.
+        parameters: parameters that each client starts from, shape (client, *parameter); the model's own for all if
+            None.
 
     Example:
         >>> import torch
@@ -197,11 +197,12 @@ def local_update(
 
 @dataclass(frozen=True)
 class CutStep:
-    """What a client computes in one exchange of split learning.
+    """The results of a client's computation in one exchange of split learning.
 
     Attributes:
-        sent: gradient by each record's activations, of the mean loss over the records of its client.
-        parameters: gradient by the client part's trained parameters, by name, of the same losses summed over clients.
+        sent: gradient of the mean loss over the client's records with respect to each record's activations.
+        parameters: gradient of the same losses, summed over clients, with respect to the client part's parameters, by
+            name.
         loss: mean over the records, in nats.
     """
 
@@ -217,14 +218,14 @@ def cut_step(
     labels: Float[Tensor, " record"],
     behind: Float[Tensor, " record"],
 ) -> CutStep:
-    """Return what the client computes from activations, its columns and its labels.
+    """Return the results of the client's computation from activations, its columns and its labels.
 
     Args:
-        model: gives client part and head.
-        cut: as received from the server.
-        cells: of the private columns, as ``SplitModel.scaled`` gives them.
+        model: model with client part and head.
+        cut: activations, as received from the server.
+        cells: cells of the private columns, in the form that ``SplitModel.scaled`` returns.
         labels: class codes.
-        behind: number of records that each record's client takes the mean over.
+        behind: number of records in the mean that each record's client takes.
 
     Example:
         >>> import torch
@@ -247,12 +248,13 @@ def cut_step(
 
 @dataclass(frozen=True)
 class VerticalStep:
-    """What the active party of vertical learning computes from a batch of features.
+    """The results of the active party's computation on a batch of features.
 
     Attributes:
-        returned: gradient by each party's features, of each training's mean loss over the batch.
-        parameters: gradient by the top model's parameters, by name, of the same losses summed over trainings.
-        losses: of each training, mean over the batch, in nats.
+        returned: gradient of each training's mean loss over the batch with respect to each party's features.
+        parameters: gradient of the same losses, summed over trainings, with respect to the top model's parameters, by
+            name.
+        losses: loss of each training, mean over the batch, in nats.
     """
 
     returned: tuple[Float[Tensor, "training record _feature"], ...]
@@ -266,13 +268,13 @@ def vertical_step(
     labels: Float[Tensor, "training record"],
     parameters: Mapping[str, Tensor] | None = None,
 ) -> VerticalStep:
-    """Return what the active party computes from all parties' features and its labels.
+    """Return the results of the active party's computation from all parties' features and its labels.
 
     Args:
-        active: gives top model and head.
-        features: as received, in the parties' order.
+        active: active party's part of the model, with top model and head.
+        features: features, as received, in the parties' order.
         labels: class codes.
-        parameters: of the top model, in place of its own.
+        parameters: parameters of the top model, in place of its own.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""How threads wait for each other; imported before PyTorch, whose OpenMP reads this once, when it is loaded."""
+"""Short waiting of OpenMP threads; imported before PyTorch, whose OpenMP reads the setting when it is loaded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SPINS = "2000"
 
 
 def wait_briefly(environment: dict[str, str] | os._Environ[str]) -> None:
-    """Have OpenMP threads spin briefly, unless the user has said how they are to wait.
+    """Make OpenMP threads spin briefly, unless the user has set their waiting policy.
 
     Example:
         >>> mine, theirs = {}, {"OMP_WAIT_POLICY": "ACTIVE"}

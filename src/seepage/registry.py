@@ -1,24 +1,33 @@
 """Names of the parts an audit is made of, and how to make each from its name and arguments.
 
-Every package registers its own parts in its ``__init__``; other distributions add theirs through
-an entry point in the group ``seepage.<kind>s`` whose module registers on import.
+There is one registry a kind. The ``__init__`` of a package declares the names of its parts and the module of each, one
+line a part; a module is imported when its part is first made. Other distributions add parts through an entry point in
+the group ``seepage.<kind>s`` whose module registers on import.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, Generic, TypeVar
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from seepage.errors import BadInputError, unknown_name
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
+T_co = TypeVar("T_co", covariant=True)
+F = TypeVar("F", bound=Callable[..., object])
+
+# The settings of seepage itself; a plug-in may add another.
+SETTINGS = ("horizontal", "split", "vertical", "pooled")
 
 
-def takes(made: Callable[..., Any], argument: str) -> bool:
+def takes(made: Callable[..., object], argument: str) -> bool:
     """Return whether a callable has such an argument, by name or because it takes any.
 
     Example:
@@ -29,17 +38,64 @@ def takes(made: Callable[..., Any], argument: str) -> bool:
     return argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
-@dataclass(frozen=True)
-class Entry(Generic[T]):
-    """One registered part: its name, what makes it and a line that says what it is."""
+@runtime_checkable
+class Attack(Protocol):
+    """An attack or baseline, called with what its setting shows and grants; its arguments are its attributes.
 
-    name: str
-    factory: Callable[..., T]
-    summary: str
+    Views, knowledge and guesses differ from setting to setting, so that each attack's own signature says their types.
+    """
+
+    def __call__(self, *seen: Any, **granted: Any) -> Any:
+        """Return a guess."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, argument: str, /) -> Any:
+            """Return an argument that the attack was made with."""
 
 
-class Registry(Generic[T]):
+class Entry(Generic[T_co]):
+    """One registered part.
+
+    Attributes:
+        kind: kind of part, such as ``attack``.
+        name: registered name.
+        setting: setting that the part belongs to; None where its kind has none.
+        module: module that registers the part; None where the part was registered without being declared.
+    """
+
+    def __init__(self, kind: str, name: str, setting: str | None, module: str | None = None) -> None:
+        self.kind, self.name, self.setting, self.module = kind, name, setting, module
+        self._factory: Callable[..., T_co] | None = None
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the part's module has been imported."""
+        return self._factory is not None
+
+    @property
+    def factory(self) -> Callable[..., T_co]:
+        """Callable that makes the part; its module is imported if need be."""
+        if self._factory is None and self.module is not None:
+            import_module(self.module)
+        if self._factory is None:
+            raise RuntimeError(f"{self.module} registers no {self.kind} {self.name!r}, although it is declared to.")
+        return self._factory
+
+    @property
+    def summary(self) -> str:
+        """First line of the factory's docstring; a module that is not imported yet is only read."""
+        if self._factory is None and self.module is not None:
+            return _summary_in_source(self.module, self.name)
+        return (inspect.getdoc(self.factory) or "").split("\n", 1)[0]
+
+
+class Registry(Generic[T_co]):
     """A mapping from names to factories for one kind of part.
+
+    Args:
+        kind: kind of part, in messages and in the name of the entry points' group.
+        home: package whose ``__init__`` declares parts; None for no such package.
 
     Example:
         >>> shapes = Registry[int]("shape")
@@ -51,46 +107,97 @@ class Registry(Generic[T]):
         9
         >>> shapes["square"].summary
         "A square's area."
+
+        Parts of a kind may belong to settings; names are unique within each.
+
+        >>> @shapes.register("square", "solid")
+        ... def cube(side: int = 1) -> int:
+        ...     '''A cube's volume.'''
+        ...     return side**3
+        >>> shapes.of("solid").create("square", side=3)
+        27
     """
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self._entries: dict[str, Entry[T]] = {}
+    def __init__(self, kind: str, home: str | None = None) -> None:
+        self.kind, self.home = kind, home
+        self.setting: str | None = None
+        self._root: Registry[T_co] = self
+        self._entries: dict[tuple[str | None, str], Entry[T_co]] = {}
+        self._declared = home is None
         self._plugins_loaded = False
 
-    def register(self, name: str) -> Callable[[F], F]:
-        """Register the decorated factory; the first line of its docstring is its summary."""
+    def of(self, setting: str) -> Registry[T_co]:
+        """Return the parts of one setting."""
+        part = Registry[T_co](self.kind, self.home)
+        part.setting, part._root, part._entries = setting, self._root, self._entries
+        return part
+
+    def declare(self, modules: Mapping[str, str], setting: str | None = None) -> None:
+        """Declare parts without importing them.
+
+        Args:
+            modules: full name of the module that registers each part, by the part's name.
+            setting: setting of all of them.
+        """
+        for name, module in modules.items():
+            self._entries[setting, name] = Entry(self.kind, name, setting, module)
+
+    def register(self, name: str, setting: str | None = None) -> Callable[[F], F]:
+        """Register the decorated factory; the first line of its docstring is its summary.
+
+        Args:
+            name: name of the part, unique in its setting.
+            setting: setting that the part belongs to; that of ``of``, or none, if None.
+
+        Raises:
+            BadInputError: another factory has that name.
+        """
+        setting = setting or self.setting
 
         def add(factory: F) -> F:
-            if name in self._entries:
+            entry = self._entries.get((setting, name))
+            if entry is None or entry.module != factory.__module__:
+                # A declaration that is not imported yet has the name as much as one that is.
+                self._declare()
+                entry = self._entries.get((setting, name))
+            if entry is None:
+                entry = self._entries[setting, name] = Entry(self.kind, name, setting)
+            elif entry.loaded or entry.module != factory.__module__:
                 raise BadInputError(f"{self.kind} {name!r} is registered twice; choose another name.")
-            summary = (inspect.getdoc(factory) or "").split("\n", 1)[0]
-            self._entries[name] = Entry(name, factory, summary)
+            entry._factory = factory  # pyright: ignore[reportAttributeAccessIssue]
             return factory
 
         return add
 
-    def __getitem__(self, name: str) -> Entry[T]:
-        self._load_plugins()
-        if name not in self._entries:
-            raise unknown_name(self.kind, name, self._entries)
-        return self._entries[name]
+    def __getitem__(self, name: str) -> Entry[T_co]:
+        entries = self._named(name) or self._with_plugins()._named(name)
+        if len(entries) == 1:
+            return entries[0]
+        if not entries:
+            raise self._unknown(name)
+        settings = [str(entry.setting) for entry in entries]
+        raise BadInputError(
+            f"{self.kind} {name!r} exists in {len(settings)} settings ({', '.join(settings)}); say which, as in "
+            f"{self.kind}s.of({settings[0]!r})."
+        )
 
     def __contains__(self, name: object) -> bool:
-        self._load_plugins()
-        return name in self._entries
+        return isinstance(name, str) and bool(self._named(name) or self._with_plugins()._named(name))
 
     def names(self) -> list[str]:
-        """Return the registered names in order of registration."""
-        self._load_plugins()
-        return list(self._entries)
+        """Return the names in order of declaration; where there are settings, those of each after another."""
+        return [entry.name for entry in self.entries()]
 
-    def entries(self) -> list[Entry[T]]:
-        """Return the registered entries in order of registration."""
-        self._load_plugins()
-        return list(self._entries.values())
+    def entries(self) -> list[Entry[T_co]]:
+        """Return the entries in order of declaration; no part's module is imported."""
+        return [entry for entry in self._with_plugins()._entries.values() if self._holds(entry)]
 
-    def create(self, name: str, **arguments: Any) -> T:
+    def settings(self) -> list[str]:
+        """Return the settings of all parts: seepage's own first, then those that plug-ins add."""
+        found = {entry.setting for entry in self.entries() if entry.setting is not None}
+        return [*(s for s in SETTINGS if s in found), *sorted(found - set(SETTINGS))]
+
+    def create(self, name: str, **arguments: Any) -> T_co:
         """Make the part ``name``.
 
         Raises:
@@ -109,27 +216,98 @@ class Registry(Generic[T]):
             raise BadInputError(f"{self.kind} {name!r} needs {' and '.join(missing)}, which has no default; give it.")
         return entry.factory(**arguments)
 
-    def _load_plugins(self) -> None:
-        if not self._plugins_loaded:
-            self._plugins_loaded = True
+    def _holds(self, entry: Entry[T_co]) -> bool:
+        return self.setting is None or entry.setting == self.setting
+
+    def _named(self, name: str) -> list[Entry[T_co]]:
+        self._declare()
+        return [entry for (_, known), entry in self._entries.items() if known == name and self._holds(entry)]
+
+    def _unknown(self, name: str) -> BadInputError:
+        elsewhere = [entry.setting for (_, known), entry in self._entries.items() if known == name]
+        if not elsewhere:
+            return unknown_name(self.kind, name, self.names())
+        return BadInputError(
+            f"{self.kind} {name!r} is one of {' and '.join(map(str, elsewhere))} learning, not of {self.setting} "
+            f"learning. Known there: {', '.join(sorted(self.names())) or 'none'}."
+        )
+
+    def _declare(self) -> None:
+        root = self._root
+        if not root._declared and root.home is not None:
+            root._declared = True
+            import_module(root.home)
+
+    def _with_plugins(self) -> Registry[T_co]:
+        self._declare()
+        root = self._root
+        if not root._plugins_loaded:
+            root._plugins_loaded = True
             for point in entry_points(group=f"seepage.{self.kind}s"):
                 point.load()
+        return self
 
 
-datasets: Registry[Any] = Registry("dataset")
-models: Registry[Any] = Registry("model")
-protocols: Registry[Any] = Registry("protocol")
-defenses: Registry[Any] = Registry("defense")
-attacks: Registry[Any] = Registry("attack")
-baselines: Registry[Any] = Registry("baseline")
-metrics: Registry[Any] = Registry("metric")
-# Of split learning, whose views and guesses are others.
-cut_attacks: Registry[Any] = Registry("cut_attack")
-cut_baselines: Registry[Any] = Registry("cut_baseline")
-# Of vertical learning.
-feature_attacks: Registry[Any] = Registry("feature_attack")
-feature_baselines: Registry[Any] = Registry("feature_baseline")
-# Of pooled learning.
-populations: Registry[Any] = Registry("population")
-property_attacks: Registry[Any] = Registry("property_attack")
-property_baselines: Registry[Any] = Registry("property_baseline")
+@cache
+def source_of(module: str) -> ast.Module:
+    """Return the syntax tree of a module that is not imported; its packages are."""
+    found = find_spec(module)
+    assert found is not None
+    assert found.origin is not None
+    return ast.parse(Path(found.origin).read_text(encoding="utf-8"))
+
+
+def constant(node: ast.expr, values: Mapping[str, ast.expr]) -> object:
+    """Return the value of a name or literal in a module that is not imported, None where it is neither.
+
+    Args:
+        node: expression in the module.
+        values: expressions that the module's names stand for, see ``constants``.
+    """
+    while isinstance(node, ast.Name) and node.id in values:
+        node = values[node.id]
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """Return the expressions that names at the top of a module stand for."""
+    return {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _summary_in_source(module: str, name: str) -> str:
+    """Return the first line of the docstring of what a module registers under a name, from the module's source."""
+    tree = source_of(module)
+    values = constants(tree)
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            for decorator in node.decorator_list:
+                if isinstance(decorator, ast.Call) and decorator.args and _label(decorator.args[0], values) == name:
+                    return (ast.get_docstring(node) or "").split("\n", 1)[0]
+    return ""
+
+
+def _label(node: ast.expr, values: Mapping[str, ast.expr]) -> object:
+    """Return the name that a decorator registers: its argument, or the ``name`` of a card."""
+    if isinstance(node, ast.Attribute):
+        node = node.value
+    card = values.get(node.id) if isinstance(node, ast.Name) else node
+    if isinstance(card, ast.Call):
+        return next((constant(k.value, values) for k in card.keywords if k.arg == "name"), None)
+    return constant(node, values)
+
+
+# What is no attack has its type in its own package, whose ``create`` returns it.
+attacks: Registry[Attack] = Registry("attack", "seepage.attacks")
+baselines: Registry[Attack] = Registry("baseline", "seepage.baselines")
+defenses: Registry[object] = Registry("defense", "seepage.defenses")
+models: Registry[object] = Registry("model", "seepage.models")
+protocols: Registry[object] = Registry("protocol", "seepage.protocols")
+metrics: Registry[object] = Registry("metric", "seepage.assessment")
+datasets: Registry[object] = Registry("dataset", "seepage.datasets")
+populations: Registry[object] = Registry("population", "seepage.datasets")

@@ -28,6 +28,7 @@ from seepage.models.model import Model, seeded
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
+from tests.rows import number
 
 QUICK = Recipe(learning_rates=(0.2,), max_steps=100, replicas=3)
 
@@ -76,14 +77,14 @@ def test_the_known_optimum_is_learnt_without_a_defense() -> None:
     # The bound is on the sampling of 800 test rows: left with a chance of 1e-6.
     assert found.test_rows == 800
     assert abs(float(found.values.mean()) - 0.8) < 4.9 * math.sqrt(0.8 * 0.2 / 800)
-    assert abs(found.guess - 0.5) < 4.9 * math.sqrt(0.25 / 800)
+    assert abs(found.baseline - 0.5) < 4.9 * math.sqrt(0.25 / 800)
 
 
 def test_a_number_is_predicted_up_to_what_nothing_foresees() -> None:
     found = measure(line(rows=2000), recipe=replace(QUICK, learning_rates=(0.05,), max_steps=200))
     assert found.metric == "task_rmse"
     assert abs(float(found.values.mean()) - 0.5) < 0.08
-    assert abs(found.guess - math.sqrt(4 + 0.25)) < 0.3
+    assert abs(found.baseline - math.sqrt(4 + 0.25)) < 0.3
 
 
 @pytest.mark.parametrize("defense", [Clipping(1e-3), Sign(), TopK(0.3), GaussianNoise(0.01)], ids=repr)
@@ -264,7 +265,7 @@ def test_training_that_diverges_gives_no_figure() -> None:
     found = measure(line(), recipe=replace(QUICK, learning_rates=(1e6,)))
     row = utility_row(found, dataset="line", protocol="fedsgd", model="linear", batch_size=8, defense="none", seed=0)
     assert found.diverged
-    assert (row["status"], row["mean"], row["low"], row["lift"], row["n"]) == ("diverged", None, None, None, 0)
+    assert (row.status, row.mean, row.low, row.lift, row.n) == ("diverged", None, None, None, 0)
     # Where another rate converges, it is taken.
     assert not measure(line(), recipe=replace(QUICK, learning_rates=(0.01, 1e6))).diverged
 
@@ -273,21 +274,19 @@ def test_a_row_states_figure_interval_guess_and_gain() -> None:
     names = {"dataset": "d", "protocol": "fedsgd", "model": "linear", "batch_size": 8, "defense": "sign", "seed": 3}
     rate = Utility("task_accuracy", torch.tensor([0.7, 0.8, 0.9], dtype=torch.float64), 0.6, 0.1, 9, 80, 20, QUICK, 1.5)
     row = utility_row(rate, **names)
-    assert {name: row[name] for name in names} == names
-    assert (row["attack"], row["metric"], row["column"], row["n"], row["status"]) == (
-        *("none", "task_accuracy", None, 3, "ok"),
-    )
-    assert (row["mean"], row["baseline"], row["baseline_name"]) == (pytest.approx(0.8), 0.6, "majority_class")
-    assert row["lift"] == pytest.approx(0.2)
-    assert row["lift_low"] == pytest.approx(row["low"] - 0.6)
-    assert row["lift_high"] == pytest.approx(row["high"] - 0.6)
-    assert (row["settings"]["steps"], row["settings"]["learning_rate"], row["settings"]["test_rows"]) == (9, 0.1, 20)
+    assert {name: getattr(row, name) for name in names} == names
+    assert (row.attack, row.metric, row.column, row.n, row.status) == (*("none", "task_accuracy", None, 3, "ok"),)
+    assert (row.mean, row.baseline, row.baseline_name) == (pytest.approx(0.8), 0.6, "majority_class")
+    assert row.lift == pytest.approx(0.2)
+    assert row.lift_low == pytest.approx(number(row.low) - 0.6)
+    assert row.lift_high == pytest.approx(number(row.high) - 0.6)
+    assert (row.settings["steps"], row.settings["learning_rate"], row.settings["test_rows"]) == (9, 0.1, 20)
     error = Utility("task_rmse", torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64), 5.0, 0.1, 9, 80, 20, QUICK, 1.5)
     row = utility_row(error, **names)
     # Better than a guess is above 0, for an error too.
-    assert (row["lift"], row["baseline_name"]) == (3.0, "mean")
-    assert row["lift_low"] == pytest.approx(5.0 - row["high"])
-    assert row["lift_low"] < row["lift"] < row["lift_high"]
+    assert (row.lift, row.baseline_name) == (3.0, "mean")
+    assert row.lift_low == pytest.approx(5.0 - number(row.high))
+    assert number(row.lift_low) < 3.0 < number(row.lift_high)
 
 
 def test_adam_is_pytorch_s() -> None:

@@ -47,7 +47,9 @@ def scene(
 
 def attack(name: str = "tableak", **options: Any) -> Reconstruction:
     few = {} if name in SINGLE else {"restarts": 4}
-    return attacks.create(name, **{"iterations": 300, **few, **options})
+    made = attacks.create(name, **{"iterations": 300, **few, **options})
+    assert isinstance(made, Reconstruction)
+    return made
 
 
 def matched(transcript: Transcript, guess: RecordsGuess) -> Tensor:

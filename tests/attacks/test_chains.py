@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from seepage import models
 from seepage.attacks.horizontal.exact.chains import parts_of
-from seepage.attacks.horizontal.matching.engine import Autograd, ClosedForm, match
+from seepage.attacks.horizontal.matching.engine import AutogradEngine, ClosedFormEngine, match
 from seepage.attacks.horizontal.matching.matching import Cosine, MeanSquared
 from seepage.learning import gradient
 from seepage.models.batch_norm import BatchNorm
 from seepage.models.model import Head, Model, seeded
 from seepage.models.resnet import Residual
-from seepage.registry import models
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.wire.horizontal import GradientView
 from tests.oracles.gradients import matching
@@ -83,7 +83,7 @@ def test_networks_run_by_hand_are_double_backpropagated(name: str, head: Head, o
     view, rows, labels = scene(NETWORKS[name], head, outputs, records)
     for kind, distance in DISTANCES.items():
         engine = match(view, distance)
-        assert isinstance(engine, ClosedForm)
+        assert isinstance(engine, ClosedFormEngine)
         before = rows.clone()
         loss, derivative = engine(rows, labels)
         assert torch.equal(rows, before)
@@ -113,7 +113,7 @@ def test_published_networks_with_batch_normalisation_run_by_hand(name: str) -> N
     labels = torch.randint(2, (2, 7), generator=generator).double()
     view = GradientView(model, gradient(model, true, labels))
     engine = match(view, Cosine())
-    assert isinstance(engine, ClosedForm)
+    assert isinstance(engine, ClosedFormEngine)
     expected = matching("cosine", model, view.gradient, rows, labels)
     torch.testing.assert_close(engine(rows, labels), expected, rtol=1e-8, atol=1e-11)
     at_truth, derivative = engine(true[:, None], labels)
@@ -199,7 +199,7 @@ def test_networks_that_a_pass_would_get_wrong_are_left_to_autograd(name: str) ->
     labels = torch.tensor([[0.0, 1.0, 1.0, 0.0]], dtype=torch.float64)
     view = GradientView(model, gradient(model, true, labels))
     engine = match(view, Cosine())
-    assert isinstance(engine, Autograd)
+    assert isinstance(engine, AutogradEngine)
     expected = matching("cosine", model, view.gradient, rows, labels)
     torch.testing.assert_close(engine(rows, labels), expected, rtol=1e-7, atol=1e-10)
 
@@ -214,6 +214,6 @@ def test_victims_may_have_parameters_of_their_own(name: str) -> None:
     }
     moved = GradientView(view.model, gradient(view.model, rows[:, 0], labels, own), own)
     for distance in DISTANCES.values():
-        engine, general = match(moved, distance), Autograd(moved, distance)
-        assert isinstance(engine, ClosedForm)
+        engine, general = match(moved, distance), AutogradEngine(moved, distance)
+        assert isinstance(engine, ClosedFormEngine)
         torch.testing.assert_close(engine(rows, labels), general(rows, labels), rtol=1e-8, atol=1e-9)

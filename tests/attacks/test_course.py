@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from seepage import datasets, registry
+from seepage import datasets
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.matching import Cosine
 from seepage.attacks.horizontal.matching.optimise import Descent
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.models.mlp import nn1
+from seepage.protocols.fedsgd import FedSGD
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.relaxation import Relaxation
 from seepage.wire.horizontal import Knowledge
@@ -22,7 +23,7 @@ def test_the_course_is_the_loss_of_shorter_descents() -> None:
     encoder = Encoder(data.schema, data.statistics, dtype=torch.float64)
     model = nn1(data.schema)
     model.module.double()
-    ran = registry.protocols.create("fedsgd", batch_size=RECORDS).run(model, data.train, encoder, range(VICTIMS))
+    ran = FedSGD(RECORDS).run(model, data.train, encoder, range(VICTIMS))
     engine, relaxation, labels = match(ran.view, Cosine()), Relaxation(encoder), ran.secret.labels
     generator = torch.Generator().manual_seed(0)
     start = torch.rand(VICTIMS, RESTARTS, RECORDS, encoder.width, generator=generator, dtype=torch.float64)
@@ -42,7 +43,7 @@ def test_a_guess_carries_the_middle_course_of_its_restarts() -> None:
     data = datasets.load("german")
     encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
     model = nn1(data.schema)
-    ran = registry.protocols.create("fedsgd", batch_size=RECORDS).run(model, data.train, encoder, range(VICTIMS))
+    ran = FedSGD(RECORDS).run(model, data.train, encoder, range(VICTIMS))
     known = Knowledge(data.schema, data.statistics, RECORDS, ran.secret.labels)
     descent = Descent(iterations=30)
     whole = Reconstruction(descent=descent, restarts=RESTARTS)(ran.view, known, range(VICTIMS)).course

@@ -139,7 +139,7 @@ def test_a_gradient_is_not_lengthened_where_nothing_was_clipped() -> None:
 def test_labels_read_off_weights_need_magnitudes() -> None:
     transcript, knowledge = run(4, Sign())
     with pytest.raises(
-        BadInputError, match=r"'geng' reads the magnitudes .* the defense 'sign' leaves the signs; grant"
+        BadInputError, match=r"'geng' needs the magnitudes .* the defense 'sign' keeps only the signs; grant"
     ):
         restore_labels(transcript.view, knowledge, ENCODER, "geng")
     faithful = attacks.create("tableak", profile="faithful", iterations=2, restarts=2)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.chains import parts_of
-from seepage.attacks.horizontal.matching.engine import Autograd, ClosedForm, match
+from seepage.attacks.horizontal.matching.engine import AutogradEngine, ClosedFormEngine, match
 from seepage.attacks.horizontal.matching.matching import Cosine, MeanSquared
 from seepage.learning import gradient
 from seepage.models.model import Head, Model
@@ -65,7 +65,7 @@ def test_closed_form_is_double_backpropagation(
 ) -> None:
     view, rows, labels = scene(head, outputs, widths, records)
     engine = match(view, DISTANCES[kind])
-    assert isinstance(engine, ClosedForm)
+    assert isinstance(engine, ClosedFormEngine)
     before = rows.clone()
     loss, derivative = engine(rows, labels)
     assert torch.equal(rows, before)
@@ -81,7 +81,7 @@ def test_leading_axes_of_any_size(victims: int, restarts: int) -> None:
     view, rows, labels = scene("softmax", 2, (20, 8), 4, victims, restarts)
     for kind, distance in DISTANCES.items():
         expected = matching(kind, view.model, view.gradient, rows, labels)
-        for engine in (match(view, distance), Autograd(view, distance)):
+        for engine in (match(view, distance), AutogradEngine(view, distance)):
             torch.testing.assert_close(engine(rows, labels), expected, rtol=1e-9, atol=1e-12)
 
 
@@ -96,7 +96,7 @@ def test_any_other_module_goes_through_autograd(kind: str) -> None:
         true = torch.randn(2, 6, 5, generator=generator, dtype=torch.float64)
         view = GradientView(model, gradient(model, true, labels))
         engine = match(view, DISTANCES[kind])
-        assert isinstance(engine, Autograd)
+        assert isinstance(engine, AutogradEngine)
         rows = torch.randn(2, 3, 6, 5, generator=generator, dtype=torch.float64)
         expected = matching(kind, model, view.gradient, rows, labels)
         torch.testing.assert_close(engine(rows, labels), expected, rtol=1e-9, atol=1e-12)
@@ -128,7 +128,7 @@ def test_the_truth_has_no_distance_in_any_order_of_its_records(head: Head, outpu
     view = GradientView(model, gradient(model, true, labels))
     order = torch.randperm(records, generator=generator)
     for distance in DISTANCES.values():
-        for engine in (match(view, distance), Autograd(view, distance)):
+        for engine in (match(view, distance), AutogradEngine(view, distance)):
             loss, derivative = engine(true[:, order][:, None], labels[:, order])
             torch.testing.assert_close(loss, torch.zeros(2, 1, dtype=torch.float64), rtol=0, atol=1e-13)
             assert float(derivative.abs().max()) < 1e-6
@@ -173,7 +173,7 @@ def test_a_vanished_dummy_gradient_stays_finite() -> None:
     view = GradientView(model, {"weight": torch.full((1, 2, 2), 1e-6), "bias": torch.full((1, 2), 1e-6)})
     rows, labels = torch.tensor([[[[1.0, 0.5]]]]), torch.ones(1, 1)
     for distance in DISTANCES.values():
-        for engine in (match(view, distance), Autograd(view, distance)):
+        for engine in (match(view, distance), AutogradEngine(view, distance)):
             loss, derivative = engine(rows, labels)
             assert loss.isfinite().all()
             assert derivative.isfinite().all()

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from seepage.settings.grid import Setting, settings
 from torch import Tensor, nn
 
+from seepage import attacks, models
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.matching import Cosine
 from seepage.attacks.horizontal.matching.priors import BatchStatistics, Guided, Squares
@@ -15,8 +17,6 @@ from seepage.errors import BadInputError
 from seepage.learning import batch_statistics
 from seepage.models.model import Model
 from seepage.protocols.fedsgd import FedSGD
-from seepage.registry import attacks, models
-from seepage.settings.grid import Setting, settings
 from seepage.settings.spec import make_spec
 from seepage.settings.subject import prepare
 from seepage.tabular.align import match as matching_of

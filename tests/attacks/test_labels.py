@@ -250,7 +250,7 @@ def test_idlg_reads_the_label_of_one_record_whatever_the_network(classes: int, h
 
     model = Model(seeded(make, seed=4), head, "mine")
     assert torch.equal(planted(model, rows, labels, "idlg"), labels)
-    with pytest.raises(BadInputError, match="'idlg' reads the label of one record, but 3 are behind"):
+    with pytest.raises(BadInputError, match="'idlg' reads the label of one record, but each gradient is of 3 records"):
         planted(model, rows, torch.zeros(2, 3, dtype=torch.float64), "idlg")
 
 
@@ -260,9 +260,7 @@ def test_yin_reads_labels_of_which_none_stands_twice() -> None:
     labels = torch.stack([torch.randperm(9, generator=generator)[:4] for _ in range(40)]).double().sort(1).values
     model = Model(Even(rows.schema.width, 9), "softmax", "even")
     assert torch.equal(planted(model, rows, labels, "yin"), labels)
-    with pytest.raises(
-        BadInputError, match="one record at most, but 10 records are behind each gradient and there are 9"
-    ):
+    with pytest.raises(BadInputError, match="one record at most, but each gradient is of 10 records and there are 9"):
         planted(model, rows, torch.zeros(1, 10, dtype=torch.float64), "yin")
 
 
@@ -306,5 +304,5 @@ def test_published_ways_refuse_what_they_cannot_read() -> None:
     model = Model(Even(rows.schema.width, 3), "softmax", "mine")
     known = Knowledge(rows.schema, Statistics.of(rows), 2, defense=KnownDefense("sign", {"scaled": True}, signs=True))
     view = GradientView(model, gradient(model, torch.ones(2, 2, encoder.width), labels))
-    with pytest.raises(BadInputError, match="of which the defense 'sign' leaves the signs"):
+    with pytest.raises(BadInputError, match="of which the defense 'sign' keeps only the signs"):
         restore_labels(view, known, encoder, "ilrg")

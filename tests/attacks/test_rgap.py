@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from seepage import models
 from seepage.attacks.horizontal.exact.rgap import RGap
 from seepage.attacks.horizontal.exact.single_activation import SingleActivation
 from seepage.datasets.planted import distinct
@@ -18,7 +19,7 @@ from seepage.models.mlp import linear, mlp, nn1
 from seepage.models.model import Head, Model, seeded
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
-from seepage.registry import attacks, models
+from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics

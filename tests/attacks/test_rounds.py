@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seepage.assessment import match_records
 from seepage.attacks.horizontal.exact.single_activation import SingleActivation
-from seepage.attacks.horizontal.matching.engine import Joint, match
+from seepage.attacks.horizontal.matching.engine import JointEngine, match
 from seepage.attacks.horizontal.matching.matching import Cosine
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.profiles import reconstruction
@@ -167,7 +167,7 @@ def test_joint_matching_is_the_mean_of_the_rounds_by_backpropagation() -> None:
     scenes = [scene("softmax", 3, (12, 4), records=4, seed=seed) for seed in (0, 1, 2)]
     _, rows, labels = scenes[0]
     views = [view for view, _, _ in scenes]
-    joint = Joint([match(view, Cosine()) for view in views])
+    joint = JointEngine([match(view, Cosine()) for view in views])
     loss, derivative = joint(rows, labels)
     each = [matching("cosine", view.model, view.gradient, rows, labels) for view in views]
     torch.testing.assert_close(loss, torch.stack([one for one, _ in each]).mean(0))
@@ -205,7 +205,7 @@ def test_the_same_batch_in_several_rounds_is_read_better_than_in_one() -> None:
     assert torch.equal(again.cells[0], joint.cells[1])
     assert share_right(joint, ran.secret) > share_right(alone, ran.secret) + 0.01
     # At the truth every round is matched.
-    truth = Joint([match(view, Cosine()) for view in ran.view.rounds if isinstance(view, GradientView)])
+    truth = JointEngine([match(view, Cosine()) for view in ran.view.rounds if isinstance(view, GradientView)])
     loss = truth.loss(ENCODER.encode(ran.secret.cells)[:, None], ran.secret.labels)
     assert float(loss.abs().max()) < 1e-5
 

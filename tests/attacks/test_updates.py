@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from seepage.assessment import match_records
 from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.updates import Backpropagated, Simulated, merge_epochs, midway
-from seepage.attacks.horizontal.matching.engine import Autograd, ClosedForm, match
+from seepage.attacks.horizontal.matching.engine import AutogradEngine, ClosedFormEngine, match
 from seepage.attacks.horizontal.matching.labels import restore_labels
 from seepage.attacks.horizontal.matching.matching import Cosine, MeanSquared
 from seepage.attacks.horizontal.matching.profiles import reconstruction
@@ -85,10 +85,10 @@ def test_gradients_taken_at_each_victims_own_place(kind: str, records: int) -> N
     assert read.parameters is not None
     dummy = torch.randn(3, 2, *rows.shape[1:], generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     engine = match(read, DISTANCES[kind])
-    assert isinstance(engine, ClosedForm)
+    assert isinstance(engine, ClosedFormEngine)
     loss, derivative = engine(dummy, labels)
     torch.testing.assert_close(
-        (loss, derivative), Autograd(read, DISTANCES[kind])(dummy, labels), rtol=1e-9, atol=1e-11
+        (loss, derivative), AutogradEngine(read, DISTANCES[kind])(dummy, labels), rtol=1e-9, atol=1e-11
     )
     # One victim at a time, by a network that stands there.
     for v in range(3):
@@ -254,5 +254,5 @@ def test_other_modules_train_locally_too() -> None:
     read, _ = midway(transcript.view, 2, KnownDefense())
     rows = encoder.encode(transcript.secret.cells)
     engine = match(read, Cosine())
-    assert isinstance(engine, Autograd)
+    assert isinstance(engine, AutogradEngine)
     assert float(engine.loss(rows[:, None], transcript.secret.labels).max()) < 1e-3

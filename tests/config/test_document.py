@@ -20,6 +20,7 @@ from seepage.config.mistakes import DocumentError
 from seepage.config.preset import presets, read_preset
 from seepage.errors import BadInputError
 from seepage.settings.spec import AuditSpec, Gate, Part, make_spec
+from tests.parts import register
 
 
 def read(text: str, given: dict[str, Any] | None = None) -> list[AuditSpec]:
@@ -187,8 +188,7 @@ def test_a_list_within_a_list_is_one_value(monkeypatch: pytest.MonkeyPatch) -> N
         """An attack whose option is a list."""
         return weights
 
-    monkeypatch.setattr(registry.attacks, "_entries", dict(registry.attacks._entries))
-    registry.attacks.register("weighted")(weighted)
+    register(monkeypatch, registry.attacks, "weighted", weighted, "horizontal")
     spec = one("attacks: {name: weighted, weights: [[1, 2], [3]]}")
     assert [part.options for part in spec.attacks] == [{"weights": [1, 2]}, {"weights": [3]}]
     assert spec.attacks[0].called == "weighted(weights=[1, 2])"

@@ -42,8 +42,8 @@ study: split
 dataset: {name: adult, missing: category}
 private: sex
 defenses:
-- {}
-- {label: noisy, noise_multiplier: 0.1, flip: 0.05}
+- none
+- {label: noisy, all: [{name: cut_noise, noise_multiplier: 0.1}, {name: label_flip, probability: 0.05}]}
 attacks: [{name: exact, aware: true}, posterior]
 units: 2
 gate: {above: 0.2, column: sex}
@@ -54,7 +54,14 @@ gate: {above: 0.2, column: sex}
         dataset="adult",
         dataset_options={"missing": "category"},
         private=["sex"],
-        defenses=[{}, {"label": "noisy", "noise_multiplier": 0.1, "flip": 0.05}],
+        defenses=[
+            "none",
+            {
+                "name": "cut_noise+label_flip",
+                "options": {"cut_noise": {"noise_multiplier": 0.1}, "label_flip": {"probability": 0.05}},
+                "label": "noisy",
+            },
+        ],
         attacks=[{"name": "exact", "options": {"aware": True}}, "posterior"],
         units=2,
     )
@@ -87,14 +94,14 @@ def test_a_table_of_ones_own_lies_beside_the_document(rows: Path) -> None:
         (f"{SPLIT},\n units: '3'}}", "audit.yaml:2: units: Input should be a valid integer, got .3."),
         (f"{SPLIT},\n units: true}}", "audit.yaml:2: units: Input should be a valid integer, got true."),
         (
-            f"{SPLIT},\n defenses: [{{}},\n  {{label: noisy, flip: 2}}]}}",
-            r"audit.yaml:3: defenses\[1\].flip: Input should be less than 1, got 2.",
+            f"{SPLIT},\n defenses: [none,\n  {{name: label_flip, probability: 2}}]}}",
+            r"audit.yaml:3: defenses\[1\]: the chance of a flipped label lies between 0 and 1, got probability=2",
         ),
-        (f"{SPLIT},\n attacks: [exakt]}}", "audit.yaml:2: attacks: unknown cut_attack 'exakt'; did you mean 'exact'"),
+        (f"{SPLIT},\n attacks: [exakt]}}", "audit.yaml:2: attacks: unknown attack 'exakt'; did you mean 'exact'"),
         (f"{SPLIT},\n attacks: [{{name: exact, awear: true}}]}}", "audit.yaml:2: attacks: .*awear"),
         (f"{SPLIT}, attacks: [{{name: exact, label: prior}}]}}", "two parts would both be called 'prior'"),
         (
-            f"{SPLIT}, defenses: [{{flip: 0.1}}]}}",
+            f"{SPLIT}, defenses: [{{name: label_flip, probability: 0.1, label: none}}]}}",
             r"defenses\[0\]: a defense that does something would be called 'none'",
         ),
         (f"{SPLIT}, defenses: []}}", "defenses: .*at least 1 item"),
@@ -110,7 +117,7 @@ def test_a_table_of_ones_own_lies_beside_the_document(rows: Path) -> None:
             "{study: vertical, dataset: german, passive: [[age], [job]], parties: 4}",
             r"audit.yaml:1: columns are named \(passive\) for 3 parties, got parties=4",
         ),
-        ("{study: pooled, defenses: [{label: dp, noise: 1}]}", r"defenses\[0\]: noise=1 is in units of clip"),
+        ("{study: pooled, defenses: [{name: dp_training, noise_multiplier: 1}]}", r"defenses\[0\]: .*needs clip"),
         ("{study: split, dataset: ~}", "audit.yaml:1: dataset: expected the name of one dataset, .*got null.$"),
         ("{study: split, dataset: {name: adult, folder: x}}", "says where files lie in data_folder"),
         ("{study: split, dataset: {name: german, seed: hello}}", "'german' cannot be loaded with seed='hello'"),

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from seepage import registry
 from seepage.datasets import catalogue, load
-from seepage.datasets.about import About, File, cards
+from seepage.datasets.about import About, File, card_of
 from seepage.datasets.files import cache_folder, obtain
 from seepage.errors import BadInputError
 
@@ -144,7 +145,7 @@ def test_a_standing_folder_without_the_file_does_not_stop_the_download(server, t
 
 def test_catalogue_without_any_files():
     listed = {listing.name: listing for listing in catalogue()}
-    assert list(listed) == list(cards)
+    assert list(listed) == registry.datasets.names()
     assert {name: listing.availability for name, listing in listed.items()} == {
         "adult": "bundled",
         "adult_education": "bundled",
@@ -191,4 +192,6 @@ def test_published_sizes_of_the_cards(name):
         "crime": (1994, 100),
         "lawschool": (96_584, 7),
     }
-    assert (cards[name].rows, cards[name].columns) == published[name]
+    card = card_of(name)
+    assert card is not None
+    assert (card.rows, card.columns) == published[name]

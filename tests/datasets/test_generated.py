@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from seepage.datasets import from_frame, load
-from seepage.datasets.about import cards
+from seepage.datasets.about import card_of
 from seepage.datasets.planted import distinct, telling, twins, uniform
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Continuous, Discrete, Schema
@@ -58,12 +58,9 @@ def test_seeds_fix_everything(name):
 
 @pytest.mark.parametrize("name", ["synthetic", "synthetic_highdim"])
 def test_the_card_describes_the_default(name):
-    data = load(name)
-    assert (len(data.all), len(data.schema.columns), data.schema.width) == (
-        cards[name].rows,
-        cards[name].columns,
-        cards[name].width,
-    )
+    data, card = load(name), card_of(name)
+    assert card is not None
+    assert (len(data.all), len(data.schema.columns), data.schema.width) == (card.rows, card.columns, card.width)
 
 
 @pytest.mark.parametrize(

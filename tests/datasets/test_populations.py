@@ -15,7 +15,7 @@ from scipy import sparse
 from seepage import registry
 from seepage.datasets.graphs import amazon_products, cora
 from seepage.datasets.reviews import clothing_reviews, yelp_health
-from seepage.datasets.words import company, numbered, read_glove
+from seepage.datasets.words import cooccurrence_vectors, numbered, read_glove
 from seepage.errors import BadInputError
 
 REAL = os.environ.get("SEEPAGE_DATA")
@@ -31,17 +31,17 @@ def test_texts_become_numbers_by_frequency_and_vectors_come_from_the_file(tmp_pa
     assert "GloVe" in said
 
 
-def test_words_that_keep_the_same_company_are_near_each_other() -> None:
+def test_words_that_occur_with_the_same_words_are_near_each_other() -> None:
     rng = np.random.default_rng(0)
     # 1 and 2 stand beside 3 to 6, 7 and 8 beside 9 to 12.
     texts = [[int(rng.integers(1, 3)), int(rng.integers(3, 7))] for _ in range(300)]
     texts += [[int(rng.integers(7, 9)), int(rng.integers(9, 13))] for _ in range(300)]
-    made = company(texts, words=13, size=4)
+    made = cooccurrence_vectors(texts, words=13, size=4)
     made = made / np.linalg.norm(made, axis=1, keepdims=True).clip(1e-9)
     assert made[1] @ made[2] > 0.9
     assert abs(made[1] @ made[7]) < 0.1
     _, _, said = numbered(["a b a b"] * 6, least=5)
-    assert "company" in said
+    assert "co-occurrence" in said
 
 
 def test_broken_vectors_are_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seepage.datasets import catalogue, load
-from seepage.datasets.about import cards
+from seepage.datasets.about import card_of
 from seepage.tabular.schema import Continuous
 from tests.datasets.parts import categories, sizes
 
@@ -30,7 +30,8 @@ EXPECTED = {
 def test_sizes(real, name):
     data = load(name, real(FILES[name]))
     assert (*sizes(data), data.schema.width) == EXPECTED[name]
-    card = cards[name]
+    card = card_of(name)
+    assert card is not None
     assert (card.width, card.columns) == (data.schema.width, len(data.schema.columns))
     assert data.schema.target.name == card.target
     if not data.notes:

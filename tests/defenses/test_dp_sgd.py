@@ -10,6 +10,7 @@ from opacus.grad_sample import GradSampleModule
 from opacus.optimizers import DPOptimizer
 from torch import nn
 
+from seepage.assessment.row import ResultRow
 from seepage.assessment.utility import Recipe, measure_utility, privacy_row, utility_row
 from seepage.datasets.planted import distinct, telling
 from seepage.defenses import Defense, RecordDefense, defended
@@ -25,6 +26,7 @@ from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import defenses
 from seepage.tabular.encoder import Encoder
+from tests.rows import number
 
 WIDTH = 7
 
@@ -208,22 +210,22 @@ def test_training_under_it_says_what_is_learnt_and_guaranteed() -> None:
     recipe = Recipe(learning_rates=(0.5,), max_steps=60, replicas=2)
     names = {"dataset": "d", "protocol": "fedsgd", "model": "linear", "batch_size": 8, "defense": "dp", "seed": 3}
 
-    def learnt(noise: float) -> dict:
+    def learnt(noise: float) -> ResultRow:
         return utility_row(
             measure_utility(data, mlp(data.schema, [], seed=0), encoder, 8, DPSGD(1.0, noise), recipe), **names
         )
 
     mild, strong = learnt(0.5), learnt(1e3)
-    assert mild["mean"] > 0.95 > strong["mean"]
+    assert number(mild.mean) > 0.95 > number(strong.mean)
     row = privacy_row(mild)
     assert row is not None
     theirs = RDPAccountant()
     theirs.history = [(0.5, 8 / 160, 60)]
-    assert (row["metric"], row["low"], row["baseline"], row["defense"]) == ("epsilon", None, None, "dp")
-    assert row["mean"] == pytest.approx(theirs.get_epsilon(0.1 / 160), rel=0.01)
-    assert (row["settings"]["steps"], row["settings"]["delta"]) == (60, 0.1 / 160)
+    assert (row.metric, row.low, row.baseline, row.defense) == ("epsilon", None, None, "dp")
+    assert row.mean == pytest.approx(theirs.get_epsilon(0.1 / 160), rel=0.01)
+    assert (row.settings["steps"], row.settings["delta"]) == (60, 0.1 / 160)
     plain = utility_row(measure_utility(data, mlp(data.schema, [], seed=0), encoder, 8, None, recipe), **names)
-    assert plain["settings"]["privacy"] is None
+    assert plain.settings["privacy"] is None
     assert privacy_row(plain) is None
 
 

@@ -1,30 +1,73 @@
-"""Published tables on the page of results, against the files read another way."""
+"""Pages and counts of measured tables, against the files read and judged another way."""
 
 from __future__ import annotations
 
 import csv
+import math
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from scipy import stats
 
+import results_figures
+import results_summary
 import site_figures
+import site_hook
 import site_tables
+import site_verdict
 from seepage.reproduce import study_tables, tables
 
 ROOT = Path(__file__).resolve().parents[2]
+TABLES = {**tables(), **study_tables()}
+FILES = sorted(path for path in (ROOT / site_tables.FOLDER).glob("*.csv") if path.stem.replace("_", "/", 1) in TABLES)
 HEAD = (
-    "run,defense,method,unit,ours,ours_std,n,published,published_std,difference,low,high,agrees,guess,guess_name,lift"
+    "run,defense,method,unit,ours,ours_std,ours_low,ours_high,n,published,published_std,published_n,difference,low,high,"
+    "margin,agreement,guess,guess_name,lift,seconds_per_victim,rows,commit"
 )
-LINE = "faithful,none,tableak,percent,0.5,0.1,{n},0.793,0.045,-0.293,-0.3,-0.286,below,0.4,mode,0.1"
+LINE = "{run},none,{method},percent,0.5,0.1,,,{n},{printed},,,,,{stored},0.4,mode,0.1,1,45222,abc"
 
 
-def page(*names: str) -> str:
-    places = "".join(f"<!-- table: {name} -->\nold\n<!-- end of table -->\n" for name in names)
-    return f"# Results\n\n<!-- tables -->\nold\n<!-- end of tables -->\n\n{places}\nend\n"
+def lines_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def parts(text: str) -> dict[str, list[list[str]]]:
+    """Return the table below each second-level heading."""
+    _, *found = re.split(r"^## (.+)$", text, flags=re.M)
+    return {
+        head: [cells(line) for line in body.splitlines() if line.startswith("|") and "| --- |" not in line]
+        for head, body in zip(found[::2], found[1::2], strict=True)
+    }
+
+
+def outcome(line: dict[str, str]) -> str:
+    """Return the outcome by the formula with quantiles, where the code has p-values."""
+    if not line["published_std"] or not line["published_n"] or not line["ours_std"] or int(line["n"]) < 2:
+        return "too few to tell"
+    n, printed = int(line["n"]), int(line["published_n"])
+    one, two = float(line["ours_std"]) ** 2 / n, float(line["published_std"]) ** 2 / (printed - 1)
+    away = abs(float(line["ours"]) - float(line["published"]))
+    error = math.sqrt(one + two)
+    margin = 0.02 if error * (stats.norm.ppf(0.95) + stats.norm.ppf(0.9)) <= 0.02 else 0.05
+    reach = 0.0
+    if error > 0:
+        reach = float(stats.t.ppf(0.95, (one + two) ** 2 / (one**2 / (n - 1) + two**2 / (printed - 1)))) * error
+    return "agrees" if away + reach < margin else "differs" if away - reach > margin else "too few to tell"
+
+
+def rounded(line: dict[str, str]) -> str:
+    if not line["ours"]:
+        return "–"
+    value = float(line["ours"])
+    shown = f"{value:.2f}" if line["unit"] == "plain" else f"{100 * value:.1f}"
+    return shown.removeprefix("-") if float(shown) == 0 and line["unit"] != "plain" else shown.replace("-", "−")
 
 
 @pytest.fixture
@@ -34,64 +77,201 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_the_page_of_results_is_what_the_files_say() -> None:
-    text = (ROOT / site_tables.PAGE).read_text(encoding="utf-8")
-    assert site_tables.fill(text, ROOT) == text, "run: python tools/site_tables.py"
-
-
-def test_every_line_of_every_file_is_on_the_page() -> None:
-    text = (ROOT / site_tables.PAGE).read_text(encoding="utf-8")
-    for path in (ROOT / site_tables.FOLDER).glob("*_table*.csv"):
-        table = {**tables(), **study_tables()}[path.stem.replace("_", "/", 1)]
-        begin = text.index(f"<!-- table: {path.stem} -->")
-        made = [
-            cells(one) for one in text[begin : text.index("<!-- end of table -->", begin)].splitlines() if "|" in one
+def test_the_page_of_results_is_short_and_its_counts_are_what_the_files_say() -> None:
+    text = (ROOT / results_summary.PAGE).read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 400
+    assert results_summary.fill(text, ROOT) == text, "run: python tools/results_summary.py"
+    assert results_summary.main(["--check"]) == 0
+    for paper in site_tables.PAPERS:
+        wanted = Counter(
+            outcome(line)
+            for path in FILES
+            if path.stem.startswith(f"{paper}_")
+            for line in lines_of(path)
+            if line["agreement"]
+        )
+        begin = text.index(f"<!-- summary: {paper} -->")
+        *_, total = [
+            row for row in text[begin : text.index("<!-- end of summary -->", begin)].splitlines() if "|" in row
         ]
-        with path.open(encoding="utf-8") as file:
-            lines = list(csv.DictReader(file))
-        assert len(made) == len(lines) + 2
-        for row, line in zip(made[2:], lines, strict=True):
-            shown = dict(zip(made[0], row, strict=True))
-            assert [shown[axis] for axis in ("run", "n", *table.axes)] == [line[a] for a in ("run", "n", *table.axes)]
-            by, within = (1, 0.0051) if line.get("unit") == "plain" else (100, 0.051)
-            assert (shown["ours"] == "–") == (line["ours"] == "")
-            if shown["ours"] != "–":
-                assert float(shown["ours"].split(" ")[0].replace("−", "-")) == pytest.approx(
-                    by * float(line["ours"]), abs=within
-                )
-            assert (shown["printed"] == "–") == (line["published"] == "")
-            assert shown["within"] == (line["agrees"] or "–")
+        shown = cells(total)
+        assert shown[0] == "**all**"
+        assert list(map(int, shown[3:7])) == [
+            sum(wanted.values()),
+            *(wanted[name] for name in ("agrees", "differs", "too few to tell")),
+        ]
 
 
-def test_what_was_measured_is_told_and_what_is_partial_too(folder: Path) -> None:
+def test_a_stale_count_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = (ROOT / results_summary.PAGE).read_text(encoding="utf-8")
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / site_tables.FOLDER).symlink_to(ROOT / site_tables.FOLDER)
+    page = tmp_path / results_summary.PAGE
+    page.write_text(re.sub(r"\| \*\*all\*\* \|  \|  \| \d+", "| **all** |  |  | 1", text), encoding="utf-8")
+    monkeypatch.setattr(results_summary, "ROOT", tmp_path)
+    assert results_summary.main(["--check"]) == 1
+    assert results_summary.main([]) == 0
+    assert page.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_line_is_judged_by_its_own_columns_and_the_stored_outcome_is_that(path: Path) -> None:
+    table = TABLES[path.stem.replace("_", "/", 1)]
+    for line in lines_of(path):
+        found = site_verdict.verdict(table, line)
+        stored = line["agreement"]
+        assert (stored != "") == (found is not None and found.agreement is not None)
+        if stored:
+            assert found is not None
+            assert stored == found.agreement == outcome(line)
+            forged = {**line, "agreement": "agrees", "margin": "1", "difference": "0"}
+            assert site_verdict.verdict(table, forged) == found
+        # A prior, a stronger attack or a control stands beside no printed figure.
+        if line["run"] != table.first:
+            assert (line["published"], line["difference"], stored) == ("", "", "")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_line_of_a_file_is_on_its_page_once(path: Path) -> None:
+    table, lines = TABLES[path.stem.replace("_", "/", 1)], lines_of(path)
+    made = parts(site_tables.page(path.stem, table, lines, "../../files"))
+    shown: Counter[tuple[str, ...]] = Counter()
+    for head, (names, *rows) in made.items():
+        for row in rows:
+            at = dict(zip(names, row, strict=True))
+            assert ("outcome" in at) == (head == "Ours beside the print")
+            assert ("printed" in at) == (head == "Ours beside the print")
+            axes = [at[axis.replace("_", " ")] for axis in table.axes]
+            shown[at.get("run") or table.first, *axes, at["n"], at["ours"].split()[0]] += 1
+    wanted = Counter(
+        (line["run"], *(line[axis] or "–" for axis in table.axes), line["n"], rounded(line)) for line in lines
+    )
+    assert shown == wanted
+
+
+def test_a_page_says_what_was_measured_and_keeps_other_attackers_apart(folder: Path) -> None:
+    rows = [
+        LINE.format(run="faithful", method="tableak", n=3, printed="0.793,0.045,50", stored="agrees"),
+        LINE.format(run="default", method="tableak", n=3, printed=",,", stored=""),
+    ]
+    (folder / "tableak_table6.csv").write_text("\n".join([HEAD, *rows]) + "\n")
+    table, lines = site_tables.measured(folder.parents[1])["tableak_table6"]
+    text = site_tables.page("tableak_table6", table, lines, "../../files")
+    assert "Command: `seepage reproduce tableak/table6 --victims 3`." in text
+    assert "Measured at commit abc." in text
+    made = parts(text)
+    [head, row] = made["Ours beside the print"]
+    # The stored outcome is not what is shown: a difference of 29 points with a deviation of 10 over 3 victims.
+    assert row[head.index("outcome")] == "differs"
+    [head, row] = made["Other attackers and settings"]
+    assert row[0] == "default"
+    assert "printed" not in " ".join(head)
+
+
+def test_what_is_partial_is_told(folder: Path) -> None:
     head = HEAD.replace("defense,method", "labels,method,batch_size")
-    line = LINE.format(n=3).replace("none,tableak", "true,tableak,8")
-    (folder / "tableak_table19.csv").write_text(f"{head},rows,commit\n{line},56117,abc\n")
-    root = folder.parents[1]
-    made = site_tables.fill(page("tableak_table19"), root)
-    assert "`seepage reproduce tableak/table19 --victims 3`" in made
-    assert "Measured at commit abc." in made
-    assert "Partial data: 56,117 of the 96,584 rows of `lawschool`." in made
-    assert "| `tableak/table19` |" in made
-    assert cells(made.splitlines()[6])[2:] == ["3", "1", "0", "0", "1", "0"]
-    assert "old" not in made
-    assert made.endswith("\nend\n")
-    assert site_tables.fill(made, root) == made
+    line = LINE.format(run="faithful", method="tableak,8", n=3, printed="0.793,0.045,50", stored="")
+    line = line.replace("none,", "true,").replace("45222", "56117")
+    (folder / "tableak_table19.csv").write_text(f"{head}\n{line}\n")
+    table, lines = site_tables.measured(folder.parents[1])["tableak_table19"]
+    assert "Partial data: 56,117 of the 96,584 rows of `lawschool`." in site_tables.page("x", table, lines, "..")
 
 
 def test_a_table_that_is_run_in_part_says_which(folder: Path) -> None:
-    (folder / "tableak_table33.csv").write_text(
-        "run,dataset,restarts,unit,ours,ours_std,n,published,published_std,difference,low,high,agrees,guess,guess_name,lift\n"
-        "faithful,adult,5,percent,0.7,,1,,,,,,,,,\n"
-    )
-    made = site_tables.fill(page("tableak_table33"), folder.parents[1])
+    head = HEAD.replace("defense,method", "dataset,restarts")
+    (folder / "tableak_table33.csv").write_text(f"{head}\nfaithful,adult,5,percent,0.7,,,,1,,,,,,,,,,,,2,45222,abc\n")
+    table, lines = site_tables.measured(folder.parents[1])["tableak_table33"]
+    made = site_tables.page("tableak_table33", table, lines, "..")
     assert "`seepage reproduce tableak/table33 --victims 1 --only dataset=adult`" in made
-    assert "| faithful | adult | 5 | 1 | 70.0 | – | – | – | – | – |" in made
+    assert parts(made)["Measured"][1] == ["faithful", "adult", "5", "1", "70.0"]
 
 
-def test_a_file_without_a_place_and_a_place_without_a_file_are_told(folder: Path) -> None:
-    with pytest.raises(site_figures.FigureError, match="no such file"):
-        site_tables.fill(page("tableak_table6"), folder.parents[1])
-    (folder / "tableak_table6.csv").write_text(f"{HEAD}\n{LINE.format(n=3)}\n")
-    with pytest.raises(site_figures.FigureError, match="no place for"):
-        site_tables.fill(page(), folder.parents[1])
+def test_printed_figures_of_something_else_get_no_verdict() -> None:
+    table, lines = site_tables.measured(ROOT)["uifv_table5"]
+    made = parts(site_tables.page("uifv_table5", table, lines, ".."))
+    [head, *rows] = made["Beside a print of something else"]
+    assert {row[head.index("method")] for row in rows} == {"loki"}
+    assert "loki" not in {row[1] for row in made["Ours beside the print"]}
+    # The paper does not say what its deviations are of.
+    assert {row[-3] for row in made["Ours beside the print"][1:]} == {"too few to tell"}
+
+
+def test_a_page_may_ask_for_counts_lists_and_data(folder: Path) -> None:
+    (folder / "speed.csv").write_text("how,victims,accuracy,empty\none process,1000,0.871,\n")
+    root, link = folder.parents[1], "../tables/{}.md".format
+    assert cells(site_tables.fill("<!-- data: speed -->", root, link).splitlines()[2]) == [
+        "one process",
+        "1,000",
+        "87.1",
+    ]
+    text = site_tables.fill("<!-- summary: exact -->\n\n<!-- own: exact -->", ROOT, link)
+    assert "[table 2](../tables/exact_table2.md)" in text
+    assert "[`exact/table4`](../tables/exact_table4.md)" in text
+    for asked in ("summary: nothing", "data: nothing", "data: tableak_gains dataset=other"):
+        with pytest.raises(site_figures.FigureError):
+            site_tables.fill(f"<!-- {asked} -->", ROOT, link)
+
+
+def test_a_table_of_data_has_intervals_beside_figures_and_says_once_what_never_changes() -> None:
+    head, _, *rows = site_tables.fill("<!-- data: unmix_batch dataset=adult -->", ROOT, str).splitlines()
+    names, first = cells(head), cells(rows[0])
+    assert names[:5] == ["batch size", "attack", "n", "accuracy [95%]", "exact match [95%]"]
+    assert first[:4] == ["4", "unmix", "10", "100.0"]
+    [row] = [cells(row) for row in rows if row.startswith("| 32 | tableak")]
+    assert row[2:4] == ["20", "86.4 [85.6, 87.3]"]
+    assert rows[-3].startswith("In all lines: dataset adult, network mlp")
+    assert rows[-1].startswith("Measured at commit ")
+    # A count is no rate.
+    [line, *_] = lines_of(ROOT / site_tables.FOLDER / "unmix_certificates.csv")
+    assert cells(site_tables.data([line]).splitlines()[2])[5] == f"{int(line['certified']):,}"
+
+
+def test_a_measured_paper_without_a_place_is_told() -> None:
+    with pytest.raises(site_figures.FigureError, match="no place for 'tableak'"):
+        results_summary.fill("# Results\n", ROOT)
+
+
+def test_every_file_has_a_page_and_is_linked_from_one() -> None:
+    pages = site_hook.results()
+    names = {path.stem for path in (ROOT / site_tables.FOLDER).glob("*.csv")}
+    assert {Path(place).stem for place in pages} == names
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "results").glob("*.md")]
+    filled = [site_tables.fill(text, ROOT, "{}.md".format) for text in texts]
+    everything = "\n".join([*texts, *filled, (ROOT / results_summary.PAGE).read_text(encoding="utf-8")])
+    missing = {
+        name
+        for name in names
+        if not any(way in everything for way in (f"({name}.md)", f"{name}.csv)", f"<!-- data: {name} -->"))
+    }
+    assert missing == set()
+
+
+def test_counts_of_certificates_are_the_sums_of_their_files() -> None:
+    text = (ROOT / "docs" / "results" / "benchmarks.md").read_text(encoding="utf-8")
+    rows = [cells(row) for row in text.splitlines() if "unmix_certificates" in row and row.startswith("|")]
+    assert len(rows) == 4
+    for row in rows:
+        [name] = re.findall(r"(unmix_certificates\w*)\.csv", row[-1])
+        lines = lines_of(ROOT / site_tables.FOLDER / f"{name}.csv")
+        for shown, column in zip(row[1:6], ("victims", "records", "certified", "false", "whole"), strict=True):
+            assert int(shown.replace(",", "")) == sum(int(line[column]) for line in lines)
+
+
+def test_the_figures_are_what_the_files_say_and_small() -> None:
+    assert results_figures.main(["--check"]) == 0, "run: python tools/results_figures.py"
+    for name in results_figures.FIGURES:
+        path = ROOT / results_figures.DRAWN / f"{name}.svg"
+        text = path.read_text(encoding="utf-8")
+        assert path.stat().st_size < 30_000
+        assert "http://www.w3.org/2000/svg" in text
+        assert f"results/{name}.svg" in (ROOT / results_summary.PAGE).read_text(encoding="utf-8")
+
+
+def test_a_figure_shows_the_points_of_its_file() -> None:
+    text = results_figures.uifv(ROOT)
+    lines = [line for line in lines_of(ROOT / site_tables.FOLDER / "uifv_table6.csv") if line["run"] == "faithful"]
+    places = [240 + (760 - 240 - 28) * float(line["ours"]) for line in lines if line["kind"] == "all"]
+    drawn = [float(x) for x in re.findall(r"<circle cx='([\d.]+)'", text)]
+    assert len(places) == 12
+    for place in places:
+        assert min(abs(place - x) for x in drawn) < 0.06

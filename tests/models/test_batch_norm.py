@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from seepage import models
 from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
@@ -15,7 +16,6 @@ from seepage.learning import batch_statistics, gradient
 from seepage.models.batch_norm import BatchNorm, Moments, advanced, from_running, running_statistics
 from seepage.models.model import Head, Model, seeded
 from seepage.protocols.fedsgd import FedSGD
-from seepage.registry import models
 from seepage.tabular.encoder import Encoder
 from tests.oracles.gradients import loss_of
 

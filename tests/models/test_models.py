@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from seepage import models
 from seepage.datasets import load
 from seepage.errors import BadInputError
 from seepage.models.mlp import linear, mlp, nn3
 from seepage.models.model import Head, Model, seeded
-from seepage.registry import models
 from seepage.tabular.schema import Continuous, Discrete, Schema
 
 COLUMNS = (

@@ -78,18 +78,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize("place", ["ownnetworks", "ownnetworks.py"])
 def test_a_factory_is_handed_what_it_takes(folder: Path, place: str) -> None:
     before = list(sys.path)
-    built = load_own(f"{place}:build", SCHEMA).made
+    built = load_own(f"{place}:build", SCHEMA).network
     assert isinstance(built, nn.Sequential)
     assert [tuple(p.shape) for p in built.parameters()] == [(6, 9), (6,), (2, 6), (2,)]
-    assert isinstance(load_own(f"{place}:Net", SCHEMA, seed=5, options={"units": 4}).made, nn.Module)
-    assert isinstance(load_own(f"{place}:plain", SCHEMA).made, nn.Linear)
-    assert load_own(f"{place}:sized", SCHEMA, options={"size": 7, "more": 1}).made.out_features == 7  # pyright: ignore
+    assert isinstance(load_own(f"{place}:Net", SCHEMA, seed=5, options={"units": 4}).network, nn.Module)
+    assert isinstance(load_own(f"{place}:plain", SCHEMA).network, nn.Linear)
+    assert load_own(f"{place}:sized", SCHEMA, options={"size": 7, "more": 1}).network.out_features == 7  # pyright: ignore
     assert sys.path == before
 
 
 def test_weights_follow_the_seed_and_leave_global_state_alone(folder: Path) -> None:
     state = torch.get_rng_state()
-    one, same, other = (load_own("ownnetworks:plain", SCHEMA, seed=seed).made for seed in (1, 1, 2))
+    one, same, other = (load_own("ownnetworks:plain", SCHEMA, seed=seed).network for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), state)
     assert isinstance(one, nn.Linear)
     assert isinstance(same, nn.Linear)
@@ -122,7 +122,7 @@ def test_the_digest_is_that_of_the_source(folder: Path) -> None:
         ("needs:f", {}, "No module named 'no_such_library'"),
         ("ownnetworks:raises", {}, r"raised ValueError: the licence server is not there \(ownnetworks.py, line"),
         ("ownnetworks:leaves", {}, "raised SystemExit: 3"),
-        ("ownnetworks:greedy", {}, "needs 'database', 'table', which nobody gives"),
+        ("ownnetworks:greedy", {}, "needs 'database', 'table', which seepage does not pass"),
         ("ownnetworks:nothing", {}, "an object of type NoneType"),
         ("ownnetworks:ready", {}, "an object of type Linear, not a factory"),
         ("ownnetworks:number", {}, "an object of type int, not a factory"),
@@ -138,7 +138,7 @@ def test_a_bad_reference_gets_one_paragraph(
 
 
 def test_an_audit_takes_the_factory_and_its_weights(folder: Path) -> None:
-    trained = load_own("torch.nn:Linear", SCHEMA, seed=9, options={"in_features": 63, "out_features": 2}).made
+    trained = load_own("torch.nn:Linear", SCHEMA, seed=9, options={"in_features": 63, "out_features": 2}).network
     assert isinstance(trained, nn.Linear)
     save_file(trained.state_dict(), folder / "model.safetensors")
     options = {"in_features": 63, "out_features": 2}

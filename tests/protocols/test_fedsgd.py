@@ -95,6 +95,7 @@ def test_a_model_of_another_table_is_refused() -> None:
 
 def test_the_registered_protocol_takes_its_arguments_by_name() -> None:
     made = protocols.create("fedsgd", batch_size=3, replacement=True)
+    assert isinstance(made, FedSGD)
     assert (made.batch_size, made.replacement) == (3, True)
     with pytest.raises(BadInputError, match="did you mean 'batch_size'"):
         protocols.create("fedsgd", batchsize=3)

@@ -105,7 +105,7 @@ def test_noise_on_gradients_changes_what_passive_parties_learn() -> None:
     faint = replace(PROTOCOL, returned=ReturnedNoise(1e-12, clip=1e3))
     for got, wanted in zip(parameters(done(faint).model), parameters(done().model), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-5)
-    assert strong.known().describe() == {"returned_noise": {"ratio": 1.0, "clip": 1.0}}
+    assert strong.known().describe() == {"returned_noise": {"scale": 1.0, "clip": 1.0}}
 
 
 def test_leaked_records_are_not_attacked() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from seepage.assessment.row import ResultRow
 from seepage.report import Report, audit
 from seepage.results.checks import Alarm
 from seepage.results.examples import Example
-from seepage.results.rows import Row
 from seepage.settings.spec import AuditSpec
 from seepage.settings.subject import Subject
 from seepage.tabular.infer import infer_schema
@@ -47,11 +47,11 @@ class Shown:
 
     spec: AuditSpec
     subject: Subject
-    rows: Sequence[Row]
+    rows: Sequence[ResultRow]
     examples: Sequence[Example]
     evidence: Mapping[tuple[int, str, str], Any]
     alarms: Sequence[Alarm] | None
-    control: Sequence[Row] | None
+    control: Sequence[ResultRow] | None
 
 
 def shown(report: Report | Shown, **changes: Any) -> Shown:
@@ -81,7 +81,11 @@ def hostile_audit(**settings: Any) -> Shown:
 def plant(report: Report | Shown, seed: int = 0) -> dict[tuple[int, str, str], Planted]:
     """Evidence of every attack of an audit whose certainty is calibrated: a cell is right as often as it is sure."""
     schema = report.subject.dataset.schema
-    attacks = {(row["batch_size"], row["defense"], row["attack"]) for row in report.rows if row["seconds_per_victim"]}
+    attacks = {
+        (row.batch_size, row.defense, row.attack)
+        for row in report.rows
+        if row.seconds_per_victim and row.batch_size is not None
+    }
     return {key: calibrated(schema, 12, key[0], seed) for key in sorted(attacks)}
 
 

@@ -28,7 +28,7 @@ DOCUMENT = {
 def reports() -> list[Report]:
     made = audit_document(DOCUMENT)
     # A second defense, without the trainings that the cost of one is measured by.
-    planted = [[{**row, "defense": "sign", "mean": 0.5} for row in report.rows if row["is_attack"]] for report in made]
+    planted = [[replace(row, defense="sign", mean=0.5) for row in report.rows if row.is_attack] for report in made]
     return [replace(report, rows=[*report.rows, *more]) for report, more in zip(made, planted, strict=True)]
 
 

@@ -41,7 +41,7 @@ def test_runs_of_different_models_are_compared_and_what_differs_is_listed(runs: 
     found = compare_runs(first, second)
     assert {"audits 1.spec.model", "audits 1.spec.iterations"} <= {name for name, _, _ in found.differing}
     assert "time" not in {name for name, _, _ in found.differing}
-    rows = {path: json.loads((path / "results.json").read_text(encoding="utf-8")) for path in runs}
+    rows = {path: json.loads((path / "results.json").read_text(encoding="utf-8"))["rows"] for path in runs}
     for one in overall(found):
         means = [
             row["mean"]
@@ -61,8 +61,9 @@ def test_runs_of_different_models_are_compared_and_what_differs_is_listed(runs: 
 def edited(folder: Path, target: Path, change: Any) -> Path:
     """A copy of a run folder with other rows."""
     target.mkdir()
-    rows = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    (target / "results.json").write_text(json.dumps(change(rows)), encoding="utf-8")
+    document = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    document["rows"] = change(document["rows"])
+    (target / "results.json").write_text(json.dumps(document), encoding="utf-8")
     (target / "provenance.json").write_bytes((folder / "provenance.json").read_bytes())
     return target
 
@@ -83,7 +84,7 @@ def test_a_planted_difference_is_found_clear(runs: tuple[Path, Path], tmp_path: 
 
 def test_figures_of_one_run_only_are_counted(runs: tuple[Path, Path], tmp_path: Path) -> None:
     fewer = edited(runs[0], tmp_path / "fewer", lambda rows: [row for row in rows if row["column"] is None])
-    whole = json.loads((runs[0] / "results.json").read_text(encoding="utf-8"))
+    whole = json.loads((runs[0] / "results.json").read_text(encoding="utf-8"))["rows"]
     found = compare_runs(load_run(runs[0]), load_run(fewer))
     assert found.only == (sum(row["column"] is not None for row in whole), 0)
 

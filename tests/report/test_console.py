@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,8 +50,8 @@ def test_an_error_takes_the_tier_away_everywhere() -> None:
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_what_matters_is_readable_at_every_width(width: int, defense: str) -> None:
     report = small()
-    rows = [{**row, "attack": "inverting_gradients" if row["is_attack"] else row["attack"]} for row in report.rows]
-    rows += [{**row, "defense": defense} for row in rows] if defense != "none" else []
+    rows = [replace(row, attack="inverting_gradients" if row.is_attack else row.attack) for row in report.rows]
+    rows += [replace(row, defense=defense) for row in rows] if defense != "none" else []
     text = printed(Report(report.spec, report.subject, rows, []), width)
     assert max(map(len, text.splitlines())) <= width
     words = text.split()
@@ -58,8 +59,9 @@ def test_what_matters_is_readable_at_every_width(width: int, defense: str) -> No
     assert all(name in words for name in ("mode", "likeliest", "random"))
     if width >= 80:
         assert "inverting_gradients" in words
-    [score] = [row for row in report.rows if row["is_attack"] and (row["metric"], row["column"]) == ("accuracy", None)]
-    for figure in (score["mean"], score["baseline"], score["low"]):
+    [score] = [row for row in report.rows if row.is_attack and (row.metric, row.column) == ("accuracy", None)]
+    for figure in (score.mean, score.baseline, score.low):
+        assert figure is not None
         assert f"{100 * figure:.1f}" in text
     assert ("* sensitive" in text.replace("\n", " ")) is True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+import tests.rows
+from seepage.assessment.row import ResultRow
 from seepage.report import frames
 from seepage.report.advice import advice, sentences
 from seepage.report.console import costs_table
@@ -37,13 +40,12 @@ def evidence(uncertainty: Any, right: Any, rarity: Any = None, groups: Any = Non
     return Planted(held, np.asarray(uncertainty, dtype=np.float32), rare.astype(np.float32), groups or {})
 
 
-def row(**changes: Any) -> dict[str, Any]:
+def row(**changes: Any) -> ResultRow:
     plain: dict[str, Any] = {
-        **{"batch_size": 8, "defense": "none", "attack": "tableak", "metric": "accuracy", "column": None, "n": 5},
-        **{"mean": 0.7, "low": 0.66, "high": 0.74, "baseline": 0.5, "baseline_name": "mode", "is_attack": True},
+        **{"n": 5, "mean": 0.7, "low": 0.66, "high": 0.74, "baseline": 0.5, "baseline_name": "mode"},
         **{"lift": 0.2, "lift_low": 0.16, "lift_high": 0.24, "seconds_per_victim": 1.0},
     }
-    return {**plain, **changes}
+    return tests.rows.row(**{**plain, **changes})
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -188,7 +190,7 @@ def test_the_cheapest_defense_that_suffices_is_advised() -> None:
     sweep = [setting(8, 0.9), setting(8, 0.1, "strong"), setting(8, 0.15, "weak"), setting(8, 0.3, "weaker")]
     by_leak = advice(sweep, {}, {})
     assert [one["defended"] for one in by_leak] == [None, (8, "weak"), (8, "weaker"), (8, "weaker")]
-    task = {(8, "strong"): 0.8, (8, "weak"): 0.7, (8, "weaker"): 0.6}
+    task: dict[frames.Setting, float] = {(8, "strong"): 0.8, (8, "weak"): 0.7, (8, "weaker"): 0.6}
     assert [one["defended"] for one in advice(sweep, {}, task)][1:] == [(8, "strong")] * 3
     errors = [one["defended"] for one in advice(sweep, {}, task, higher_is_better=False)]
     assert errors[1:] == [(8, "weak"), (8, "weaker"), (8, "weaker")]
@@ -228,8 +230,8 @@ def test_less_leakage_never_worsens_the_advice(uppers: list[float], less: float)
 
 
 def test_the_frontier_joins_leakage_and_task() -> None:
-    task = row(metric="task_accuracy", attack="none", is_attack=False, mean=0.8, baseline=0.6, seconds_per_victim=None)
-    rows = [row(), row(defense="noise", lift=0.05), {**task, "defense": "noise"}]
+    task = row(metric="task_accuracy", attack="none", kind="about", mean=0.8, baseline=0.6, seconds_per_victim=None)
+    rows = [row(), row(defense="noise", lift=0.05), replace(task, defense="noise")]
     [one] = frames.frontier(rows, frames.overview(rows))
     assert (one["defense"], one["task"], one["closed"]) == ("noise", 0.8, pytest.approx(0.1))
 
@@ -237,11 +239,11 @@ def test_the_frontier_joins_leakage_and_task() -> None:
 def test_what_a_defense_guarantees_stands_beside_what_it_costs_and_leaves() -> None:
     privacy = {"epsilon": 3.25, "delta": 1e-5, "steps": 1500, "accountant": "Opacus RDP"}
     tasks = [
-        row(attack="none", metric="task_accuracy", is_attack=False, defense=name, settings={"privacy": of})
+        row(attack="none", metric="task_accuracy", kind="about", defense=name, settings={"privacy": of})
         for name, of in {"none": None, "dp_sgd": privacy}.items()
     ]
-    epsilon = row(attack="none", metric="epsilon", mean=3.25, is_attack=False, defense="dp_sgd")
-    made = frames.frontier([*tasks, epsilon], [row(defense="none"), row(defense="dp_sgd")])
+    epsilon = row(attack="none", metric="epsilon", mean=3.25, kind="about", defense="dp_sgd")
+    made = frames.frontier([*tasks, epsilon], [row(defense=name).as_dict() for name in ("none", "dp_sgd")])
     assert [{name: one[name] for name in privacy} for one in made] == [dict.fromkeys(privacy), privacy]
     console = Console(width=120, file=io.StringIO())
     console.print(costs_table([*tasks, epsilon]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -90,9 +91,9 @@ def test_what_exists_is_shown(german: Report) -> None:
 
 
 def test_a_control_that_leaks_and_one_that_does_not(german: Report) -> None:
-    alone = [row for row in german.rows if row["batch_size"] == 1]
-    strong = [{**row, "lift": 0.9 * (1 - (row["baseline"] or 0))} for row in alone]
-    weak = [{**row, "lift": 0.1 * (1 - (row["baseline"] or 0))} for row in alone]
+    alone = [row for row in german.rows if row.batch_size == 1]
+    strong = [replace(row, lift=0.9 * (1 - (row.baseline or 0))) for row in alone]
+    weak = [replace(row, lift=0.1 * (1 - (row.baseline or 0))) for row in alone]
     assert "so the attack works here" in read(render([shown(german, control=strong)], {}))["checks"]
     assert "rather than the data safe" in read(render([shown(german, control=weak)], {}))["checks"]
 
@@ -158,7 +159,7 @@ def test_labels_hold_nothing_that_the_library_reads_as_markup(value: str) -> Non
 
 
 def test_pages_of_wide_tables_stay_small(german: Report) -> None:
-    many = [dict(row, column=f"c{i}") for i in range(40) for row in german.rows]
+    many = [replace(row, column=f"c{i}") for i in range(40) for row in german.rows]
     page = render([shown(german, rows=many + german.rows)], {})
     assert "results.csv beside this file has all of them" in page
     assert len(page) < len(plotly_script()) + 3_000_000

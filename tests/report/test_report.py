@@ -50,7 +50,7 @@ def test_a_modules_head_follows_the_table_that_is_audited(tmp_path: Path) -> Non
     of_frame = audit(frame, network(), **told)
     of_file = audit(model=network(), data=tmp_path / "prices.csv", **told)
     assert of_frame.subject.model.head == of_file.subject.model.head == "regression"
-    means = [[row["mean"] for row in report.rows] for report in (of_frame, of_file)]
+    means = [[row.mean for row in report.rows] for report in (of_frame, of_file)]
     assert means[0] == means[1]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from seepage.settings.study import StudyPart
 
 from seepage.errors import BadInputError
 from seepage.report import Bar, gate, run_studies
@@ -17,9 +18,9 @@ from seepage.report.frames import overview
 from seepage.report.study import study_alarms
 from seepage.settings.spec import Part
 from seepage.settings.studies import make_study, study_kind
-from seepage.settings.study import StudyPart
 from seepage.settings.study_spec import StudySpec
 from tests.report.test_html import read
+from tests.rows import row
 from tests.settings.test_study import planted
 
 SPEC = StudySpec(dataset="coins")
@@ -78,28 +79,25 @@ def test_a_study_says_how_open_its_verdict_is() -> None:
     [report] = run_studies([(SPEC, planted([], units=2))])
     alarms = {alarm.code: alarm for alarm in report.alarms}
     assert "so intervals are wide" in alarms["SEEP007"].message
-    row = {"batch_size": None, "defense": "none", "attack": "peek", "metric": "accuracy", "column": None, "n": 5}
-    row |= {"mean": 0.7, "baseline": 0.5, "baseline_name": "coin", "lift": 0.2, "is_attack": True}
-    row |= {"low": 0.4, "high": 1.0, "lift_low": -0.1, "lift_high": 0.5, "seconds_per_victim": None}
+    score = row(batch_size=None, attack="peek", n=5, mean=0.7, low=0.4, high=1.0)
+    score = replace(score, baseline=0.5, baseline_name="coin", lift=0.2, lift_low=-0.1, lift_high=0.5)
     study = replace(report.study, units=5)
-    [alarm] = study_alarms(study, [row])
+    [alarm] = study_alarms(study, [score])
     assert alarm.code == "SEEP006"
     assert "open under none: none to total" in alarm.message
-    whole = {**row, "metric": "exact_match", "mean": 0.6, "baseline": 0.1, "lift": 0.5}
-    assert study_alarms(study, [row, whole]) == []
-    guessed = {**whole, "baseline": 0.5, "lift": 0.1}
-    assert [alarm.code for alarm in study_alarms(study, [row, guessed])] == ["SEEP006"]
-    assert study_alarms(study, [{**row, "lift_low": 0.45}]) == []
+    whole = replace(score, metric="exact_match", mean=0.6, baseline=0.1, lift=0.5)
+    assert study_alarms(study, [score, whole]) == []
+    guessed = replace(whole, baseline=0.5, lift=0.1)
+    assert [alarm.code for alarm in study_alarms(study, [score, guessed])] == ["SEEP006"]
+    assert study_alarms(study, [replace(score, lift_low=0.45)]) == []
 
 
 def test_records_read_whole_are_a_total_leak_without_an_interval() -> None:
-    row = {"batch_size": None, "defense": "none", "attack": "peek", "metric": "accuracy", "column": None, "n": 1}
-    row |= {"mean": 1.0, "baseline": 0.5, "baseline_name": "coin", "lift": 0.5, "is_attack": True, "low": None}
-    row |= {"high": None, "lift_low": None, "lift_high": None, "seconds_per_victim": None}
-    assert [one["tier"] for one in overview([row])] == ["inconclusive"]
-    assert [one["tier"] for one in overview([row, {**row, "metric": "exact_match"}])] == ["total"]
-    guessed = {**row, "metric": "exact_match", "mean": 0.9, "baseline": 0.85, "lift": 0.05}
-    assert [one["tier"] for one in overview([row, guessed])] == ["inconclusive"]
+    score = row(batch_size=None, attack="peek", n=1, mean=1.0, baseline=0.5, baseline_name="coin", lift=0.5)
+    assert [one["tier"] for one in overview([score])] == ["inconclusive"]
+    assert [one["tier"] for one in overview([score, replace(score, metric="exact_match")])] == ["total"]
+    guessed = replace(score, metric="exact_match", mean=0.9, baseline=0.85, lift=0.05)
+    assert [one["tier"] for one in overview([score, guessed])] == ["inconclusive"]
 
 
 def test_a_folder_of_another_study_is_left_alone(tmp_path: Path) -> None:

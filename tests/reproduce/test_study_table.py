@@ -8,11 +8,15 @@ import pytest
 from seepage.datasets import load
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
-from seepage.registry import Entry, datasets
+from seepage.registry import datasets
 from seepage.reproduce import Selection, StudyTable, load_study_table, reproduce_study, study_tables
-from seepage.settings.pooled import pooled_study
+from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
+from tests.parts import register
+from tests.rows import row
 
+NONE = {"name": "none", "label": "sl"}
+FLIPPED = {"name": "label_flip", "probability": 0.2, "label": "flipped"}
 TABLE = StudyTable.model_validate(
     {
         "name": "made/table1",
@@ -23,7 +27,7 @@ TABLE = StudyTable.model_validate(
         "metrics": {"f1": {}},
         "axes": ["column", "defense"],
         "audit": {"dataset": "telling_here", "private": ["cause", "noise_0"], "hidden": [8], "records": 30},
-        "audits": [{"audit": {"defenses": [{"label": "sl"}, {"label": "flipped", "flip": 0.2}], "attacks": ["exact"]}}],
+        "audits": [{"audit": {"defenses": [NONE, FLIPPED], "attacks": ["exact"]}}],
         "parts": {"faithful": ["exact", "knn_features"], "prior": ["prior"]},
         "compared": {"knn_features": {"defense": "knn"}},
         "once": ["knn_features"],
@@ -35,7 +39,7 @@ TABLE = StudyTable.model_validate(
 @pytest.fixture(scope="module", autouse=True)
 def _planted() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(datasets._entries, "telling_here", Entry("telling_here", lambda: telling(rows=300), ""))
+        register(patch, datasets, "telling_here", lambda: telling(rows=300))
         yield
 
 
@@ -50,9 +54,9 @@ def test_every_published_figure_has_a_place_that_the_table_measures(table: Study
             for defense in spec.swept[: 1 if name in table.once else None]:
                 for column in (*getattr(spec, "private", ()), *getattr(spec, "told", ()), "label"):
                     for metric in table.metrics:
-                        row = {"dataset": spec.dataset, "column": column, "defense": defense.label, "attack": name}
-                        row |= {"model": None, "batch_size": None, "metric": metric}
-                        place = table.place(planned, row)
+                        where = {"dataset": spec.dataset, "column": column, "defense": defense.called}
+                        found = row(**where, attack=name, metric=metric, model="", batch_size=None)
+                        place = table.place(planned, found)
                         places.add(tuple(place.get(axis) for axis in table.axes))
 
     def printed(values: object, at: tuple = ()) -> set[tuple]:
@@ -75,7 +79,7 @@ def test_rows_supply_the_shares_of_every_table_of_dataset_properties() -> None:
             key = repr(spec.model_dump(include=needs)), spec.protocol, any(one.name == "ratio" for one in spec.attacks)
             if key not in set_up:
                 # Refuses what the rows cannot supply.
-                pooled_study(spec, data)
+                PooledAudit(spec, data)
                 set_up.add(key)
     assert len(set_up) > 10
 
@@ -84,11 +88,12 @@ def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
     found = reproduce_study(TABLE, tmp_path, units=2)
     cells = {(c.run, c.place["column"], c.place["defense"]): c for c in found.cells}
     assert cells["faithful", "cause", "sl"].ours == 1.0
-    assert cells["faithful", "cause", "sl"].agrees == "yes"
+    # The table prints no deviation.
+    assert cells["faithful", "cause", "sl"].agreement == "too few to tell"
     assert cells["faithful", "label", "sl"].published == 1.0
     assert cells["faithful", "cause", "knn"].published == 0.99
     assert cells["faithful", "cause", "flipped"].published is None
-    assert ("prior", "cause", "sl") in cells
+    assert (cells["prior", "cause", "sl"].published, cells["prior", "cause", "sl"].agreement) == (None, None)
     assert {p.name for p in tmp_path.iterdir()} == {
         "audit.sqlite",
         "comparison.csv",
@@ -98,6 +103,14 @@ def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
     }
     again = reproduce_study(TABLE, tmp_path, units=2, run_missing=False)
     assert [c.ours for c in again.cells] == [c.ours for c in found.cells]
+
+
+def test_what_is_printed_of_something_else_is_shown_without_a_verdict() -> None:
+    other = TABLE.model_copy(update={"unlike": ({"column": "label"},)})
+    found = reproduce_study(other, None, 1, Selection(runs=("faithful",), only={"defense": ["sl"]}))
+    cells = {c.place["column"]: c for c in found.cells}
+    assert (cells["label"].published, cells["label"].difference, cells["label"].agreement) == (1.0, None, None)
+    assert cells["cause"].difference == 0.0
 
 
 def test_a_part_is_run_alone() -> None:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tests.rows
+from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError
 from seepage.results.checks import Alarm, Where
 from seepage.results.gate import Decision, combined, gate
 
 
-def row(**changes: Any) -> dict[str, Any]:
+def row(**changes: Any) -> ResultRow:
     plain: dict[str, Any] = {
-        "dataset": "german",
-        "model": "nn3",
-        "batch_size": 8,
-        "defense": "none",
-        "attack": "tableak",
-        "metric": "accuracy",
-        "column": None,
         "mean": 0.6,
         "n": 10,
         "baseline": 0.5,
@@ -29,9 +25,8 @@ def row(**changes: Any) -> dict[str, Any]:
         "lift": 0.1,
         "lift_low": 0.05,
         "lift_high": 0.15,
-        "is_attack": True,
     }
-    return {**plain, **changes}
+    return tests.rows.row(**{**plain, **changes})
 
 
 @pytest.mark.parametrize(("above", "failed"), [(0.1, True), (0.149, True), (0.15, False), (0.2, False)])
@@ -64,7 +59,7 @@ def test_the_line_names_what_was_repeated() -> None:
 
 
 def test_no_attack_at_all_does_not_pass() -> None:
-    assert gate([row(is_attack=False)], 0.9).failed
+    assert gate([row(kind="baseline")], 0.9).failed
     assert gate([], 0.9).failed
 
 
@@ -92,7 +87,7 @@ def test_every_setting_counts_and_in_it_the_strongest_attack() -> None:
     decision = gate([row(), small, defended], 0.2)
     assert decision.failed
     assert "batch size 1)" in decision.line
-    assert gate([row(), defended, {**small, "defense": "noise", "mean": 0.95}], 0.2).failed
+    assert gate([row(), defended, replace(small, defense="noise", mean=0.95)], 0.2).failed
 
 
 def test_a_column_of_its_own() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+import tests.rows
+from seepage.assessment.row import ResultRow
 from seepage.report.console import show_report
 from seepage.report.summary import summary
 from seepage.results.verdict import strongest, verdict
@@ -19,14 +22,9 @@ from seepage.settings.subject import prepare
 TIERS = ["none", "low", "moderate", "high", "total"]
 
 
-def row(**changes: Any) -> dict[str, Any]:
+def row(**changes: Any) -> ResultRow:
     """An accuracy over all cells: guessing scores 0.5, the attack 0.7."""
     plain: dict[str, Any] = {
-        "batch_size": 8,
-        "attack": "tableak",
-        "defense": "none",
-        "metric": "accuracy",
-        "column": None,
         "mean": 0.7,
         "low": 0.66,
         "high": 0.74,
@@ -37,9 +35,8 @@ def row(**changes: Any) -> dict[str, Any]:
         "lift_low": 0.16,
         "lift_high": 0.24,
         "seconds_per_victim": 1.0,
-        "is_attack": True,
     }
-    return {**plain, **changes}
+    return tests.rows.row(**{**plain, **changes})
 
 
 @pytest.mark.parametrize(
@@ -72,9 +69,9 @@ def test_more_leakage_is_never_a_milder_tier(baseline: float, lift: float, more:
 
 
 def test_half_of_all_records_whole_is_total_whatever_the_cells_say() -> None:
-    assert verdict(row(), {"mean": 0.5}).tier == "total"
-    assert verdict(row(), {"mean": 0.49}).tier == "moderate"
-    assert verdict(row(baseline=1.0), {"mean": 1.0}).tier == "total"
+    assert verdict(row(), row(metric="exact_match", mean=0.5, baseline=None)).tier == "total"
+    assert verdict(row(), row(metric="exact_match", mean=0.49, baseline=None)).tier == "moderate"
+    assert verdict(row(baseline=1.0), row(metric="exact_match", mean=1.0, baseline=None)).tier == "total"
 
 
 @pytest.mark.parametrize("changes", [{"lift": None}, {"lift_high": None}, {"baseline": 1.0}, {"baseline": None}])
@@ -105,7 +102,7 @@ def test_the_summary_says_why_there_is_no_tier(changes: dict[str, Any], reason: 
 
 
 def test_the_strongest_is_an_attack_and_no_baseline() -> None:
-    rows = [row(attack="a", mean=0.6), row(attack="b", mean=0.8), row(attack="mode", mean=0.9, is_attack=False)]
+    rows = [row(attack="a", mean=0.6), row(attack="b", mean=0.8), row(attack="mode", mean=0.9, kind="baseline")]
     assert strongest(rows, 8) == "b"
     assert strongest(rows, 16) is None
 
@@ -163,14 +160,14 @@ def test_every_defense_has_a_paragraph_of_its_own() -> None:
 def test_the_terminal_shows_every_defense_and_what_has_no_figure() -> None:
     spec = make_spec(dataset="german", batch_sizes=8, attacks="tableak")
     guess = row(
-        attack="mode", is_attack=False, seconds_per_victim=None, mean=0.5, lift=None, lift_low=None, lift_high=None
+        attack="mode", kind="baseline", seconds_per_victim=None, mean=0.5, lift=None, lift_low=None, lift_high=None
     )
     rows = [row(), guess, row(defense="noise(0.1)", mean=0.55, lift=0.05), row(defense="noise(0.1)", metric="other")]
     rows.append(row(defense="broken", attack="dlg", mean=None, lift=None, low=None, high=None))
     written = io.StringIO()
     console = Console(file=written, width=200)
     known = {"labels": "true", "sees": "what it sees"}
-    show_report(console, spec, prepare(spec), [{**one, "knowledge": known} for one in rows], [])
+    show_report(console, spec, prepare(spec), [replace(one, knowledge=known) for one in rows], [])
     assert "noise(0.1)" in written.getvalue()
     assert "broken" in written.getvalue()
     assert "55.0" in written.getvalue()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,17 @@ from torch import nn
 from seepage import registry
 from seepage.errors import BadInputError
 from seepage.models.model import Model
-from seepage.results.rows import rows
+from seepage.results.rows import rows_of
 from seepage.run import runner
-from seepage.run.runner import Listener, Outcome, held_runs, make_plan, run_audits
+from seepage.run.plan import make_plan
+from seepage.run.runner import Listener, Run, kept_runs, run_audits
 from seepage.run.store import Store
-from seepage.settings import code, grid
+from seepage.settings import code, horizontal
+from seepage.settings.horizontal import HorizontalAudit
 from seepage.settings.spec import AuditSpec, make_spec
 from seepage.settings.subject import Subject, prepare
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
+from tests.parts import register
 
 TINY: dict[str, Any] = {
     "dataset": "german",
@@ -42,25 +44,27 @@ def subject() -> Subject:
     return prepare(make_spec(**TINY))
 
 
-def values(outcome: Outcome) -> dict[tuple[int, str, str, str | None], list[float]]:
+def values(runs: list[Run]) -> dict[tuple[int, str, str, str | None], list[float]]:
     return {
-        (run.batch_size, run.called, m.metric, m.column): (m.values if hasattr(m, "values") else m.accuracy).tolist()  # pyright: ignore[reportAttributeAccessIssue]
-        for run in outcome.runs
+        (run.configuration.batch_size, run.label, m.metric, m.column): (
+            m.values if hasattr(m, "values") else m.accuracy
+        ).tolist()  # pyright: ignore[reportAttributeAccessIssue]
+        for run in runs
         for m in run.measured
     }
 
 
 def audited(
     subject: Subject, place: Store | Path | None = None, listener: Listener | None = None, **changes: Any
-) -> Outcome:
+) -> list[Run]:
     """Audit into a store that is open already, or into a folder's for this while."""
-    audits = [(make_spec(**{**TINY, **changes}), subject)]
+    audits = [HorizontalAudit(make_spec(**{**TINY, **changes}), subject)]
     if isinstance(place, Store):
-        [outcome] = run_audits(audits, place, listener)
+        [runs] = run_audits(audits, place, listener)
     else:
         with Store(place) as store:
-            [outcome] = run_audits(audits, store, listener)
-    return outcome
+            [runs] = run_audits(audits, store, listener)
+    return runs
 
 
 def assert_equal(one: dict[Any, list[float]], other: dict[Any, list[float]]) -> None:
@@ -99,8 +103,7 @@ def test_attacks_and_baselines_meet_the_same_victims(subject: Subject, monkeypat
         return attack
 
     for name in ("one", "two"):
-        entry = replace(registry.attacks["dlg"], name=name, factory=lambda name=name: spying(name))
-        monkeypatch.setitem(registry.attacks._entries, name, entry)
+        register(monkeypatch, registry.attacks, name, lambda name=name: spying(name), "horizontal")
     audited(subject, attacks=["one", "two"])
     for size in (2, 3):
         # A trial of each setting on a group of victims, then the job itself.
@@ -119,15 +122,14 @@ def test_granted_labels_reach_the_attack_and_restored_ones_do_not(
         granted.append(knowledge.labels)
         return RecordsGuess(torch.zeros(view.victims, knowledge.batch_size, len(knowledge.schema.columns)).double())
 
-    entry = replace(registry.attacks["dlg"], name="nosy", factory=lambda: attack)
-    monkeypatch.setitem(registry.attacks._entries, "nosy", entry)
+    register(monkeypatch, registry.attacks, "nosy", lambda: attack, "horizontal")
     quiet = {"attacks": ["nosy"], "restarts": None, "iterations": None}
     audited(subject, **quiet)
     assert all(labels is None for labels in granted)
     granted.clear()
     outcome = audited(subject, labels="true", **quiet)
     assert all(labels is not None for labels in granted)
-    assert {(run.is_attack, run.knowledge["labels"]) for run in outcome.runs} == {(True, "true"), (False, "not used")}
+    assert {(run.is_attack, run.knowledge["labels"]) for run in outcome} == {(True, "true"), (False, "not used")}
 
 
 class Interrupting(Listener):
@@ -168,14 +170,14 @@ def test_more_victims_keep_the_first_ones(subject: Subject, tmp_path: Path) -> N
 
 def test_held_runs_take_the_victims_that_are_there(subject: Subject, tmp_path: Path) -> None:
     store = Store(tmp_path)
-    assert held_runs(make_spec(**TINY), subject, store) == []
+    assert kept_runs(HorizontalAudit(make_spec(**TINY), subject), store) == []
     audited(subject, store, victims=2, attacks=["dlg"])
-    found = held_runs(make_spec(**{**TINY, "victims": 50}), subject, store)
-    assert {(run.batch_size, run.called) for run in found} == {
-        (size, name) for size in (2, 3) for name in (*registry.baselines.names(), "dlg")
+    found = kept_runs(HorizontalAudit(make_spec(**{**TINY, "victims": 50}), subject), store)
+    assert {(run.configuration.batch_size, run.label) for run in found} == {
+        (size, name) for size in (2, 3) for name in (*registry.baselines.of("horizontal").names(), "dlg")
     }
     # A group of victims is attacked whole, so there may be more of them than were asked for.
-    assert all(run.victims == tuple(range(len(run.victims))) and len(run.victims) >= 2 for run in found)
+    assert all(run.units == tuple(range(len(run.units))) and len(run.units) >= 2 for run in found)
 
 
 def test_victims_measured_by_other_code_are_measured_again(
@@ -183,11 +185,11 @@ def test_victims_measured_by_other_code_are_measured_again(
 ) -> None:
     spec = make_spec(**{**TINY, "attacks": ["dlg"]})
     with Store(tmp_path) as store:
-        run_audits([(spec, subject)], store)
-        monkeypatch.setattr(grid, "own_code", lambda: {"digest": "other", "torch": torch.__version__})
-        assert held_runs(spec, subject, store) == []
+        run_audits([HorizontalAudit(spec, subject)], store)
+        monkeypatch.setattr(horizontal, "own_code", lambda: {"digest": "other", "torch": torch.__version__})
+        assert kept_runs(HorizontalAudit(spec, subject), store) == []
         with pytest.raises(KeyboardInterrupt):
-            run_audits([(spec, subject)], store, Interrupting(0))
+            run_audits([HorizontalAudit(spec, subject)], store, Interrupting(0))
 
 
 def test_the_code_digest_follows_the_source_of_what_determines_figures(
@@ -205,7 +207,7 @@ def test_the_code_digest_follows_the_source_of_what_determines_figures(
 
 def test_a_plug_ins_source_is_part_of_the_setting(subject: Subject, tmp_path: Path) -> None:
     assert code.foreign_code(registry.attacks["tableak"].factory) is None
-    assert code.foreign_code(registry.baselines["random"].factory) is None
+    assert code.foreign_code(registry.baselines.of("horizontal")["random"].factory) is None
     assert code.foreign_code(Quiet) is not None
 
 
@@ -230,11 +232,10 @@ class Quiet:
 def test_a_plug_in_without_options_or_progress_runs_and_the_bar_reaches_its_end(
     subject: Subject, monkeypatch: pytest.MonkeyPatch, profile: str
 ) -> None:
-    entry = replace(registry.attacks["dlg"], name="quiet", factory=Quiet)
-    monkeypatch.setitem(registry.attacks._entries, "quiet", entry)
+    register(monkeypatch, registry.attacks, "quiet", Quiet, "horizontal")
     summing = Summing()
     outcome = audited(subject, None, summing, attacks=["quiet", "dlg"], profile=profile)
-    assert {run.called: run.victims for run in outcome.runs}["quiet"] == (0, 1, 2)
+    assert {run.label: run.units for run in outcome}["quiet"] == (0, 1, 2)
     assert summing.done == pytest.approx(summing.announced)
 
 
@@ -245,8 +246,7 @@ def test_a_factory_of_any_options_is_given_them(subject: Subject, monkeypatch: p
         given.append(options)
         return registry.attacks.create("tableak", **options)
 
-    entry = replace(registry.attacks["dlg"], name="passing_on", factory=passing_on)
-    monkeypatch.setitem(registry.attacks._entries, "passing_on", entry)
+    register(monkeypatch, registry.attacks, "passing_on", passing_on, "horizontal")
     audited(subject, attacks=["passing_on"], batch_sizes=2, victims=1, profile="faithful")
     assert given[-1] == {"profile": "faithful", "iterations": 4, "restarts": 2}
 
@@ -298,7 +298,7 @@ def test_progress_adds_up_to_what_was_announced(subject: Subject) -> None:
 
 def test_restarts_leave_attacks_of_one_start_alone(subject: Subject) -> None:
     outcome = audited(subject, attacks=["tableak", "tableak_no_pooling", "dlg"], restarts=3)
-    restarts = {run.called: run.settings["configuration"]["restarts"] for run in outcome.runs if run.is_attack}
+    restarts = {run.label: run.settings["configuration"]["restarts"] for run in outcome if run.is_attack}
     assert restarts == {"tableak": 3, "tableak_no_pooling": 1, "dlg": 1}
 
 
@@ -330,25 +330,26 @@ def test_a_zero_gradient_is_refused_before_anything_is_kept(tmp_path: Path) -> N
     spec: AuditSpec = make_spec(**{**TINY, "model": "deaf", "labels": "true"})
     deaf = prepare(spec, model=Model(Deaf(), "softmax", "deaf"))
     with pytest.raises(BadInputError, match="zero everywhere"):
-        run_audits([(spec, deaf)], Store(tmp_path / "run"))
+        run_audits([HorizontalAudit(spec, deaf)], Store(tmp_path / "run"))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_rows_hold_the_paired_lift_over_the_best_baseline(subject: Subject) -> None:
     spec = make_spec(**TINY)
     outcome = audited(subject)
-    made = rows(spec, subject, outcome)
+    made = rows_of(HorizontalAudit(spec, subject), outcome)
     scored = values(outcome)
     for row in made:
-        if row["metric"] != "accuracy" or row["seconds_per_victim"] is None:
+        if row.metric != "accuracy" or row.seconds_per_victim is None:
             continue
-        size, column = row["batch_size"], row["column"]
-        own = scored[size, row["attack"], "accuracy", column]
-        guesses = {name: scored[size, name, "accuracy", column] for name in registry.baselines.names()}
+        size, column = row.batch_size, row.column
+        assert size is not None
+        own = scored[size, row.attack, "accuracy", column]
+        guesses = {name: scored[size, name, "accuracy", column] for name in registry.baselines.of("horizontal").names()}
         best = max(guesses, key=lambda name: sum(guesses[name]))
-        assert row["mean"] == pytest.approx(sum(own) / 3)
-        assert row["baseline"] == pytest.approx(sum(guesses[best]) / 3)
-        assert row["lift"] == pytest.approx(sum(a - b for a, b in zip(own, guesses[best], strict=True)) / 3)
+        assert row.mean == pytest.approx(sum(own) / 3)
+        assert row.baseline == pytest.approx(sum(guesses[best]) / 3)
+        assert row.lift == pytest.approx(sum(a - b for a, b in zip(own, guesses[best], strict=True)) / 3)
 
 
 def test_figures_do_not_depend_on_the_number_of_workers(
@@ -357,14 +358,14 @@ def test_figures_do_not_depend_on_the_number_of_workers(
     here = values(audited(subject, tmp_path / "one", workers=1, victims=9))
     monkeypatch.setattr(runner, "_WORTH_WORKERS_SECONDS", 0.0)
     with Store(tmp_path / "three") as store:
-        [apart] = run_audits([(make_spec(**{**TINY, "workers": 3, "victims": 9}), subject)], store)
+        [apart] = run_audits([HorizontalAudit(make_spec(**{**TINY, "workers": 3, "victims": 9}), subject)], store)
         assert_equal(here, values(apart))
     with Store(tmp_path / "one") as one, Store(tmp_path / "three") as three:
-        for run in held_runs(make_spec(**TINY), subject, one):
+        for run in kept_runs(HorizontalAudit(make_spec(**TINY), subject), one):
             [other] = [
                 r
-                for r in held_runs(make_spec(**TINY), subject, three)
-                if (r.batch_size, r.called) == (run.batch_size, run.called)
+                for r in kept_runs(HorizontalAudit(make_spec(**TINY), subject), three)
+                if (r.configuration.batch_size, r.label) == (run.configuration.batch_size, run.label)
             ]
             assert run.losses == other.losses
             if run.evidence is not None and other.evidence is not None:
@@ -375,94 +376,91 @@ def test_figures_do_not_depend_on_the_number_of_workers(
 
 
 class Moody:
-    """Fails, but not in the trial, whose seeds count from 0."""
+    """Fails, in the trial and in the job."""
 
     def __call__(self, view: GradientView, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
-        if seeds[0] != 0:
-            raise ValueError("not today")
-        return RecordsGuess(torch.zeros(view.victims, knowledge.batch_size, len(knowledge.schema.columns)).double())
+        raise ValueError("not today")
 
 
 def test_a_job_that_fails_is_recorded_and_stops_no_other(
     subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = replace(registry.attacks["dlg"], name="moody", factory=Moody)
-    monkeypatch.setitem(registry.attacks._entries, "moody", entry)
+    register(monkeypatch, registry.attacks, "moody", Moody, "horizontal")
     spec = make_spec(**{**TINY, "attacks": ["moody", "dlg"], "batch_sizes": 2})
     with Store(tmp_path) as store:
-        [outcome] = run_audits([(spec, subject)], store)
-        by_name = {run.called: run for run in outcome.runs}
+        [outcome] = run_audits([HorizontalAudit(spec, subject)], store)
+        by_name = {run.label: run for run in outcome}
         assert by_name["dlg"].status == "ok"
         assert by_name["moody"].status == "failed"
         [failure] = by_name["moody"].failures
         assert failure.message == "ValueError: not today"
         assert "raise ValueError" in failure.traceback
-        [row] = [row for row in rows(spec, subject, outcome) if row["attack"] == "moody"]
-        assert (row["status"], row["mean"], row["n"]) == ("failed", None, 0)
+        [row] = [row for row in rows_of(HorizontalAudit(spec, subject), outcome) if row.attack == "moody"]
+        assert (row.status, row.mean, row.n) == ("failed", None, 0)
     # The cause mended, the same command finishes.
-    monkeypatch.setitem(registry.attacks._entries, "moody", replace(entry, factory=Quiet))
-    monkeypatch.setattr(grid, "foreign_code", lambda factory: None)
+    register(monkeypatch, registry.attacks, "moody", Quiet, "horizontal")
+    monkeypatch.setattr(horizontal, "foreign_code", lambda factory: None)
     with Store(tmp_path) as store:
-        [outcome] = run_audits([(spec, subject)], store)
-        assert {run.called: run.status for run in outcome.runs}["moody"] == "ok"
+        [outcome] = run_audits([HorizontalAudit(spec, subject)], store)
+        assert {run.label: run.status for run in outcome}["moody"] == "ok"
 
 
 class Deadly:
-    """Ends its own process where it is told to, as the kernel does when memory runs out; but not in the trial."""
+    """Ends its own process, as the kernel does when memory runs out; but not the one of the tests."""
 
     def __init__(self, killed: bool = True) -> None:
-        self.killed = killed
+        self.killed, self.spared = killed, os.getpid()
 
     def __call__(self, view: GradientView, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
-        if self.killed and seeds[0] != 0:
+        if self.killed and os.getpid() != self.spared:
             os.kill(os.getpid(), signal.SIGKILL)
         return RecordsGuess(torch.zeros(view.victims, knowledge.batch_size, len(knowledge.schema.columns)).double())
 
 
 def test_a_job_that_kills_its_worker_costs_itself_only(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, killed in (("deadly", True), ("harmless", False)):
-        entry = replace(registry.attacks["dlg"], name=name, factory=lambda killed=killed: Deadly(killed))
-        monkeypatch.setitem(registry.attacks._entries, name, entry)
+        register(monkeypatch, registry.attacks, name, lambda killed=killed: Deadly(killed), "horizontal")
     monkeypatch.setattr(runner, "_WORTH_WORKERS_SECONDS", 0.0)
     outcome = audited(subject, None, attacks=["deadly", "harmless"], batch_sizes=2, workers=2)
-    found = {run.called: run for run in outcome.runs}
+    found = {run.label: run for run in outcome}
     assert found["harmless"].status == "ok"
     assert found["deadly"].status == "failed"
     assert "killed, or out of memory" in found["deadly"].failures[0].message
-    assert {run.status for run in outcome.runs if not run.is_attack} == {"ok"}
+    assert {run.status for run in outcome if not run.is_attack} == {"ok"}
 
 
 def test_a_budget_gives_every_setting_its_first_victims_and_says_what_it_leaves_out(subject: Subject) -> None:
     spec = make_spec(**{**TINY, "victims": 40, "iterations": 30})
     with Store(None) as store:
-        whole = make_plan([(spec, subject)], store)
+        whole = make_plan([HorizontalAudit(spec, subject)], store)
         assert whole.left_out == []
         assert whole.seconds is not None
         budget = whole.seconds / 3
-        plan = make_plan([(spec, subject)], store, budget=budget)
-        settings = plan.settings
-        assert sum(plan.groups[i] for i, _ in plan.jobs if settings[i].is_attack) <= 1.5 * budget * 2 + 1
+        plan = make_plan([HorizontalAudit(spec, subject)], store, budget=budget)
+        series = plan.series
+        length = [plan.seconds_of[job.name] or 0.0 for job in plan.jobs if series[job.series[0]].is_attack]
+        assert sum(length) <= 1.5 * budget * 2 + 1
         left = dict(plan.left_out)
         assert left
-        planned = {i: [group.start for j, group in plan.jobs if j == i] for i in range(len(settings))}
-        for i, setting in enumerate(settings):
+        planned = {i: [job.units.start for job in plan.jobs if job.series == (i,)] for i in range(len(series))}
+        for i, one in enumerate(series):
             assert planned[i] == sorted(planned[i])
-            if not setting.is_attack:
-                assert setting.called not in left
+            if not one.is_attack:
+                assert one.label not in left
 
 
 def test_no_job_begins_when_the_time_is_over(subject: Subject) -> None:
-    [outcome] = run_audits([(make_spec(**TINY), subject)], Store(None), budget=0.0)
-    assert {run.status for run in outcome.runs} == {"left_out"}
-    assert {row["status"] for row in rows(make_spec(**TINY), subject, outcome)} == {"left_out"}
+    [outcome] = run_audits([HorizontalAudit(make_spec(**TINY), subject)], Store(None), budget=0.0)
+    assert {run.status for run in outcome} == {"left_out"}
+    assert {row.status for row in rows_of(HorizontalAudit(make_spec(**TINY), subject), outcome)} == {"left_out"}
 
 
 def test_a_defended_setting_is_one_of_its_own(subject: Subject) -> None:
     noisy = {"name": "gaussian_noise", "options": {"scale": 10.0}, "label": "noise"}
     outcome = audited(subject, defenses=["none", noisy], attacks=["dlg"], batch_sizes=2, iterations=200, victims=8)
     accuracy = {
-        (run.defense, run.called): m.estimate().mean
-        for run in outcome.runs
+        (run.configuration.defense, run.label): m.estimate().mean
+        for run in outcome
         for m in run.measured
         if (m.metric, m.column) == ("accuracy", None)
     }

@@ -74,7 +74,7 @@ def test_all_metrics_are_the_default() -> None:
 
 
 def test_all_baselines_are_the_default() -> None:
-    assert [part.name for part in make_spec().baselines] == registry.baselines.names()
+    assert [part.name for part in make_spec().baselines] == registry.baselines.of("horizontal").names()
 
 
 def test_a_spec_survives_json() -> None:

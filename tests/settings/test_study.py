@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from seepage.settings.study import Answer, Scale, Study, StudyPart, run_study, study_rows
 
 from seepage.assessment import clustered
 from seepage.run.runner import Listener
 from seepage.run.store import Store
 from seepage.settings.spec import Part
-from seepage.settings.study import Answer, Scale, Study, StudyPart, run_study, study_rows
+from tests.rows import number
 
 GUESS, PEEK, ABOUT = (
     StudyPart(Part(name="coin"), "guess"),
@@ -59,17 +60,17 @@ def test_every_unit_is_set_up_once_and_figures_are_the_planted_ones() -> None:
     made: list[tuple[int, str]] = []
     rows = study_rows(run_study(planted(made), Store(None)))
     assert made == [(unit, defense) for defense in ("none", "gloves") for unit in range(3)]
-    by = {(r["defense"], r["attack"], r["metric"], r["column"]): r for r in rows}
+    by = {(r.defense, r.attack, r.metric, r.column): r for r in rows}
     read = by["gloves", "peek", "accuracy", "a"]
-    assert (read["mean"], read["baseline"], read["baseline_name"]) == (pytest.approx(0.56), pytest.approx(0.51), "coin")
+    assert (read.mean, read.baseline, read.baseline_name) == (pytest.approx(0.56), pytest.approx(0.51), "coin")
     # The unit's own luck is in both, so that the paired gain has no spread.
-    assert (read["lift_low"], read["lift_high"]) == (pytest.approx(0.05), pytest.approx(0.05))
-    assert read["low"] < 0.56 < read["high"]
-    assert (read["n"], read["seconds_per_victim"], read["status"]) == (3, 0.25, "ok")
-    assert by["none", "peek", "calibration", None]["lift"] is None
-    assert by["none", "coin", "accuracy", None]["lift"] is None
-    assert by["none", "set-up", "epsilon", None]["mean"] is None
-    assert by["none", "set-up", "epsilon", None]["status"] == "undefined"
+    assert (read.lift_low, read.lift_high) == (pytest.approx(0.05), pytest.approx(0.05))
+    assert number(read.low) < 0.56 < number(read.high)
+    assert (read.n, read.seconds_per_victim, read.status) == (3, 0.25, "ok")
+    assert by["none", "peek", "calibration", None].lift is None
+    assert by["none", "coin", "accuracy", None].lift is None
+    assert by["none", "set-up", "epsilon", None].mean is None
+    assert by["none", "set-up", "epsilon", None].status == "undefined"
 
 
 def test_what_was_measured_is_not_made_again(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_what_was_measured_is_not_made_again(tmp_path: Path) -> None:
         made.clear()
         more = study_rows(run_study(planted(made, units=3), store))
     assert made == [(2, "none"), (2, "gloves")]
-    assert {row["n"] for row in more if row["mean"] is not None} == {3}
+    assert {row.n for row in more if row.mean is not None} == {3}
     assert study_rows(run_study(planted([]), Store(None), run_missing=False)) == []
 
 
@@ -115,9 +116,9 @@ def test_intervals_resample_units_and_the_targets_within_them() -> None:
         return measure
 
     study = replace(planted([], units=4), make=make, defenses={"none": {}}, parts=(GUESS, PEEK))
-    row = next(row for row in study_rows(run_study(study, Store(None))) if row["is_attack"])
+    row = next(row for row in study_rows(run_study(study, Store(None))) if row.is_attack)
     found = clustered(tuple(drawn.values()))
-    assert (row["mean"], row["low"], row["high"], row["std"]) == (found.mean, found.low, found.high, found.std)
-    assert row["n"] == 4
-    assert row["lift"] == pytest.approx(row["mean"] - 0.5)
-    assert (row["lift_low"], row["lift_high"]) == pytest.approx((row["low"] - 0.5, row["high"] - 0.5))
+    assert (row.mean, row.low, row.high, row.std) == (found.mean, found.low, found.high, found.std)
+    assert row.n == 4
+    assert row.lift == pytest.approx(number(row.mean) - 0.5)
+    assert (row.lift_low, row.lift_high) == pytest.approx((number(row.low) - 0.5, number(row.high) - 0.5))

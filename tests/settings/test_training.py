@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from seepage.report.assumptions import assumptions
+from seepage.run.job import carry_out
+from seepage.settings.grid import settings
 from torch import nn
 
 from seepage.config.document import make_specs
@@ -14,10 +17,7 @@ from seepage.errors import BadInputError
 from seepage.models.mlp import mlp, nn1
 from seepage.models.model import Model, seeded
 from seepage.report import audit_document
-from seepage.report.assumptions import assumptions
 from seepage.reproduce.table import load_table
-from seepage.run.job import carry_out
-from seepage.settings.grid import settings
 from seepage.settings.spec import Training, make_spec
 from seepage.settings.subject import Subjects, keep_networks, prepare
 from seepage.settings.tasks import learnt_rows
@@ -100,10 +100,8 @@ def test_a_document_sweeps_over_rounds_and_results_say_how_well_the_network_does
     assert later.dataset is start.dataset
     [row] = learnt_rows(specs[1], later)
     assert later.learnt is not None
-    assert (row["metric"], row["mean"], row["baseline"]) == (
-        *("model_accuracy", later.learnt.value, later.learnt.guess),
-    )
-    assert (row["settings"]["rounds"], row["settings"]["records"]) == (9, 32)
+    assert (row.metric, row.mean, row.baseline) == (*("model_accuracy", later.learnt.value, later.learnt.guess),)
+    assert (row.settings["rounds"], row.settings["records"]) == (9, 32)
     assert learnt_rows(make_spec(dataset="german"), plain) == []
     told = [fact for fact in assumptions(specs[1], later, [row]) if "trained before" in fact]
     assert len(told) == 1
@@ -183,7 +181,7 @@ def test_an_audit_of_several_rounds_has_a_control_and_checks() -> None:
     )
     assert report.control
     assert report.alarms is not None
-    assert "in 2 round(s) of the same clients" in report.rows[0]["knowledge"]["sees"]
+    assert "in 2 round(s) of the same clients" in report.rows[0].knowledge["sees"]
 
 
 @pytest.mark.parametrize("model", ["nn1", "cnn_bn"])

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from seepage.auditing import run_all
 from seepage.errors import BadInputError
-from seepage.report import run_studies
-from seepage.settings.vertical import vertical_study
+from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 from tests.attacks.vertical.parts import images, table
 
@@ -37,15 +37,15 @@ SPEC = {
 
 def test_images_are_attacked_measured_and_shown(tmp_path: Path) -> None:
     spec = VerticalSpec.of(**SPEC)
-    [report] = run_studies([(spec, vertical_study(spec, DATA))], tmp_path)
-    mean = {(row["attack"], row["metric"]): row["mean"] for row in report.rows if row["column"] is None}
+    [report] = run_all([VerticalAudit(spec, DATA)], tmp_path)
+    mean = {(row.attack, row.metric): row.mean for row in report.rows if row.column is None}
     # These images are smooth, and the party's answers to others of the kind say how they are inverted.
     assert mean["uifv_qa", "psnr"] > mean["constant", "psnr"] + 2
     assert mean["uifv_qa", "ssim"] > mean["constant", "ssim"]
     assert mean["uifv_qa", "psnr"] > mean["uifv_dpa", "psnr"]
     assert mean["uifv_dpa_self_inversion", "psnr"] > mean["uifv_dpa", "psnr"]
-    assert {row["column"] for row in report.rows} == {None}
-    assert {row["n"] for row in report.rows} == {2}
+    assert {row.column for row in report.rows} == {None}
+    assert {row.n for row in report.rows} == {2}
     shown = {picture.called for picture in report.pictures}
     assert shown == {"training", "constant", "own_columns", "uifv_dpa_self_inversion"} | {
         f"uifv_{name}" for name in ("qa", "dpa", "iqa", "sa")
@@ -54,19 +54,18 @@ def test_images_are_attacked_measured_and_shown(tmp_path: Path) -> None:
     assert page.count('<img src="data:image/png;base64,') == 8
     assert "the right half of each image, 192 brightnesses" in page
     # What is held is shown again.
-    [again] = run_studies([(spec, vertical_study(spec, DATA))], tmp_path)
+    [again] = run_all([VerticalAudit(spec, DATA)], tmp_path)
     assert again.pictures == report.pictures
 
 
 def test_the_picture_holds_the_originals() -> None:
     image = pytest.importorskip("PIL.Image")
-    from_study = vertical_study(
-        VerticalSpec.of(**{**SPEC, "units": 1, "epochs": 1, "attacks": [], "baselines": []}), DATA
-    )
-    measure = from_study.make(0, "none")
-    answer = measure(from_study.parts[0])
-    assert answer.picture is not None
-    with image.open(io.BytesIO(base64.b64decode(answer.picture.partition(",")[2]))) as shown:
+    audit = VerticalAudit(VerticalSpec.of(**{**SPEC, "units": 1, "epochs": 1, "attacks": [], "baselines": []}), DATA)
+    [configuration] = audit.configurations
+    found = audit.expose(configuration, range(1)).measure(audit.parts[0])
+    [picture] = found.pictures
+    assert picture is not None
+    with image.open(io.BytesIO(base64.b64decode(picture.partition(",")[2]))) as shown:
         assert shown.size == (10 * 8 + 9 * 2, 8)
         first = torch.tensor([shown.getpixel((x, y)) for y in range(8) for x in range(8)])
     halves = DATA.all.cells.unflatten(1, (3, 8, 16))[..., 8:].permute(0, 2, 3, 1).reshape(160, 64, 3)
@@ -74,11 +73,11 @@ def test_the_picture_holds_the_originals() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"parties": 3}, {"share": 0.3}, {"passive": ["p0"]}, {"defenses": [{"label": "narrow", "width": 2}]}]
+    "wrong", [{"parties": 3}, {"share": 0.3}, {"passive": ["p0"]}, {"defenses": [{"name": "bottleneck", "width": 2}]}]
 )
 def test_images_are_cut_in_one_way(wrong: dict) -> None:
     with pytest.raises(BadInputError, match="cut into a left half"):
-        vertical_study(VerticalSpec.of(**{**SPEC, **wrong}), DATA)
+        VerticalAudit(VerticalSpec.of(**{**SPEC, **wrong}), DATA)
 
 
 def test_tables_are_no_images() -> None:

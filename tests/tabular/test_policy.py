@@ -126,7 +126,7 @@ def test_identifiers_are_left_out_with_a_word() -> None:
     frame = BASE.assign(name=[f"person {i}" for i in range(ROWS)], row=np.arange(ROWS) + 1000)
     data, inferred = own_table(frame, target="ill")
     assert inferred is not None
-    assert [(one.name, one.taken) for one in inferred.found] == [
+    assert [(one.name, one.taken) for one in inferred.columns] == [
         ("x", "continuous"),
         ("ill", "discrete"),
         ("name", "left out"),

@@ -22,7 +22,7 @@ from seepage.tabular.infer import Policy, infer, infer_schema
 from seepage.tabular.reading import open_table, read_frame
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.tabular.table import Table
-from seepage.tabular.texts import MISSING, Texts
+from seepage.tabular.texts import MISSING, TextColumn
 
 SECRET = "Zaphod"
 HEADER = "name,age,ill\n"
@@ -212,7 +212,7 @@ NUMBERS = st.one_of(
 @settings(max_examples=200)
 @given(st.lists(NUMBERS | st.text("0123456789.,-+eE_x ", max_size=6), min_size=1, max_size=6))
 def test_texts_are_typed_as_python_reads_them(texts: list[str]) -> None:
-    found = Texts.of(pa.array(texts, type=pa.string())).typed()
+    found = TextColumn.of(pa.array(texts, type=pa.string())).typed()
     trimmed = [text.lstrip(" ") for text in texts]
     said = [text.strip() for text in trimmed if text.strip() not in MISSING]
     expected: list[object]

@@ -1,27 +1,65 @@
-"""Scores of a guess against the secret, with intervals over victims and lift over guessing.
+"""Scores of a guess against the secret, with intervals over victims and lift over the best baseline.
 
-Importing the package registers its metrics; a new one is a new file and a line here.
+A new metric is one file and one line here.
 """
 
-from seepage.assessment.accuracy import Accuracy
-from seepage.assessment.auc import auc
-from seepage.assessment.calibration import calibration_error
-from seepage.assessment.certainty import certainties, spreads
-from seepage.assessment.certified import Certified
-from seepage.assessment.columns import Figures, measure_columns
-from seepage.assessment.entropy import Entropy
-from seepage.assessment.exact_match import ExactMatch
-from seepage.assessment.f1 import f1
-from seepage.assessment.features import measure_features
-from seepage.assessment.intervals import Estimate, clustered, interval, paired, tau_b
-from seepage.assessment.kendall import Kendall
-from seepage.assessment.lifts import Lift, best_baseline, lift
-from seepage.assessment.matched import Matched, match_records, scales
-from seepage.assessment.measurement import Association, Measured, Measurement, Metric
-from seepage.assessment.measuring import measure, measure_matched
-from seepage.assessment.n_leaked import rows_worth, rows_worth_of_error
-from seepage.assessment.quarters import Quarters
-from seepage.assessment.rmse import RMSE
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from seepage import registry
+from seepage.lazy import lazy_package
+
+if TYPE_CHECKING:
+    from seepage.assessment.accuracy import Accuracy
+    from seepage.assessment.auc import auc
+    from seepage.assessment.calibration import calibration_error
+    from seepage.assessment.certainty import certainties, spreads
+    from seepage.assessment.certified import Certified
+    from seepage.assessment.columns import Figures, measure_columns
+    from seepage.assessment.entropy import Entropy
+    from seepage.assessment.exact_match import ExactMatch
+    from seepage.assessment.f1 import f1
+    from seepage.assessment.features import measure_features
+    from seepage.assessment.intervals import Estimate, clustered, interval, paired, tau_b
+    from seepage.assessment.kendall import Kendall
+    from seepage.assessment.lifts import Lift, best_baseline, lift
+    from seepage.assessment.matched import Matched, match_records, scales
+    from seepage.assessment.measurement import Association, Measured, Measurement, Metric
+    from seepage.assessment.measuring import measure, measure_matched
+    from seepage.assessment.n_leaked import rows_worth, rows_worth_of_error
+    from seepage.assessment.quarters import Quarters
+    from seepage.assessment.rmse import RMSE
+    from seepage.assessment.row import ResultRow
+
+# Registered name and module, which is imported when the metric is first made.
+registry.metrics.declare(
+    {
+        "accuracy": "seepage.assessment.accuracy",
+        "certified": "seepage.assessment.certified",
+        "entropy": "seepage.assessment.entropy",
+        "exact_match": "seepage.assessment.exact_match",
+        "kendall": "seepage.assessment.kendall",
+        "quarters": "seepage.assessment.quarters",
+        "rmse": "seepage.assessment.rmse",
+    }
+)
+
+
+def create(name: str, **options: Any) -> Metric:
+    """Return a metric.
+
+    Raises:
+        BadInputError: the name or an option is unknown.
+
+    Example:
+        >>> create("exact_match")
+        ExactMatch()
+    """
+    return cast("Metric", registry.metrics.create(name, **options))
+
+
+lazy_package(__name__)
 
 __all__ = [
     "RMSE",
@@ -39,11 +77,13 @@ __all__ = [
     "Measurement",
     "Metric",
     "Quarters",
+    "ResultRow",
     "auc",
     "best_baseline",
     "calibration_error",
     "certainties",
     "clustered",
+    "create",
     "f1",
     "interval",
     "lift",

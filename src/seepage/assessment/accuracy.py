@@ -15,7 +15,7 @@ class Accuracy:
     """Share of cells guessed right: over all, by kind of column and by column.
 
     TabLeak (Vero et al., 2023), Eq. 6: a discrete cell is right when equal, a continuous one within
-    the column's tolerance. All figures are read off the one matching that minimises the total.
+    the column's tolerance. All figures are computed from the one matching that minimises the total.
 
     Returns:
         ``accuracy``, ``accuracy_discrete`` and ``accuracy_continuous`` (where such columns exist),

@@ -1,4 +1,4 @@
-"""How well scores tell positive records from negative ones."""
+"""Area under the ROC curve."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from torch import Tensor
 
 
 def auc(scores: Float[Tensor, " record"], positive: Bool[Tensor, " record"]) -> float | None:
-    """Return the area under the ROC curve: the chance that a positive record scores above a negative one.
+    """Return the area under the ROC curve: the probability that a positive record scores above a negative one.
 
     Ties count half (Mann-Whitney).
 
     Args:
-        scores: higher for likelier records.
-        positive: which records are.
+        scores: score of each record; higher for likelier ones.
+        positive: whether each record is positive.
 
     Returns:
-        None without a positive or a negative record.
+        The area, or None without a positive or a negative record.
 
     Example:
         >>> auc(torch.tensor([0.1, 0.4, 0.4, 0.9]), torch.tensor([False, False, True, True]))

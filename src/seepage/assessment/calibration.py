@@ -1,4 +1,4 @@
-"""Whether an attacker's chances are what they say."""
+"""Calibration error of an attacker's chances."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def calibration_error(
     records of the distance between a bin's mean chance and its share of right answers.
 
     Args:
-        chances: of each value.
+        chances: chance of each value.
         right: whether the likeliest value is the true one, 0 or 1.
-        bins: number of them.
+        bins: number of bins.
 
     Returns:
-        None where there are no records.
+        The error, or None where there are no records.
 
     Example:
         >>> sure = torch.tensor([[0.75, 0.25]]).repeat(4, 1)

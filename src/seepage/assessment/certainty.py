@@ -1,4 +1,4 @@
-"""How sure an attacker is of single cells, in numbers that a reader can compare."""
+"""The attacker's certainty of single cells, in numbers that a reader can compare."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def spreads(
     Entropies are those of normal distributions, see ``RecordsGuess.uncertainty``; NaN for discrete columns.
 
     Args:
-        schema: of the table.
-        uncertainty: of the guessed cells.
+        schema: schema of the table.
+        uncertainty: entropy of the guessed cells.
         scale: standard deviation with which each continuous column is standardised.
 
     Example:
@@ -38,14 +38,14 @@ def spreads(
 def certainties(
     schema: Schema, uncertainty: Float[Tensor, "*batch column"], scale: Float[Tensor, " column"]
 ) -> Float[Tensor, "*batch column"]:
-    """Return how sure the attacker is of each cell, in [0, 1].
+    """Return the attacker's certainty of each cell, in [0, 1].
 
-    Discrete cells: 1 less the normalised entropy. Continuous cells: the probability that a normal distribution of the
-    cell's spread gives to values within the tolerance. Neither is calibrated: attempts can agree and be wrong.
+    Discrete cells: 1 less the normalised entropy. Continuous cells: the probability that a normal distribution with
+    the cell's spread gives to values within the tolerance. Neither is calibrated: attempts can agree and be wrong.
 
     Args:
-        schema: of the table.
-        uncertainty: of the guessed cells; NaN stays NaN.
+        schema: schema of the table.
+        uncertainty: entropy of the guessed cells; NaN stays NaN.
         scale: standard deviation with which each continuous column is standardised.
     """
     found = 1 - uncertainty

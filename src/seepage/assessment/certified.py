@@ -1,4 +1,4 @@
-"""Share of records and cells that an attack does not estimate but prove."""
+"""Share of records and cells that an attack certifies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seepage.registry import metrics
 @metrics.register("certified")
 @dataclass(frozen=True)
 class Certified:
-    """Share of what an attack calls certain, and how much of that is false.
+    """Share of certified records and cells, and the share of certified cells that are wrong.
 
     Returns:
         ``certified``, the share of records with a certified cell; ``certified_cells``, the share of cells; and

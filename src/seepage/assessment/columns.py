@@ -1,4 +1,4 @@
-"""Scores of guessed columns and labels in split learning; records need no matching, the server knows which is which."""
+"""Scores of guessed columns and labels in split learning; records need no matching, since the server knows them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import CutGuess
 
-# A figure by its metric and column; None of all private columns together.
+# Figure by metric and column; the column is None for all private columns together.
 Figures = dict[tuple[str, str | None], float | None]
 
 
@@ -22,15 +22,16 @@ def measure_columns(schema: Schema, private: Sequence[int], seen: CutTranscript,
     """Return the figures of a guess.
 
     ``accuracy`` of each private column (a continuous cell is right within the column's tolerance), of the label (by
-    the target's name) and of all private cells; ``f1`` of each discrete one and their mean; ``exact_match``, the
-    share of records with all private cells and the label right; ``calibration`` of each column with chances; where
-    gradients were compared, ``proven``, the share of proven answers, and ``ties``, the share that others fit as well.
+    the target's name) and of all private cells; ``f1`` of each discrete column and their mean; ``exact_match``, the
+    share of records with all private cells and the label right; ``calibration`` of each column with chances. Where
+    gradients were compared, also ``proven``, the share of proven answers, and ``ties``, the share of answers that
+    others fit equally well.
 
     Args:
-        schema: of the table.
+        schema: schema of the table.
         private: positions of the private columns.
-        seen: gives the truth.
-        guess: of the same records.
+        seen: transcript with the true values.
+        guess: guess of the same records.
 
     Raises:
         BadInputError: the guess is of another number of records.
@@ -43,12 +44,12 @@ def measure_columns(schema: Schema, private: Sequence[int], seen: CutTranscript,
     figures: Figures = {}
     right = []
     for k, i in enumerate(private):
-        column, true, said = schema.columns[i], seen.cells[:, k], guess.cells[:, k]
+        column, true, guessed = schema.columns[i], seen.cells[:, k], guess.cells[:, k]
         tolerance = 0.0 if isinstance(column, Discrete) else column.tolerance
-        right.append(((true - said).abs() <= tolerance).double())
+        right.append(((true - guessed).abs() <= tolerance).double())
         figures["accuracy", column.name] = _mean(right[-1])
         if isinstance(column, Discrete):
-            figures["f1", column.name] = f1(column, true, said)
+            figures["f1", column.name] = f1(column, true, guessed)
             if guess.chances is not None:
                 sure = guess.chances[k].argmax(1)
                 figures["calibration", column.name] = calibration_error(guess.chances[k], (sure == true).double())

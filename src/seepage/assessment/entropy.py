@@ -1,4 +1,4 @@
-"""How uncertain the attacker is by its own account."""
+"""Mean entropy of the guess: the attacker's own uncertainty."""
 
 from __future__ import annotations
 

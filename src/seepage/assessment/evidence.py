@@ -1,4 +1,4 @@
-"""What is kept of an attacked victim beside its scores: which cells were right, and how sure the attacker was."""
+"""Data that is stored of an attacked victim besides its scores: right cells, and the attacker's certainty of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import RecordsGuess
 
-# A grouping by more categories than these would single records out.
+# A grouping by more categories than this would single records out.
 _GROUPS = 20
 # category -> (cells, cells that were right)
 Counts = dict[str, tuple[int, int]]
@@ -28,22 +28,23 @@ class Evidence:
     """Cells of the victims of one attack in one setting; arrays have a leading victim axis.
 
     Attributes:
-        column_names: of the columns, in the arrays' order.
+        column_names: names of the columns, in the arrays' order.
         right: bool (victim, record, column), whether the guessed cell counts as right.
-        uncertainty: float32 (victim, record, column), the attacker's own, see ``RecordsGuess``; None
-            where it has none.
-        rarity: float32 (victim, record), how surprising a record is: the mean over its cells of -log of
-            the share of public values that would count as right for it, in nats.
-        groups: for each sensitive discrete column and the target, cells and right cells of the records of
+        uncertainty: float32 (victim, record, column), the attacker's own uncertainty, see ``RecordsGuess``; None where
+            it has none.
+        rarity: float32 (victim, record), surprise of a record: the mean over its cells of -log of the share of public
+            values that would count as right for it, in nats.
+        groups: for each sensitive discrete column and the target, number of cells and of right cells in the records of
             each category, summed over victims.
         loss: float64 (victim,), the attack's own; None where it has none.
-        course: float64 (victim, 3), how it fell, see ``RecordsGuess``; None where it does not descend.
-        certified: bool (victim, record, column), which guessed cells the attack calls certain; None where it proves
+        course: float64 (victim, 3), losses during the descent, see ``RecordsGuess``; None where it does not descend.
+        certified: bool (victim, record, column), whether the attack certifies the guessed cell; None where it proves
             nothing.
-        true, guess: float64 (victim, record, column), cells as in ``RecordsSecret``, matched; None on own
-            data, unless the records were asked to be kept.
-        regime: of each victim, which way the attack took, see ``RecordsGuess``; None where it has one only.
-        conditions: of each victim, what its certified cells are conditional on, in a sentence; empty without any.
+        true, guess: float64 (victim, record, column), cells as in ``RecordsSecret``, matched; None for a user's own
+            data, unless records are to be kept.
+        regime: for each victim, the method that the attack chose, see ``RecordsGuess``; None where it has only one.
+        conditions: for each victim, a sentence with the conditions of its certified cells, empty without any; None for
+            attacks without certificates.
     """
 
     column_names: tuple[str, ...]
@@ -75,20 +76,20 @@ def evidence_of(
     """Return the evidence of each victim, with a victim axis of one.
 
     Args:
-        matched: guesses beside the truth.
-        statistics: what rarity is measured against.
+        matched: guesses matched to the truth.
+        statistics: public statistics that rarity is measured against.
         labels: true labels, by which records are grouped like by a sensitive column.
-        guess: as the attack made it, for its own losses.
+        guess: guess of the attack, for its own losses.
         keep_records: whether true and guessed cells are part of it.
     """
     schema = matched.schema
     right = matched.right.numpy()
     rare = rarity(schema, statistics, matched.true).numpy().astype(np.float32)
     uncertainty = None if matched.uncertainty is None else matched.uncertainty.numpy().astype(np.float32)
-    made = []
+    evidence = []
     for v in range(len(right)):
         one = slice(v, v + 1)
-        made.append(
+        evidence.append(
             Evidence(
                 column_names=schema.names,
                 right=right[one],
@@ -104,15 +105,15 @@ def evidence_of(
                 conditions=None if guess.certificates is None else (str(guess.certificates[v] or ""),),
             )
         )
-    return made
+    return evidence
 
 
 def rarity(
     schema: Schema, statistics: Statistics, cells: Float[Tensor, "victim record column"]
 ) -> Float[Tensor, "victim record"]:
-    """Return how surprising each record is: mean over its cells of -log P(a public value counts as right), in nats.
+    """Return the surprise of each record: mean over its cells of -log P(a public value counts as right), in nats.
 
-    A cell that no public value comes near counts as if half a value of the rarest did.
+    A cell that is not near any public value counts as if half a value of the rarest did.
     """
     total = torch.zeros(cells.shape[:-1], dtype=torch.float64)
     allowed = tolerances(schema)

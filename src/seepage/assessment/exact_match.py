@@ -14,9 +14,9 @@ from seepage.registry import metrics
 class ExactMatch:
     """Share of records of which every cell was guessed right.
 
-    Accuracy overstates how many people are exposed whole; this is the figure that does not. It is
-    read off the matching that minimises the total cell error, so it can miss a whole record that
-    another matching would have shown at the price of more wrong cells.
+    Accuracy overstates the number of completely exposed people; this figure does not. It is computed from the matching
+    that minimises the total cell error. It can therefore miss a whole record that another matching would show at the
+    price of more wrong cells.
 
     Returns:
         ``exact_match``.

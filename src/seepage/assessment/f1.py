@@ -9,19 +9,20 @@ from seepage.tabular.schema import Discrete
 
 
 def f1(column: Discrete, truth: Float[Tensor, " record"], guess: Float[Tensor, " record"]) -> float | None:
-    """Return the F1 of a column: of its positive category where there are two, the mean over categories else.
+    """Return the F1 of a column: of its positive category where there are two, otherwise the mean over categories.
 
-    Which averaging the paper means is not stated there; that it is this one follows from its figures (it says "0 when
-    all predicted 0", and its label-DP rows are the closed form of a binary F1). The positive category is the last in
-    sorted order, as label encoders number them: ``Male``, ``yes``, ``>50K``. The mean is over the categories that
-    occur in the truth or in the guess.
+    The paper does not state the averaging; its figures show that it is this one (it says "0 when all predicted 0", and
+    its label-DP rows are the closed form of a binary F1). The positive category is the last in sorted order, as label
+    encoders number them: ``Male``, ``yes``, ``>50K``. The mean is over the categories that occur in the truth or in
+    the guess.
 
     Args:
-        column: gives the categories.
+        column: column with the categories.
         truth, guess: codes.
 
     Returns:
-        None where the positive category occurs neither in the truth nor in the guess, or there are no records.
+        The F1, or None where the positive category occurs neither in the truth nor in the guess, or there are no
+        records.
 
     Example:
         >>> import torch
@@ -29,15 +30,15 @@ def f1(column: Discrete, truth: Float[Tensor, " record"], guess: Float[Tensor, "
         >>> round(f1(sex, torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0.0, 1.0, 1.0])), 3)
         0.667
     """
-    true, said = truth.long(), guess.long()
+    true, guessed = truth.long(), guess.long()
     if column.width == 2:
-        return _of(true, said, column.sorted_codes[-1])
-    found = [_of(true, said, code) for code in range(column.width)]
+        return _of(true, guessed, column.sorted_codes[-1])
+    found = [_of(true, guessed, code) for code in range(column.width)]
     held = [value for value in found if value is not None]
     return sum(held) / len(held) if held else None
 
 
-def _of(true: Tensor, said: Tensor, code: int) -> float | None:
-    both = int(((true == code) & (said == code)).sum())
-    either = int((true == code).sum()) + int((said == code).sum())
+def _of(true: Tensor, guessed: Tensor, code: int) -> float | None:
+    both = int(((true == code) & (guessed == code)).sum())
+    either = int((true == code).sum()) + int((guessed == code).sum())
     return 2 * both / either if either else None

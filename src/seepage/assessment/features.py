@@ -1,4 +1,4 @@
-"""Scores of guessed cells of a passive party in vertical learning; the attacker knows which record is which."""
+"""Scores of guessed cells of a passive party in vertical learning; the attacker knows the order of records."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from seepage.wire.vertical import FeatureGuess
 
 # UIFV counts a number within 0.2 of the truth where bounds are -1 and 1: a tenth of the range.
 OF_RANGE = 0.1
-# The same of the range between these quantiles, which a few large values do not widen.
+# The same share of the range between these quantiles, which a few large values do not widen.
 _MIDDLE = (0.05, 0.95)
 
 
 def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGuess) -> list[Measurement]:
     """Return the figures of a guess, one value a training, NaN where the attack itself failed.
 
-    ``accuracy`` (UIFV): the share of cells that are found, a number within a tenth of its column's range; of all
-    cells, of ``accuracy_discrete`` and ``accuracy_continuous`` ones, and by column. ``middle_accuracy``: the same
-    with a tenth of the range between the 5th and the 95th percentile of the attacked records (of a column without
-    such a range: its schema's tolerance), which no constant meets by a long tail alone. ``macro_accuracy``: the mean
-    over columns of that, and of a discrete column's mean over its categories, so that frequent ones count no more
-    than rare ones. ``exact_match``: the share of records with all cells found. ``calibration``: of each column with
-    chances. ``coverage``: of each column with radii, the share of cells within them, nine tenths where they are right.
-    ``failed``: whether the attack failed.
+    ``accuracy`` (UIFV): the share of right cells, where a number is right within a tenth of its column's range; over
+    all cells, over discrete (``accuracy_discrete``) and continuous ones (``accuracy_continuous``), and by column.
+    ``middle_accuracy``: the same with a tenth of the range between the 5th and the 95th percentile of the attacked
+    records (for a column without such a range: its schema's tolerance), which a constant does not reach by a long tail
+    alone. ``macro_accuracy``: the mean over columns of that, and of a discrete column's mean over its categories, so
+    that frequent ones count no more than rare ones. ``exact_match``: the share of records with all cells right.
+    ``calibration``: of each column with chances. ``coverage``: for each column with radii, the share of cells within
+    them, nine tenths where the radii are right. ``failed``: whether the attack failed.
 
     Args:
-        schema: of the target's columns.
-        seen: gives the truth.
-        guess: of the same records.
+        schema: schema of the target's columns.
+        seen: transcript with the true cells.
+        guess: guess of the same records.
 
     Raises:
         BadInputError: the guess is of other records or columns.
@@ -52,8 +52,10 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
     figures: dict[tuple[str, str | None], Tensor] = {}
     near, middle, macro = [], [], []
     for i, column in enumerate(schema.columns):
-        true, said = seen.cells[..., i], guess.cells[..., i]
-        near.append(within(true, said, 0.0 if isinstance(column, Discrete) else OF_RANGE * (column.high - column.low)))
+        true, guessed = seen.cells[..., i], guess.cells[..., i]
+        near.append(
+            within(true, guessed, 0.0 if isinstance(column, Discrete) else OF_RANGE * (column.high - column.low))
+        )
         figures["accuracy", column.name] = near[-1].double().mean(1)
         if isinstance(column, Discrete):
             middle.append(near[-1])
@@ -61,11 +63,11 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
             if guess.chances is not None and (chances := guess.chances[i]) is not None:
                 figures["calibration", column.name] = _calibration(chances, true)
         else:
-            middle.append(within(true, said, middle_tolerance(column, true)[:, None]))
+            middle.append(within(true, guessed, middle_tolerance(column, true)[:, None]))
             macro.append(middle[-1].double().mean(1))
             figures["middle_accuracy", column.name] = macro[-1]
             if guess.radii is not None:
-                figures["coverage", column.name] = within(true, said, guess.radii[:, i, None]).double().mean(1)
+                figures["coverage", column.name] = within(true, guessed, guess.radii[:, i, None]).double().mean(1)
     every, central = torch.stack(near, dim=-1).double(), torch.stack(middle, dim=-1).double()
     figures["accuracy", None] = every.mean((1, 2))
     figures["middle_accuracy", None] = central.mean((1, 2))
@@ -84,18 +86,18 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
     ]
 
 
-# Figures that say how good an answer is, not how much leaks.
+# Figures of an answer's quality, which are no leakage.
 NO_LEAK = frozenset({"calibration", "coverage", "failed"})
 
 
 def within(
     true: Float[Tensor, "training record"],
-    said: Float[Tensor, "training record"],
+    guess: Float[Tensor, "training record"],
     tolerance: float | Float[Tensor, "training 1"],
 ) -> Bool[Tensor, "training record"]:
-    """Return which guesses are near enough; a rounding beyond the tolerance counts as near."""
+    """Return whether each guess is near enough; a distance beyond the tolerance by a rounding counts as near."""
     slack = 1 + 8 * torch.finfo(torch.float64).eps
-    return (true - said).abs() <= tolerance * slack
+    return (true - guess).abs() <= tolerance * slack
 
 
 def middle_tolerance(column: Continuous, true: Float[Tensor, "training record"]) -> Float[Tensor, " training"]:
@@ -120,7 +122,7 @@ def _calibration(
     chances: Float[Tensor, "training record value"], true: Float[Tensor, "training record"]
 ) -> Float[Tensor, " training"]:
     errors = []
-    for said, held in zip(chances, true, strict=True):
-        error = calibration_error(said, (said.argmax(-1) == held).double())
+    for stated, truth in zip(chances, true, strict=True):
+        error = calibration_error(stated, (stated.argmax(-1) == truth).double())
         errors.append(math.nan if error is None else error)
     return torch.tensor(errors, dtype=torch.float64)

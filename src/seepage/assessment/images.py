@@ -19,24 +19,24 @@ from seepage.models.images import Shape
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess
 
-# Of a pixel's brightness.
+# Range of a pixel's brightness.
 _RANGE = 255.0
 _LEAST = 0.5 / _RANGE
-# Between images of a picture.
+# Gap between the images of a picture, in pixels.
 _GAP = 2
 
 
 def measure_images(shape: Shape, seen: FeatureTranscript, guess: FeatureGuess) -> list[Measurement]:
     """Return the figures of guessed images, one value a training, NaN where the attack itself failed.
 
-    ``psnr``: peak signal-to-noise ratio in decibels, mean over images, by scikit-image; ``ssim``: structural similarity
-    by scikit-image with its own window of seven pixels, mean over images. ``accuracy``: the share of brightnesses that
-    are found within a tenth of their range. ``failed``: whether the attack failed.
+    ``psnr``: peak signal-to-noise ratio in decibels, mean over images, by scikit-image; ``ssim``: structural
+    similarity by scikit-image with its own window of seven pixels, mean over images. ``accuracy``: the share of
+    brightness values that are right within a tenth of their range. ``failed``: whether the attack failed.
 
     Args:
         shape: channels, height and width of an image.
-        seen: gives the truth.
-        guess: of the same images.
+        seen: transcript with the true images.
+        guess: guess of the same images.
 
     Raises:
         BadInputError: the guess is of other images, or scikit-image is not installed.
@@ -52,9 +52,9 @@ def measure_images(shape: Shape, seen: FeatureTranscript, guess: FeatureGuess) -
         failed = failed | guess.failed
     psnr, ssim = torch.full((2, len(seen.cells)), torch.nan, dtype=torch.float64)
     for k in (~failed).nonzero()[:, 0].tolist():
-        true, said = (_pixels(shape, one[k]) for one in (seen.cells, guess.cells))
-        pairs = list(zip(true, said, strict=True))
-        # An image without any error has no ratio; half a step of brightness counts as the least error.
+        true, guessed = (_pixels(shape, one[k]) for one in (seen.cells, guess.cells))
+        pairs = list(zip(true, guessed, strict=True))
+        # An image without any error has an infinite ratio; half a step of brightness counts as the least error.
         found = [metrics.peak_signal_noise_ratio(a, np.where(a == b, b + _LEAST, b), data_range=1.0) for a, b in pairs]
         psnr[k] = float(np.mean(found))
         ssim[k] = float(
@@ -71,7 +71,7 @@ def measure_images(shape: Shape, seen: FeatureTranscript, guess: FeatureGuess) -
 
 
 def picture(shape: Shape, cells: Float[Tensor, "image pixel"]) -> str:
-    """Return images side by side as the address of a PNG that holds itself; nothing where a cell is NaN.
+    """Return images side by side as a data URI of a PNG; an empty string where a cell is NaN.
 
     Args:
         shape: channels, height and width of an image.

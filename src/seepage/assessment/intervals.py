@@ -1,6 +1,6 @@
-"""Estimates with their intervals and counts: the unit that is drawn, and so resampled, is the victim.
+"""Estimates with intervals and counts: victims are the independent units, and therefore the units of resampling.
 
-Victims whose value is NaN (not applicable, not computed) are left out and ``n`` says so.
+Victims whose value is NaN (not applicable, not computed) are left out, which ``n`` shows.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ class Estimate:
     """A figure over victims.
 
     Attributes:
-        mean: the figure (a mean over victims, or a correlation across them); None where no victim
-            has a value.
-        low, high: its interval; None where too few victims allow none.
+        mean: value of the figure (a mean over victims, or a correlation across them); None where no victim has a value.
+        low, high: bounds of its interval; None where there are too few victims for one.
         n: number of victims that the figure rests on.
         std: unbiased standard deviation of the victims' values; None below two victims and for
             figures that no single victim has.
@@ -41,7 +40,7 @@ class Estimate:
 
     @property
     def degenerate(self) -> bool:
-        """Whether all victims agree, so that the interval shrank to a point that claims too much."""
+        """Whether all victims agree, so that the interval is a point and claims too much certainty."""
         return self.low is not None and self.low == self.high
 
 
@@ -94,12 +93,12 @@ def paired(
 ) -> Estimate:
     """Return the mean of ``values - baseline_values`` over victims with its Student-t interval.
 
-    Pairing removes what makes a victim easy or hard for both. Victims that lack either value are
+    Pairing removes differences in difficulty between victims. Victims that lack either value are
     left out.
 
     Args:
         values: one value a victim.
-        baseline_values: of the same victims in the same order.
+        baseline_values: values of the same victims in the same order.
         level: confidence level, in (0, 1).
         bounds: range of the difference, to which the interval is clipped.
 
@@ -127,7 +126,7 @@ def ratio(hits: Float[Tensor, " victim"], counts: Float[Tensor, " victim"], leve
     Victims with a count of zero are left out.
 
     Args:
-        hits: of each victim, at most its count.
+        hits: number of hits of each victim, at most its count.
         counts: cells of each victim.
         level: confidence level, in (0, 1).
 
@@ -158,16 +157,16 @@ def ratio(hits: Float[Tensor, " victim"], counts: Float[Tensor, " victim"], leve
 def welch(first: Estimate, second: Estimate, level: float = 0.95) -> Estimate:
     """Return the difference ``second - first`` of two means over different victims, with Welch's t interval.
 
-    On the same victims use ``paired``: this interval does not know that they are easy or hard for both, and is
-    usually too wide for them.
+    On the same victims use ``paired``: this interval ignores that a victim is easy or hard for both, and is usually
+    too wide for them.
 
     Args:
         first, second: means with their standard deviations and counts.
         level: confidence level, in (0, 1).
 
     Returns:
-        ``mean`` is None where either is; ``low`` and ``high`` where either has no standard deviation. ``n`` is the
-        smaller count.
+        The difference; ``mean`` is None where either is, ``low`` and ``high`` are None where either has no standard
+        deviation. ``n`` is the smaller count.
 
     Raises:
         BadInputError: ``level`` is not in (0, 1).
@@ -197,16 +196,16 @@ def tau_b(x: Float[Tensor, " victim"], y: Float[Tensor, " victim"], level: float
     """Return Kendall's tau-b across victims with an interval by Fisher's z transformation.
 
     The interval is ``tanh(atanh(tau) +- q sqrt(0.437 / (n - 4)))``, ``q`` the normal quantile
-    (Fieller, Hartley and Pearson, "Tests for rank correlation coefficients I", 1957). It was chosen
-    over a bootstrap because resampled victims tie with themselves, which distorts a rank
-    correlation, and because it needs no seed. It is made for few ties and at least ten victims.
+    (Fieller, Hartley and Pearson, "Tests for rank correlation coefficients I", 1957). It was preferred to a bootstrap
+    because resampled victims tie with themselves, which distorts a rank correlation, and because it needs no seed. It
+    is accurate for few ties and at least ten victims.
 
     Args:
         x, y: one value a victim each; victims that lack either (NaN) are left out.
         level: confidence level, in (0, 1).
 
     Returns:
-        ``mean`` is tau; None below three victims or where ``x`` or ``y`` is constant. ``low`` and
+        The correlation; ``mean`` is tau, or None below three victims or where ``x`` or ``y`` is constant. ``low`` and
         ``high`` are None below five victims and for a tau of 1 or -1.
 
     Raises:
@@ -242,19 +241,19 @@ def clustered(
 ) -> Estimate:
     """Return the mean over clusters of their means, with a bootstrap interval that resamples clusters, then units.
 
-    Units of a cluster (targets that were attacked with the same shadow models) share what makes them easy or hard, so
-    that an interval over units alone would be too narrow. With few clusters a bootstrap is too narrow as well, which
-    the percentile interval widened by ``sqrt(k / (k - 1))`` makes up for in part; ``interval`` of the clusters' means
-    is the cautious choice.
+    Units of a cluster (targets that were attacked with the same shadow models) are not independent, so that an
+    interval over units alone would be too narrow. With few clusters a bootstrap is too narrow as well; widening the
+    percentile interval by ``sqrt(k / (k - 1))`` corrects this in part. ``interval`` of the clusters' means is the
+    cautious choice.
 
     Args:
         values: one value a unit, for each cluster; NaN ones are left out, and clusters without any.
         level: confidence level, in (0, 1).
-        resamples: number of them.
-        seed: of resampling.
+        resamples: number of resamples.
+        seed: seed of resampling.
 
     Returns:
-        ``n`` counts units, ``std`` is that of clusters' means.
+        The estimate; ``n`` counts units, ``std`` is that of clusters' means.
 
     Raises:
         BadInputError: ``level`` is not in (0, 1).

@@ -1,4 +1,4 @@
-"""Does the attacker know which of its victims it read well?"""
+"""Rank correlation of a victim's accuracy with the attacker's certainty about it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from seepage.registry import metrics
 class Kendall:
     """Kendall's tau-b across victims between a victim's accuracy and its mean entropy, by kind.
 
-    TabLeak (Vero et al., 2023), tables 25 to 28. Strongly negative: low entropy tells the attacker
-    which reconstructions to trust.
+    TabLeak (Vero et al., 2023), tables 25 to 28. Strongly negative: low entropy shows the attacker which
+    reconstructions to trust.
 
     Returns:
         ``kendall_discrete`` and ``kendall_continuous``; nothing for a guess without uncertainty.

@@ -1,4 +1,4 @@
-"""How much better than guessing: every figure beside the best baseline on the very same cells."""
+"""Lift: every figure beside the best baseline on the same cells."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Lift:
 
     Attributes:
         baseline: name of that baseline.
-        reference: the baseline's own figure.
-        gain: paired mean over victims of what the attack gained, positive where more leaked than
-            guessing gives, whichever way the metric points.
+        reference: figure of the baseline.
+        gain: paired mean over victims of the attack's gain, positive where more leaked than the baseline gets right,
+            in either direction of the metric.
     """
 
     baseline: str
@@ -27,7 +27,7 @@ class Lift:
 
 
 def best_baseline(measured: Measured, baselines: Mapping[str, Sequence[Measured]]) -> tuple[str, Measurement] | None:
-    """Return the baseline with the best mean on the very metric and column of ``measured``.
+    """Return the baseline with the best mean on the metric and column of ``measured``.
 
     Args:
         measured: the attack's measurement.
@@ -57,10 +57,10 @@ def best_baseline(measured: Measured, baselines: Mapping[str, Sequence[Measured]
 
 
 def lift(measured: Measured, baselines: Mapping[str, Sequence[Measured]], level: float = 0.95) -> Lift | None:
-    """Return what an attack gained over the best baseline on the same victims.
+    """Return an attack's gain over the best baseline on the same victims.
 
-    The baseline is picked by its mean over these victims, which can only make the gain look smaller
-    than against one picked in advance.
+    The baseline is chosen by its mean over these victims, which makes the gain look smaller, never larger, than
+    against a baseline chosen in advance.
 
     Args:
         measured: the attack's measurement.
@@ -68,7 +68,7 @@ def lift(measured: Measured, baselines: Mapping[str, Sequence[Measured]], level:
         level: confidence level of the intervals.
 
     Returns:
-        None where ``best_baseline`` finds none.
+        The lift, or None where ``best_baseline`` finds none.
 
     Raises:
         BadInputError: attack and baseline were measured on different numbers of victims.

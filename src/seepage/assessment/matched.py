@@ -1,4 +1,4 @@
-"""A guess laid beside the truth, row by row: what every metric reads."""
+"""A guess matched to the truth, row by row: the input of every metric."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Matched:
     """True records and, in the same order, the guessed records that stand for them.
 
     Attributes:
-        schema: of the table.
+        schema: schema of the table.
         true: true cells.
         guess: guessed cells, reordered.
-        uncertainty: of the guessed cells, reordered; None where the guess has none.
+        uncertainty: entropy of the guessed cells, reordered; None where the guess has none.
         scale: standard deviation of each continuous column, NaN for discrete ones.
-        certified: which guessed cells the attack calls certain, reordered; None where it proves nothing.
+        certified: whether the attack certifies each guessed cell, reordered; None where it proves nothing.
     """
 
     schema: Schema
@@ -69,8 +69,8 @@ def match_records(schema: Schema, statistics: Statistics, secret: RecordsSecret,
     takes whichever the solver returns.)
 
     Args:
-        schema: of the table.
-        statistics: gives the standard deviations.
+        schema: schema of the table.
+        statistics: statistics with the standard deviations.
         secret: true records.
         guess: guessed records, at least as many; NaN cells are allowed and count as wrong.
 

@@ -1,4 +1,4 @@
-"""What a metric returns: a value a victim, or a pair of values a victim to correlate."""
+"""Results of a metric: one value a victim, or one pair of values a victim to correlate."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Measurement:
 
     Attributes:
         metric: name of the figure, such as ``accuracy_discrete``.
-        column: the column it speaks of, None for all of them.
+        column: name of the column, None for all of them.
         values: one a victim, NaN where not applicable.
         higher_leaks: whether a higher value means that more leaked.
         bounds: range of the figure; infinite where it has no bound.
-        clusters: what each of ``values`` is the mean of, where that is known; intervals resample both then.
+        clusters: values whose mean is each of ``values``, where known; intervals then resample both.
     """
 
     metric: str
@@ -37,7 +37,7 @@ class Measurement:
         """Return the mean over victims with its interval."""
         if self.clusters is None:
             return interval(self.values, level, self.bounds)
-        # What was drawn independently are the clusters, so they are what ``n`` counts.
+        # Clusters were drawn independently, so that ``n`` counts them.
         return replace(clustered(self.clusters, level), n=len(self.clusters))
 
     def less(self, other: Measurement) -> Measurement:
@@ -69,8 +69,8 @@ class Association:
 
     Attributes:
         metric: name of the figure, such as ``kendall_discrete``.
-        column: the column it speaks of, None for all of them.
-        accuracy, entropy: of each victim, NaN where not applicable.
+        column: name of the column, None for all of them.
+        accuracy, entropy: value of each victim, NaN where not applicable.
     """
 
     metric: str

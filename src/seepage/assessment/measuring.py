@@ -23,15 +23,15 @@ def measure(
     """Score a guess against the secret, for all victims at once.
 
     Args:
-        schema: of the table.
-        statistics: gives the standard deviations of continuous columns.
+        schema: schema of the table.
+        statistics: statistics with the standard deviations of continuous columns.
         secret: the true records of each victim.
         guess: the guessed records of each victim, in any order.
-        metrics: what to compute; every registered metric with its defaults if None.
+        metrics: metrics to compute; every registered metric with its defaults if None.
 
     Returns:
-        Measurements in the order of ``metrics``. What does not apply (no such columns, no
-        uncertainty) is left out, or NaN for single victims.
+        Measurements in the order of ``metrics``. Figures that do not apply (no such columns, no uncertainty) are left
+        out, or NaN for single victims.
 
     Raises:
         BadInputError: victims, records or columns of secret and guess do not fit together.
@@ -64,6 +64,6 @@ def measure(
 
 
 def measure_matched(matched: Matched, metrics: Sequence[Metric] | None = None) -> list[Measured]:
-    """Score a guess that is laid beside the truth already, see ``measure``."""
+    """Score a guess that is already matched to the truth, see ``measure``."""
     chosen = [entry.factory() for entry in registered.entries()] if metrics is None else metrics
     return [measured for metric in chosen for measured in metric(matched)]

@@ -1,4 +1,4 @@
-"""How many of the victim's rows an attack on a share is worth (Suri and Evans, 2022)."""
+"""Number of the victim's rows that an attack on a share is worth (Suri and Evans, 2022)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from seepage.errors import BadInputError
 
 
 def rows_worth(accuracy: float, first: float, second: float) -> float | None:
-    """Return the number of rows that, seen directly, would tell two shares apart as well as an attack does.
+    """Return the number of rows that, seen directly, would distinguish two shares as well as an attack does.
 
-    Whoever sees ``n`` rows drawn at one of the shares and guesses the likelier one is right with a chance of at most
-    ``(1 + sqrt(1 - m^n)) / 2``, with ``m`` the larger ratio of the smaller to the greater chance of a row; this is its
-    inverse (Suri and Evans, *Formalizing and Estimating Distribution Inference Risks*, 2022, theorem 4.2).
+    Whoever sees ``n`` rows drawn at one of the shares and guesses the likelier one is right with a probability of at
+    most ``(1 + sqrt(1 - m^n)) / 2``, with ``m`` the larger ratio of the smaller to the greater probability of a row;
+    this is its inverse (Suri and Evans, *Formalizing and Estimating Distribution Inference Risks*, 2022, theorem 4.2).
 
     Args:
-        accuracy: of the attack, on as many targets of each share.
-        first, second: the shares, in (0, 1) or one of them 0 or 1.
+        accuracy: accuracy of the attack, on equally many targets of each share.
+        first, second: the two shares, in (0, 1) or one of them 0 or 1.
 
     Returns:
-        0 for an attack no better than guessing; None where an attack was never wrong, as no number of rows is enough.
+        The number; 0 for an attack no better than chance; None where an attack was never wrong, as no number of rows
+        is enough.
 
     Raises:
         BadInputError: a number is not in [0, 1], or the shares are equal.
@@ -46,7 +47,7 @@ def rows_worth_of_error(share: float, squared_error: float) -> float | None:
     The variance of the share of ``n`` rows is ``share (1 - share) / n`` (Suri and Evans, 2022, section 4.3).
 
     Returns:
-        None where the error is 0, as no number of rows is enough.
+        The number, or None where the error is 0, as no number of rows is enough.
 
     Example:
         >>> rows_worth_of_error(0.5, 0.01)

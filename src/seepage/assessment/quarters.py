@@ -1,4 +1,4 @@
-"""Does the attacker know which of its guesses are right?"""
+"""Accuracy of the cells that the attacker is most and least certain of."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Quarters:
 
     TabLeak (Vero et al., 2023), tables 29 to 32: the cells of one kind are pooled over the batch
     and sorted by entropy; a quarter is rounded up to whole cells. Cells of equal entropy at the edge
-    of a quarter count with their mean accuracy, which is what a random order of them gives on
-    average (the official code takes the order of the sort, hence of the records).
+    of a quarter count with their mean accuracy, which is the average over random orders of them
+    (the official code takes the order of the sort, hence of the records).
 
     Args:
-        official_count: size the discrete quarters by the number of *continuous* cells, as the
-            official code does (18.75% of the discrete cells on Adult instead of 25%; D7).
+        official_count: whether the discrete quarters are sized by the number of *continuous* cells, as in the official
+            code (18.75% of the discrete cells on Adult instead of 25%; D7).
 
     Returns:
         ``top_quarter_discrete``, ``bottom_quarter_discrete`` and the same of continuous cells;

@@ -1,8 +1,8 @@
-"""What a defense costs: how well the task is learnt from defended updates.
+"""Utility under a defense: the quality of the model that is learnt from defended updates.
 
-A federation of one client is simulated: the server steps along the messages that the client sends, each
-from one batch of its rows, defended as in the setting: gradients, or what local training changed. What is
-learnt is tested on rows held out.
+A federation of one client is simulated: the server steps along the messages that the client sends. Each message is
+computed from one batch of its rows and defended as in the setting: a gradient, or the change by local training. The
+learnt model is tested on rows held out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from seepage.assessment.intervals import Estimate, interval
+from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
 from seepage.defenses import AnyDefense, Defense, defended, guarded
 from seepage.defenses.accounting import Guarantee, Private
@@ -32,11 +33,11 @@ from seepage.seeds import stream
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.table import Table
 
-# Rows encoded together, for all trainings.
+# Number of rows encoded together, for all trainings.
 _ROWS_AT_ONCE = 8192
-# Training rows on which learning rates are compared.
+# Number of training rows on which learning rates are compared.
 _ROWS_TO_CHOOSE = 2000
-# Multiplications that one measurement may take, some seconds of one core.
+# Largest number of multiplications of one measurement, some seconds of one core.
 _WORK = 2.5e11
 _LEAST_STEPS = 200
 
@@ -45,31 +46,31 @@ Optimiser = Literal["sgd", "adam"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the task is trained: one step a message, of plain gradient descent unless said otherwise.
+    """Recipe of the training: one step a message, plain gradient descent by default.
 
-    TabLeak (section 5.4) trains under noise at a rate of 0.01, 10 epochs, batch size 32, 10 seeds, with
-    batches that its released code makes too large. Deviations: the rate is chosen for each defense, since
-    one that suits plain gradients suits neither clipped nor sign-only ones; batches are those of the
-    setting; replicas differ in the order of batches and in what the defense draws, but all start from the
-    audited model; training stops after ``max_steps``, so that a point of a sweep takes seconds.
+    TabLeak (section 5.4) trains under noise at a rate of 0.01, 10 epochs, batch size 32, 10 seeds, with batches that
+    its released code makes too large. Deviations: the rate is chosen for each defense, since one that suits plain
+    gradients suits neither clipped nor sign-only ones; batches are those of the setting; replicas differ in the order
+    of batches and in the defense's random numbers, but all start from the audited model; training stops after
+    ``max_steps``, so that a point of a sweep takes seconds.
 
     Attributes:
-        learning_rates: tried in one training each; the one with the least loss on training rows is taken.
-            A single one is taken untried.
-        server_rates: tried in their place where clients train locally, at the rate that the protocol says: what
-            the server multiplies their updates with. 1 is FedAvg as published.
-        epochs: passes over the training rows, each in an order of its own; what is left of an epoch after
-            its last whole batch is not used.
-        max_steps: at most so many; large models get fewer still, down to 200. All of every epoch if None.
-        replicas: trainings at the chosen rate, the units of the interval.
-        optimiser: what the server does with the updates: ``sgd``, or ``adam`` with its usual momenta.
+        learning_rates: rates tried in one training each; the one with the least loss on training rows is used. A
+            single rate is used untried.
+        server_rates: rates tried in their place where clients train locally at the protocol's rate: the factor by
+            which the server multiplies their updates. 1 is FedAvg as published.
+        epochs: number of passes over the training rows, each in an order of its own; the rows after an epoch's last
+            whole batch are not used.
+        max_steps: largest number of steps; large models get fewer still, down to 200. All of every epoch if None.
+        replicas: number of trainings at the chosen rate, the units of the interval.
+        optimiser: the server's optimiser: ``sgd``, or ``adam`` with its usual momenta.
         fresh: whether each replica starts from an initialisation of its own instead of the audited model.
-        peak: whether the figure is that after the epoch with the best mean over the replicas, as TabLeak's table 9
-            does (it is chosen on the test rows), instead of that after the last one.
-        test_share: of the client's rows, held out where the dataset has no test rows.
-        test_rows: at most so many, drawn at random, are tested on.
-        delta: of the guarantee that is reported where the defense gives one; a tenth of one over the number of
-            training rows if None.
+        peak: whether the figure is that after the epoch with the best mean over the replicas, as in TabLeak's table 9
+            (chosen on the test rows), instead of that after the last one.
+        test_share: share of the client's rows held out where the dataset has no test rows.
+        test_rows: largest number of test rows, drawn at random.
+        delta: failure probability of the guarantee that is reported where the defense gives one; a tenth of one over
+            the number of training rows if None.
 
     Raises:
         BadInputError: a count is below 1, there is no rate, one is not positive, or the share or delta is not
@@ -108,7 +109,7 @@ class Recipe:
         return self.learning_rates if local is None else self.server_rates
 
     def steps(self, model: Model, rows: int, batch_size: int, local: LocalTraining | None = None) -> int:
-        """Return the number of steps on so many training rows, each a message.
+        """Return the number of steps for a number of training rows, one message each.
 
         Example:
             >>> from torch import nn
@@ -120,7 +121,7 @@ class Recipe:
             return every
         entries = sum(parameter.numel() for parameter in model.parameters.values())
         trainings = self.replicas + (len(self.rates(local)) if len(self.rates(local)) > 1 else 0)
-        # A multiplication a weight and record on the way up, two on the way down.
+        # One multiplication a weight and record in the forward pass, two in the backward pass.
         passes = 1 if local is None else local.epochs
         affordable = int(_WORK / (3 * trainings * batch_size * entries * passes))
         return min(every, self.max_steps, max(_LEAST_STEPS, affordable))
@@ -128,25 +129,25 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Utility:
-    """How well the task was learnt.
+    """Result of training under a defense.
 
     Attributes:
         metric: ``task_accuracy``, the share of test rows whose class is predicted, or ``task_rmse``, the
             root of the mean squared error in units of the target.
-        values: one a replica, NaN where training diverged.
-        guess: the same figure for the training rows' commonest class, or their mean.
-        learning_rate: the one chosen, the server's where clients train locally.
-        steps, train_rows, test_rows: what was used.
-        recipe: how it was trained.
-        seconds: that it took.
-        local: what the client did with each batch, None where it sent gradients.
-        guarantee: what the defense guarantees to single records after one training; None where it does not. The
+        values: value of each replica, NaN where training diverged.
+        baseline: the same figure for the training rows' most frequent class, or their mean.
+        learning_rate: chosen rate, the server's where clients train locally.
+        steps, train_rows, test_rows: numbers that were used.
+        recipe: recipe of the training.
+        seconds: time that it took.
+        local: local training of the client on each batch, None where it sent gradients.
+        guarantee: guarantee of the defense for single records after one training; None where there is none. The
             trainings that compared learning rates are not part of it.
     """
 
     metric: str
     values: Float[Tensor, " replica"]
-    guess: float
+    baseline: float
     learning_rate: float
     steps: int
     train_rows: int
@@ -164,10 +165,10 @@ class Utility:
     def estimate(self) -> Estimate:
         """Return the mean over replicas with its interval; None where one diverged.
 
-        The interval knows the chance of training, not that of which rows are tested on.
+        The interval covers the randomness of training, not that of the test rows.
         """
         if self.diverged:
-            # The mean over the others would be that of the lucky ones.
+            # The mean over the others would ignore the failures.
             return Estimate(None, None, None, int((~self.values.isnan()).sum()))
         return interval(self.values, bounds=(0.0, 1.0 if self.metric == "task_accuracy" else float("inf")))
 
@@ -186,22 +187,22 @@ def measure_utility(
 ) -> Utility:
     """Train on defended updates and test on rows held out.
 
-    Batch normalisation trains on each batch's statistics and is tested with running ones, which move with every
-    batch; the defense, which acts on messages, leaves them alone. Under local training they are those of each batch
+    Batch normalisation trains on each batch's statistics and is tested with running ones, which change with every
+    batch; the defense acts on messages and does not affect them. Under local training they are those of each batch
     before it.
 
     Args:
-        dataset: its training rows are the client's; a share of them is held out where it has no test rows.
-        model: what training starts from, on the device that computes; left unchanged.
-        encoder: from rows to the model's inputs.
-        batch_size: records behind one update.
-        defense: what the client does to its updates; nothing if None.
-        recipe: how to train, ``Recipe()`` if None.
-        seed: every random number follows from it; the same for all defenses, so that they differ in
-            themselves only.
-        fresh: returns a model like ``model`` with the replica's own initialisation, where the recipe asks for one.
-        local: what the client does with each batch before it sends what that changed; it sends the gradient if None.
-        shuffle: whether each local epoch goes through the batch in an order of its own.
+        dataset: dataset whose training rows are the client's; a share of them is held out where it has no test rows.
+        model: model that training starts from, on the device that computes; left unchanged.
+        encoder: map from rows to the model's inputs.
+        batch_size: number of records of one update.
+        defense: defense of the client's updates; none if None.
+        recipe: recipe of the training, ``Recipe()`` if None.
+        seed: seed of every random number; the same for all defenses, so that only the defense differs.
+        fresh: function that returns a model like ``model`` with the replica's own initialisation, where the recipe
+            asks for one.
+        local: local training of the client on each batch before it sends the change; it sends the gradient if None.
+        shuffle: whether each local epoch has an order of its own.
 
     Raises:
         BadInputError: too few rows to train a batch on and hold some out, or the model does not fit them.
@@ -236,57 +237,55 @@ def measure_utility(
     if not courses:
         score(learnt)
     if model.head == "regression":
-        metric, guess = "task_rmse", float((labels - known.mean()).square().mean().sqrt())
+        metric, baseline = "task_rmse", float((labels - known.mean()).square().mean().sqrt())
     else:
-        metric, guess = "task_accuracy", float((labels == known.mode().values).double().mean())
+        metric, baseline = "task_accuracy", float((labels == known.mode().values).double().mean())
     values = _best(courses, metric)
     seconds = time.perf_counter() - begun
     guarantee = None
     if isinstance(defense, Private):
         delta = recipe.delta or 0.1 / len(rows)
         guarantee = defense.guarantee(batch_size / len(rows), steps, delta, 1 if local is None else local.epochs)
-    return Utility(metric, values, guess, rate, steps, len(rows), len(test_rows), recipe, seconds, guarantee, local)
+    return Utility(metric, values, baseline, rate, steps, len(rows), len(test_rows), recipe, seconds, guarantee, local)
 
 
 def utility_row(
     utility: Utility, *, dataset: str, protocol: str, model: str, batch_size: int, defense: str, seed: int
-) -> dict[str, Any]:
-    """Return a row of results like those of attacks, see ``seepage.results.rows.rows``.
+) -> ResultRow:
+    """Return how well the task is learnt as a row of results.
 
-    ``attack`` is ``none``, ``n`` the number of trainings, the baseline a guess that looks at no record.
-    ``lift`` is what training gained over it, positive where it is better, for an error too. ``status`` is
-    ``diverged``, and there is no mean, where a training ended in numbers that are not finite.
+    ``attack`` is ``none``, ``n`` the number of trainings, the baseline a prediction that uses no record. ``lift`` is
+    the gain of training over it, positive where it is better, for an error too. ``status`` is ``diverged``, and there
+    is no mean, where a training ended in numbers that are not finite.
     """
     estimate = utility.estimate()
     is_rate = utility.metric == "task_accuracy"
     gained: list[float | None] = [None, None, None]
     if estimate.mean is not None:
         ends = (estimate.mean, estimate.low, estimate.high) if is_rate else (estimate.mean, estimate.high, estimate.low)
-        gained = [None if end is None else (end - utility.guess) * (1 if is_rate else -1) for end in ends]
-    return {
-        "dataset": dataset,
-        "protocol": protocol,
-        "model": model,
-        "batch_size": batch_size,
-        "attack": "none",
-        "defense": defense,
-        "metric": utility.metric,
-        "column": None,
-        "mean": estimate.mean,
-        "low": estimate.low,
-        "high": estimate.high,
-        "std": estimate.std,
-        "n": estimate.n,
-        "baseline": utility.guess,
-        "baseline_name": "majority_class" if is_rate else "mean",
-        "lift": gained[0],
-        "lift_low": gained[1],
-        "lift_high": gained[2],
-        "seconds_per_victim": None,
-        "is_attack": False,
-        "status": "diverged" if utility.diverged else "ok",
-        "seed": seed,
-        "settings": {
+        gained = [None if end is None else (end - utility.baseline) * (1 if is_rate else -1) for end in ends]
+    return ResultRow(
+        dataset=dataset,
+        protocol=protocol,
+        model=model,
+        batch_size=batch_size,
+        attack="none",
+        defense=defense,
+        metric=utility.metric,
+        mean=estimate.mean,
+        low=estimate.low,
+        high=estimate.high,
+        std=estimate.std,
+        n=estimate.n,
+        baseline=utility.baseline,
+        baseline_name="majority_class" if is_rate else "mean",
+        lift=gained[0],
+        lift_low=gained[1],
+        lift_high=gained[2],
+        kind="about",
+        status="diverged" if utility.diverged else "ok",
+        seed=seed,
+        settings={
             **dataclasses.asdict(utility.recipe),
             "clients": 1,
             "learning_rate": utility.learning_rate,
@@ -297,27 +296,39 @@ def utility_row(
             "local": None if utility.local is None else dataclasses.asdict(utility.local),
             "privacy": None if utility.guarantee is None else dataclasses.asdict(utility.guarantee),
         },
-        "knowledge": {},
-    }
+    )
 
 
-def privacy_row(task: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the row of what the trainings of ``utility_row`` guarantee to single records, None where nothing.
+def privacy_row(task: ResultRow) -> ResultRow | None:
+    """Return the row of the guarantee for single records by the trainings of ``utility_row``, None where there is none.
 
     ``metric`` is ``epsilon``, its mean the figure, which is computed and has no interval; delta, steps, sample rate
-    and accountant stand under ``settings``.
+    and accountant are in ``settings``.
     """
-    privacy = task["settings"]["privacy"]
+    privacy = task.settings["privacy"]
     if privacy is None:
         return None
-    nothing = dict.fromkeys(("low", "high", "std", "baseline", "baseline_name", "lift", "lift_low", "lift_high"))
-    return {**task, **nothing, "metric": "epsilon", "mean": privacy["epsilon"], "status": "ok", "settings": privacy}
+    return dataclasses.replace(
+        task,
+        metric="epsilon",
+        mean=privacy["epsilon"],
+        low=None,
+        high=None,
+        std=None,
+        baseline=None,
+        baseline_name=None,
+        lift=None,
+        lift_low=None,
+        lift_high=None,
+        status="ok",
+        settings=privacy,
+    )
 
 
 def held_out(
     dataset: Dataset, recipe: Recipe, batch_size: int, seed: int
 ) -> tuple[Int[Tensor, " trained_on"], Table, Int[Tensor, " tested_on"]]:
-    """Return which rows of the training table are trained on, and a table with its rows to test on.
+    """Return the positions of the training rows, a table with the test rows, and the positions of the test rows in it.
 
     Raises:
         BadInputError: fewer rows are left to train on than a batch holds.
@@ -341,7 +352,7 @@ def held_out(
 
 @dataclass(frozen=True)
 class _Training:
-    """What all trainings of a measurement share."""
+    """Common data of all trainings of a measurement."""
 
     model: Model
     encoder: Encoder
@@ -362,13 +373,13 @@ class _Training:
         starts: Sequence[Model] | None = None,
         watch: Callable[[dict[str, Tensor]], None] | None = None,
     ) -> dict[str, Tensor]:
-        """Return what is learnt at each rate from the batches of each stream, running statistics with it.
+        """Return the models learnt at each rate from the batches of each stream, running statistics included.
 
         Args:
-            rates, streams: one a training.
-            steps: of each.
-            starts: what each starts from, the model if None.
-            watch: called with what is learnt after every epoch.
+            rates, streams: rate and stream of each training.
+            steps: number of steps of each.
+            starts: model that each training starts from, the measurement's model if None.
+            watch: function that is called with the learnt parameters after every epoch.
 
         Returns:
             Parameters and running statistics by name, shape (training, *shape).
@@ -410,7 +421,7 @@ class _Training:
         seeds: Sequence[int],
         theta: dict[str, Tensor],
     ) -> dict[str, Tensor]:
-        """Return what the client sends of a batch in each training, defended."""
+        """Return the client's defended message about a batch in each training."""
         if self.local is None:
             return defended(self.defense, self.model, encoded, labels, seeds, theta)
         order = torch.arange(encoded.shape[1]).expand(len(seeds), self.local.epochs, -1)
@@ -448,19 +459,19 @@ class _Adam:
 
     def __call__(self, sent: dict[str, Tensor]) -> dict[str, Tensor]:
         self._steps += 1
-        made = {}
+        steps = {}
         for name, found in sent.items():
             first = self._first.setdefault(name, torch.zeros_like(found))
             second = self._second.setdefault(name, torch.zeros_like(found))
             first.lerp_(found, 0.1)
             second.lerp_(found.square(), 0.001)
             scale = (second / (1 - 0.999**self._steps)).sqrt_().add_(1e-8)
-            made[name] = (first / (1 - 0.9**self._steps)).div_(scale)
-        return made
+            steps[name] = (first / (1 - 0.9**self._steps)).div_(scale)
+        return steps
 
 
 def _best(courses: Sequence[Float[Tensor, " training"]], metric: str) -> Float[Tensor, " training"]:
-    """Return the scores after the epoch with the best mean; where a training diverged, that of the last."""
+    """Return the scores after the epoch with the best mean; where a training diverged, those after the last."""
     means = torch.stack(list(courses)).mean(dim=1)
     if bool(means.isnan().any()):
         return courses[-1]

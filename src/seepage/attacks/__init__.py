@@ -1,5 +1,86 @@
-"""What a curious participant does with its view; importing this package registers the attacks."""
+"""What a curious participant does with its view, by setting. A new attack is one file and one line here."""
 
-from seepage.attacks import horizontal, pooled, split, vertical
+from __future__ import annotations
 
-__all__ = ["horizontal", "pooled", "split", "vertical"]
+from typing import Any
+
+from seepage.registry import Attack, attacks
+
+# Registered name and module, which is imported when the attack is first made.
+attacks.declare(
+    {
+        "cocktail_party": "seepage.attacks.horizontal.exact.cocktail_party",
+        "loki": "seepage.attacks.horizontal.exact.loki",
+        "rgap": "seepage.attacks.horizontal.exact.rgap",
+        "robbing_the_fed": "seepage.attacks.horizontal.exact.robbing_the_fed",
+        "single_activation": "seepage.attacks.horizontal.exact.single_activation",
+        "spear": "seepage.attacks.horizontal.exact.spear",
+        "sqr": "seepage.attacks.horizontal.exact.sqr",
+        "unmix": "seepage.attacks.horizontal.exact.unmix",
+        "dlg": "seepage.attacks.horizontal.matching.dlg",
+        "grad_inversion": "seepage.attacks.horizontal.matching.grad_inversion",
+        "inverting_gradients": "seepage.attacks.horizontal.matching.inverting_gradients",
+        "tableak": "seepage.attacks.horizontal.matching.tableak",
+        "tableak_no_pooling": "seepage.attacks.horizontal.matching.tableak",
+        "tableak_no_softmax": "seepage.attacks.horizontal.matching.tableak",
+    },
+    "horizontal",
+)
+attacks.declare(
+    {
+        "exact": "seepage.attacks.split.exact",
+        "fsha": "seepage.attacks.split.fsha",
+        "posterior": "seepage.attacks.split.posterior",
+        "unsplit": "seepage.attacks.split.unsplit",
+    },
+    "split",
+)
+attacks.declare(
+    {
+        "ginver": "seepage.attacks.vertical.white_box",
+        "gia": "seepage.attacks.vertical.white_box",
+        "grn": "seepage.attacks.vertical.white_box",
+        "esa": "seepage.attacks.vertical.equality",
+        "bottom_dlg": "seepage.attacks.vertical.gradients",
+        "bottom_loki": "seepage.attacks.vertical.gradients",
+        "bottom_cpa": "seepage.attacks.vertical.gradients",
+        "bottom_sqr": "seepage.attacks.vertical.gradients",
+        "ridge_sa": "seepage.attacks.vertical.ridge",
+        "student_dpa": "seepage.attacks.vertical.student",
+        "uifv_qa": "seepage.attacks.vertical.uifv",
+        "uifv_dpa": "seepage.attacks.vertical.uifv",
+        "uifv_iqa": "seepage.attacks.vertical.uifv",
+        "uifv_sa": "seepage.attacks.vertical.uifv",
+    },
+    "vertical",
+)
+attacks.declare(
+    {
+        "deep_sets": "seepage.attacks.pooled.deep_sets",
+        "kl": "seepage.attacks.pooled.kl",
+        "melis": "seepage.attacks.pooled.melis",
+        "meta": "seepage.attacks.pooled.meta",
+        "ratio": "seepage.attacks.pooled.ratio",
+        "dominant": "seepage.attacks.pooled.update",
+        "joint": "seepage.attacks.pooled.update",
+        "white_box": "seepage.attacks.pooled.white_box",
+    },
+    "pooled",
+)
+
+
+def create(name: str, **options: Any) -> Attack:
+    """Return an attack, ready to be called with a view, knowledge and seeds.
+
+    Args:
+        name: registered name, in any setting.
+        options: arguments of the attack.
+
+    Raises:
+        BadInputError: the name or an option is unknown.
+
+    Example:
+        >>> create("tableak", restarts=3).restarts
+        3
+    """
+    return attacks.create(name, **options)

@@ -1,11 +1,55 @@
-"""What guessing scores: same signature as an attack, but only what the attacker held before.
+"""Baselines: same signature as an attack, but they use only what the attacker held before.
 
-Importing the package registers its baselines; a new one is a new file and a line here.
+A new baseline is one file and one line here.
 """
 
-from seepage.baselines import pooled, split, vertical
-from seepage.baselines.likeliest import Likeliest
-from seepage.baselines.mode import Mode
-from seepage.baselines.random import Random
+from __future__ import annotations
 
-__all__ = ["Likeliest", "Mode", "Random", "pooled", "split", "vertical"]
+from typing import TYPE_CHECKING, Any
+
+from seepage.lazy import lazy_package
+from seepage.registry import Attack, baselines
+
+if TYPE_CHECKING:
+    from seepage.baselines.likeliest import Likeliest
+    from seepage.baselines.mode import Mode
+    from seepage.baselines.random import Random
+
+# Registered name and module, which is imported when the baseline is first made.
+baselines.declare(
+    {
+        "likeliest": "seepage.baselines.likeliest",
+        "mode": "seepage.baselines.mode",
+        "random": "seepage.baselines.random",
+    },
+    "horizontal",
+)
+baselines.declare({"marginals": "seepage.baselines.split", "knn": "seepage.baselines.split"}, "split")
+baselines.declare(
+    {
+        "constant": "seepage.baselines.vertical",
+        "median": "seepage.baselines.vertical",
+        "random": "seepage.baselines.vertical",
+        "own_columns": "seepage.baselines.vertical",
+    },
+    "vertical",
+)
+baselines.declare({"chance": "seepage.baselines.pooled"}, "pooled")
+
+
+def create(name: str, setting: str, **options: Any) -> Attack:
+    """Return a baseline, to be called as the attacks of its setting are.
+
+    Raises:
+        BadInputError: the name or an option is unknown.
+
+    Example:
+        >>> create("random", "horizontal", one_draw_per_column=True)
+        Random(one_draw_per_column=True)
+    """
+    return baselines.of(setting).create(name, **options)
+
+
+lazy_package(__name__)
+
+__all__ = ["Likeliest", "Mode", "Random", "create"]

@@ -1,4 +1,4 @@
-"""The row most likely to be right, for every record."""
+"""Baseline: the constant row that is most likely to be right."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seepage.tabular.align import tolerances
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
 
 
-@baselines.register("likeliest")
+@baselines.register("likeliest", "horizontal")
 @dataclass(frozen=True)
 class Likeliest:
     """The most frequent category, or the number within whose tolerance most values lie, in each column.
@@ -22,7 +22,7 @@ class Likeliest:
     """
 
     def __call__(self, view: AnyView, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
-        """Return the guess; ``seeds`` are not used, there is nothing random in it."""
+        """Return the guess; nothing is random, so ``seeds`` are not used."""
         pairs = zip(tolerances(knowledge.schema).tolist(), knowledge.statistics.marginals, strict=True)
         row = torch.stack([marginal.likeliest(tolerance) for tolerance, marginal in pairs])
         return RecordsGuess(row.repeat(view.victims, knowledge.batch_size, 1))

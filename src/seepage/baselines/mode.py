@@ -1,4 +1,4 @@
-"""The row of most frequent values, for every record."""
+"""Baseline: the row of most frequent values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seepage.registry import baselines
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
 
 
-@baselines.register("mode")
+@baselines.register("mode", "horizontal")
 @dataclass(frozen=True)
 class Mode:
     """The most frequent category of each discrete column and the median of each continuous one.
@@ -21,6 +21,6 @@ class Mode:
     """
 
     def __call__(self, view: AnyView, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
-        """Return the guess; ``seeds`` are not used, there is nothing random in it."""
+        """Return the guess; nothing is random, so ``seeds`` are not used."""
         row = torch.tensor([marginal.median for marginal in knowledge.statistics.marginals], dtype=torch.float64)
         return RecordsGuess(row.repeat(view.victims, knowledge.batch_size, 1))

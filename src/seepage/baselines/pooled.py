@@ -1,4 +1,4 @@
-"""What is known of a share before any answer: nothing but which ones it may be."""
+"""Baseline of pooled learning: all possible shares are equally likely."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import torch
 
-from seepage.registry import property_baselines
+from seepage.registry import baselines
 from seepage.wire.pooled import PooledKnowledge, PropertyGuess
 
 
-@property_baselines.register("chance")
+@baselines.register("chance", "pooled")
 @dataclass(frozen=True)
 class Chance:
-    """Holds every share that is told apart for equally likely.
+    """Every share that is distinguished gets the same chance.
 
     Example:
         >>> Chance()

@@ -1,4 +1,4 @@
-"""Rows drawn from the public marginals."""
+"""Baseline: rows drawn from the public marginals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
 _STREAM = zlib.crc32(b"seepage.baselines.random")
 
 
-@baselines.register("random")
+@baselines.register("random", "horizontal")
 @dataclass(frozen=True)
 class Random:
     """Rows whose cells are drawn independently from each column's marginal.
@@ -27,9 +27,9 @@ class Random:
     whole where the column is).
 
     Args:
-        one_draw_per_column: draw each continuous column once and give that value to all records of
-            a victim, as the official code does. This understates guessing (by up to five points of
-            accuracy on Adult), so it only serves comparisons with the paper.
+        one_draw_per_column: whether each continuous column is drawn once and that value given to all records of a
+            victim, as the official code does. This understates the baseline (by up to five points of accuracy on
+            Adult), so it only serves comparisons with the paper.
     """
 
     one_draw_per_column: bool = False
@@ -38,9 +38,9 @@ class Random:
         """Return the guess.
 
         Args:
-            view: tells the number of victims, nothing else of it is read.
-            knowledge: tells the batch size and the marginals.
-            seeds: one a victim; a victim's guess depends on its own seed alone.
+            view: received message; only its number of victims is read.
+            knowledge: side information; batch size and marginals are read.
+            seeds: one seed a victim; a victim's guess depends on its own seed alone.
 
         Raises:
             BadInputError: there is not one seed for each victim, or one is negative.

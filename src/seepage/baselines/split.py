@@ -1,4 +1,4 @@
-"""What the server of split learning guesses without anything that came back over the cut."""
+"""Baselines of split learning: guesses of the server without the gradients that came back over the cut."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.registry import cut_baselines
+from seepage.registry import baselines
 from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
 Neighbourhood = Literal["features", "output"]
-# Distances held at once.
+# Number of distances in memory at once.
 _AT_ONCE = 2**24
 
 
-@cut_baselines.register("marginals")
+@baselines.register("marginals", "split")
 @dataclass(frozen=True)
 class Marginals:
     """Each column's most frequent category or median, and the most frequent label, for every record."""
@@ -33,18 +33,18 @@ class Marginals:
         return CutGuess(row.repeat(view.records, 1), labels)
 
 
-@cut_baselines.register("knn")
+@baselines.register("knn", "split")
 @dataclass(frozen=True)
 class Nearest:
-    """The vote of the most similar auxiliary rows, by the server's own columns or by what it makes of them.
+    """The vote of the most similar auxiliary rows, by the server's own columns or by its activations.
 
-    EXACT's comparison. That it means five neighbours, Euclidean distances and codes that are not scaled follows from
-    its figures: sorted categories are numbered, and numbers stay as they are. Of equally many votes the smallest
+    EXACT's comparison. Its figures show that it uses five neighbours, Euclidean distances and unscaled codes: sorted
+    categories are numbered, and numbers stay as they are. Where several values have the most votes, the smallest
     number in that order wins; a continuous column gets the neighbours' median.
 
     Attributes:
-        on: ``features``: the server's own columns, ``output``: the activations that it sends.
-        neighbours: that vote.
+        on: data that distances are measured in: ``features``: the server's own columns, ``output``: its activations.
+        neighbours: number of neighbours that vote.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -91,12 +91,12 @@ class Nearest:
 
 
 def numbered(schema: Schema, columns: Sequence[int], cells: Float[Tensor, "row column"]) -> Float[Tensor, "row column"]:
-    """Return cells as label encoders number them: discrete ones by the place of their category in sorted order."""
-    made = []
+    """Return cells numbered as by label encoders: a discrete cell is the position of its category in sorted order."""
+    columns_numbered = []
     for k, i in enumerate(columns):
         column = schema.columns[i]
-        made.append(_places(column)[cells[:, k].long()] if isinstance(column, Discrete) else cells[:, k])
-    return torch.stack(made, dim=1)
+        columns_numbered.append(_places(column)[cells[:, k].long()] if isinstance(column, Discrete) else cells[:, k])
+    return torch.stack(columns_numbered, dim=1)
 
 
 def _places(column: Discrete) -> Float[Tensor, " code"]:

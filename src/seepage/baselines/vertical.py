@@ -1,4 +1,4 @@
-"""What the active party of vertical learning guesses of a passive party's cells without its features."""
+"""Baselines of vertical learning: guesses of the active party without the target's features."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch import Tensor
 
 from seepage.models.inverse import Inverter, cells_of
 from seepage.models.vertical import encoder_of
-from seepage.registry import feature_baselines
+from seepage.registry import baselines
 from seepage.tabular.schema import Discrete
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
-# Of a column's range: UIFV counts a number as found within 0.2 where bounds are -1 and 1.
+# Share of a column's range: UIFV counts a number as right within 0.2 where bounds are -1 and 1.
 NEAR = 0.1
 
 
-@feature_baselines.register("constant")
+@baselines.register("constant", "vertical")
 @dataclass(frozen=True)
 class Constant:
     """Each column's most frequent category, or the number with most others within a tenth of the column's range."""
@@ -36,7 +36,7 @@ class Constant:
         return _same(view, row)
 
 
-@feature_baselines.register("median")
+@baselines.register("median", "vertical")
 @dataclass(frozen=True)
 class Median:
     """Each column's most frequent category or median."""
@@ -48,9 +48,9 @@ class Median:
         return _same(view, [marginal.median for marginal in knowledge.marginals])
 
 
-@feature_baselines.register("random")
+@baselines.register("random", "vertical")
 @dataclass(frozen=True)
-class Random:
+class UniformRows:
     """Encoded rows drawn evenly from -1 to 1: UIFV's comparison."""
 
     grants: ClassVar[tuple[Grant, ...]] = ()
@@ -64,15 +64,15 @@ class Random:
         return FeatureGuess(cells_of(encoder, 2 * torch.stack(drawn) - 1))
 
 
-@feature_baselines.register("own_columns")
+@baselines.register("own_columns", "vertical")
 @dataclass(frozen=True)
 class OwnColumns:
-    """What a network makes of the attacker's own columns, trained on auxiliary rows; the target's features are unused.
+    """A network's prediction from the attacker's own columns, trained on auxiliary rows, without the target's features.
 
-    Where the attacker knows labels of the records, they count among its columns.
+    Where the attacker knows labels of the records, the label is one more column.
 
     Attributes:
-        epochs, hidden: of the network.
+        epochs, hidden: settings of the network.
     """
 
     grants: ClassVar[tuple[Grant, ...]] = ("auxiliary",)
@@ -100,7 +100,7 @@ def own_inputs(
     own: Float[Tensor, "training row own"],
     labels: Float[Tensor, "training row"] | None,
 ) -> Float[Tensor, "training row input"]:
-    """Return the attacker's own columns as a network takes them, with one-hot labels behind them where given."""
+    """Return the attacker's own columns as inputs of a network, followed by one-hot labels where given."""
     partition = view.model.partition
     encoded = encoder_of(partition.schemas[0]).encode(own)
     if labels is None:

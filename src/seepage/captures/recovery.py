@@ -14,13 +14,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seepage import registry
 from seepage.assessment import certainties, lift, measure, spreads
 from seepage.attacks.horizontal.exact.record_count import count_records
 from seepage.captures.captured import Capture, Description
 from seepage.errors import BadInputError, check_count
 from seepage.files import make_folder, write_whole
 from seepage.seeds import stream
-from seepage.settings.parts import registry
 from seepage.tabular.assumed import standardised_statistics, uniform_statistics
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
@@ -159,7 +159,7 @@ def recover(
         raise BadInputError(f"the update has {len(given)} labels for a batch of {records} records; give one a record.")
     labels = None if given is None else torch.tensor([given], dtype=torch.float64)
     knowledge = Knowledge(schema, statistics, records, labels)
-    made = registry.attacks.create(attack, **(options or {}))
+    made = registry.attacks.of("horizontal").create(attack, **(options or {}))
     numbers = records * schema.width * int(getattr(made, "restarts", 1))
     if numbers > _MOST_NUMBERS:
         raise BadInputError(
@@ -274,7 +274,7 @@ def _scores(
     seeds = [stream(seed, 0, "baseline")]
     guessing = {
         entry.name: measure(schema, statistics, secret, entry.factory()(capture.view, knowledge, seeds))
-        for entry in registry.baselines.entries()
+        for entry in registry.baselines.of("horizontal").entries()
     }
     rows = []
     for measured in measure(schema, statistics, secret, guess):

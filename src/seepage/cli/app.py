@@ -2,25 +2,133 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
-from typer.models import CommandInfo
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info, get_command_name, get_group_from_info
 
 from seepage import __version__
 from seepage.cli.exits import Exit
 from seepage.config.mistakes import DocumentError
-from seepage.errors import BadInputError
-from seepage.results.text import clean
+from seepage.errors import BadInputError, nearest
+from seepage.files import STORE
 from seepage.run.memory import keep_freed_memory
-from seepage.run.store import FILE as STORE
+from seepage.text import clean
+
+# Typer has its classes of commands, contexts and errors from Click or, later, from a copy of its own.
+_UsageError = cast(type[Exception], typer.BadParameter.__mro__[1])
+
+# The commands and their modules, in the order of --help.
+COMMANDS = {
+    "audit": "seepage.cli.audit",
+    "split": "seepage.cli.split",
+    "vertical": "seepage.cli.vertical",
+    "pooled": "seepage.cli.pooled",
+    "correlate": "seepage.cli.correlate",
+    "spec": "seepage.cli.spec",
+    "schema": "seepage.cli.schema",
+    "capture": "seepage.cli.capture",
+    "attack": "seepage.cli.attack",
+    "datasets": "seepage.cli.lists",
+    "attacks": "seepage.cli.lists",
+    "defenses": "seepage.cli.lists",
+    "checks": "seepage.cli.lists",
+    "models": "seepage.cli.lists",
+    "compare": "seepage.cli.compare",
+    "reproduce": "seepage.cli.reproduce",
+}
+
+
+class _Later(TyperCommand):
+    """A command whose module is imported when it is used."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, rich_markup_mode="rich")
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Return the context of the command itself."""
+        return _load(self.name or "").make_context(info_name, args, parent, **extra)
+
+
+class _Program(TyperGroup):
+    """The program; a command is imported when it is used."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: _Later(name) for name in COMMANDS}
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of the program; that of each command is read from the source of its module."""
+        self._read_help()
+        super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Return what a shell can complete a name to."""
+        self._read_help()
+        return super().shell_complete(ctx, incomplete)
+
+    def _read_help(self) -> None:
+        for name, command in self.commands.items():
+            command.help = _help_in_source(COMMANDS[name], name)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a mistyped option is refused with the nearest ones."""
+        try:
+            return super().invoke(ctx)
+        except _UsageError as error:
+            refusal: Any = error
+            name = getattr(refusal, "option_name", None)
+            if name and (near := nearest(name, getattr(refusal, "possibilities", None) or ())):
+                refusal.message, refusal.possibilities = f"No such option: {name}; {near}", None
+            raise
+
+
+def _load(name: str) -> Any:
+    """Import a command's module and return the command."""
+    import_module(COMMANDS[name])
+    looks: dict[str, Any] = {"pretty_exceptions_short": False, "rich_markup_mode": "rich"}
+    for info in app.registered_commands:
+        if (info.name or get_command_name(getattr(info.callback, "__name__", ""))) == name:
+            info.help = flowing(inspect.getdoc(info.callback) or "")
+            return get_command_from_info(info, **looks)
+    for group in app.registered_groups:
+        if group.name == name and group.typer_instance is not None:
+            for info in group.typer_instance.registered_commands:
+                info.help = flowing(inspect.getdoc(info.callback) or "")
+            return get_group_from_info(group, suggest_commands=True, **looks)
+    raise RuntimeError(f"{COMMANDS[name]} registers no command {name!r}.")
+
+
+def _help_in_source(module: str, name: str) -> str:
+    """Return the help of a command, or of a group of commands, in a module that is not imported."""
+    found = find_spec(module)
+    assert found is not None
+    assert found.origin is not None
+    for node in ast.parse(Path(found.origin).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            for decorator in node.decorator_list:
+                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "app.command":
+                    said = ast.literal_eval(decorator.args[0]) if decorator.args else get_command_name(node.name)
+                    if said == name:
+                        return flowing(ast.get_docstring(node) or "")
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            given = {keyword.arg: keyword.value for keyword in node.value.keywords}
+            if ast.unparse(node.value.func) == "typer.Typer" and "help" in given:
+                return str(ast.literal_eval(given["help"]))
+    raise RuntimeError(f"{module} says no help of {name!r}.")
+
 
 app = typer.Typer(
     name="seepage",
+    cls=_Program,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -37,8 +145,6 @@ app = typer.Typer(
 def main() -> None:
     """Run the program; a mistake in the input is one paragraph on stderr and exit status 2, see ``Exit``."""
     keep_freed_memory()
-    for command in _commands(app):
-        command.help = flowing(inspect.getdoc(command.callback) or "")
     try:
         app(prog_name="seepage")
     except DocumentError as error:
@@ -48,13 +154,6 @@ def main() -> None:
     except BadInputError as error:
         print(f"seepage: {clean(error, 4000)}", file=sys.stderr)
         sys.exit(Exit.BAD_INPUT)
-
-
-def _commands(program: typer.Typer) -> Iterator[CommandInfo]:
-    yield from program.registered_commands
-    for group in program.registered_groups:
-        if group.typer_instance is not None:
-            yield from _commands(group.typer_instance)
 
 
 def flowing(text: str) -> str:

@@ -17,11 +17,11 @@ from seepage.cli.app import app
 from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
 from seepage.errors import BadInputError
 from seepage.report import Bar, make_console, make_table
-from seepage.results.text import clean, percent, points
 from seepage.settings.network import make_model
 from seepage.settings.spec import make_spec
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
+from seepage.text import clean, percent, points
 
 _SHOWN = 4
 
@@ -117,7 +117,7 @@ def attack(
 
 def _options(attack: str, profile: str, restarts: int | None, iterations: int | None) -> dict[str, Any]:
     """Return what was asked for; each attack says itself what it does not take."""
-    parameters = inspect.signature(registry.attacks[attack].factory).parameters
+    parameters = inspect.signature(registry.attacks.of("horizontal")[attack].factory).parameters
     options: dict[str, Any] = {}
     if profile != "default" or "profile" in parameters:
         options["profile"] = profile

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -25,6 +24,7 @@ from seepage.config.tree import parse, read_text
 from seepage.errors import BadInputError
 from seepage.report import Bar, Report, audit_all, check_gate, combined, gate, make_console
 from seepage.report.inferred import show_inferred
+from seepage.results.rows import as_json as results_json
 from seepage.settings.spec import AuditSpec, Gate
 from seepage.settings.subject import Subject, Subjects
 
@@ -414,7 +414,7 @@ def audit(
         kept = None if document is None else text
         reports = interruptible(lambda: audit_all(audits, folder, bar, budget, kept), folder)
     if as_json:
-        print(json.dumps([row for report in reports for row in report.rows], indent=1, ensure_ascii=False))
+        print(results_json([row for report in reports for row in report.rows]))
     else:
         console = make_console()
         for report in reports:

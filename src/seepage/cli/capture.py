@@ -17,12 +17,12 @@ from seepage.errors import BadInputError
 from seepage.files import make_folder, write_whole
 from seepage.protocols.fedsgd import FedSGD
 from seepage.report import make_console, make_table
-from seepage.results.text import clean
 from seepage.seeds import stream
 from seepage.settings.network import make_model
 from seepage.settings.spec import make_spec
 from seepage.settings.subject import prepare
 from seepage.tabular.schema import Schema
+from seepage.text import clean
 
 captures = typer.Typer(
     no_args_is_help=True,

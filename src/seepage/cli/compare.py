@@ -17,7 +17,7 @@ from seepage.files import write_whole
 from seepage.report import make_console, make_table
 from seepage.report.comparing import Comparison, by_column, compare_runs, load_run, overall, render_comparison, told
 from seepage.report.frames import Record
-from seepage.results.text import clean, percent, points, span
+from seepage.text import clean, percent, points, span
 
 _MOST_ENTRIES = 20
 _MOST_COLUMNS = 15

@@ -15,8 +15,8 @@ from seepage.cli.app import app
 from seepage.cli.own import DataFolder, DatasetName, DatasetOption, Own, with_own_table
 from seepage.files import write_whole
 from seepage.report import make_console, make_table
-from seepage.results.text import clean
-from seepage.tabular.correlation import Association, associations
+from seepage.tabular.correlation import ColumnAssociation, associations
+from seepage.text import clean
 
 _TOLD = {
     "cramers_v": "Cramér's V",
@@ -74,7 +74,7 @@ def correlate(
         write_whole(out, json.dumps(told, indent=1, ensure_ascii=False) + "\n", private=own.data is not None)
 
 
-def _summary(name: str, held: Sequence[Association], target: str) -> str:
+def _summary(name: str, held: Sequence[ColumnAssociation], target: str) -> str:
     betraying = [one.column for one in held if one.notable and one.column != target]
     learnt = any(one.notable for one in held if one.column == target)
     others = sum(one.column != target for one in held)

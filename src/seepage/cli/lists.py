@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table as Grid
@@ -12,8 +13,8 @@ from rich.text import Text
 from seepage import datasets, registry
 from seepage.cli.app import app
 from seepage.errors import unknown_name
-from seepage.report import make_console
-from seepage.results.checks import CHECKS, explanation
+from seepage.report.terminal import make_console
+from seepage.results.checks.explain import explanation, titles
 
 
 @app.command("datasets")
@@ -46,20 +47,22 @@ def attacks() -> None:
     Those of horizontal learning are named to [bold]seepage audit[/bold], the others to [bold]seepage split[/bold],
     [bold]vertical[/bold] and [bold]pooled[/bold], which run the ones that they say by default.
     """
-    for title, attacks, baselines in (
-        ("horizontal: seepage audit", registry.attacks, registry.baselines),
-        ("split: seepage split", registry.cut_attacks, registry.cut_baselines),
-        ("vertical: seepage vertical", registry.feature_attacks, registry.feature_baselines),
-        ("pooled: seepage pooled", registry.property_attacks, registry.property_baselines),
-    ):
-        make_console().print(Text(title, style="bold"))
-        _list([("attack", attacks), ("baseline", baselines)])
+    for setting in registry.attacks.settings():
+        command = "audit" if setting == "horizontal" else setting
+        make_console().print(Text(f"{setting}: seepage {command}", style="bold"))
+        _list([*registry.attacks.of(setting).entries(), *registry.baselines.of(setting).entries()])
 
 
 @app.command()
 def defenses() -> None:
-    """List the defenses: what clients can do to their updates before they send them."""
-    _list([("defense", registry.defenses)])
+    """List the defenses, setting by setting: what parties can do against leakage.
+
+    Documents name them with options (name: cut_noise, noise_multiplier: 0.1), or several that are combined
+    (all: [...], label: both).
+    """
+    for setting in registry.defenses.settings():
+        make_console().print(Text(setting, style="bold"))
+        _list(registry.defenses.of(setting).entries())
 
 
 @app.command()
@@ -79,29 +82,29 @@ def checks(
         grid = Grid(box=None, pad_edge=False, header_style="bold")
         for name in ("code", "severity", "what"):
             grid.add_column(name)
-        for check in sorted(CHECKS.values(), key=lambda check: check.code):
-            grid.add_row(check.code, check.severity, Text(check.title))
+        for known, severity, title in titles():
+            grid.add_row(known, severity, Text(title))
         console.print(grid)
         return
-    if code.upper() not in CHECKS:
-        raise unknown_name("check", code, CHECKS)
-    found = CHECKS[code.upper()]
-    for words in explanation(found.code) or [f"{found.title} ({found.severity})."]:
+    known = {of: (severity, title) for of, severity, title in titles()}
+    if code.upper() not in known:
+        raise unknown_name("check", code, known)
+    severity, title = known[code.upper()]
+    for words in explanation(code.upper()) or [f"{title} ({severity})."]:
         console.print(Text(words))
 
 
 @app.command()
 def models() -> None:
     """List the networks. Of your own, name a factory: package.module:factory."""
-    _list([("model", registry.models)])
+    _list(registry.models.entries())
 
 
-def _list(kinds: list[tuple[str, registry.Registry[Any]]]) -> None:
+def _list(entries: Iterable[registry.Entry[object]]) -> None:
     grid = Grid(box=None, pad_edge=False, header_style="bold")
     grid.add_column("name", no_wrap=True)
     grid.add_column("kind")
     grid.add_column("what")
-    for kind, entries in kinds:
-        for entry in entries.entries():
-            grid.add_row(entry.name, kind, Text(entry.summary))
+    for entry in entries:
+        grid.add_row(entry.name, entry.kind, Text(entry.summary))
     make_console().print(grid)

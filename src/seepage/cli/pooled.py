@@ -9,11 +9,12 @@ import typer
 from seepage import registry
 from seepage.cli.app import app
 from seepage.cli.own import DataFolder, DatasetName, DatasetOption, Own, read_dataset_option, with_own_table
-from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command, spec_of
+from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Swept, Threads, run_study_command, spec_of
 from seepage.datasets import Dataset
 from seepage.errors import BadInputError
-from seepage.settings.pooled import pooled_study
+from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import UPDATES, PooledSpec
+from seepage.settings.study import study_of
 from seepage.tabular.schema import Category, Discrete
 
 # Shares that a model before and after an update is asked for.
@@ -26,9 +27,6 @@ _OPTIONS = {
     "shares": "--share",
     "keep": "--leave-out",
     "attacks": "--attack",
-    r"defenses\.\d+\.digits": "--digits",
-    r"defenses\.\d+\.queries": "--limit",
-    r"defenses\.\d+\.noise": "--noise",
 }
 
 
@@ -73,7 +71,7 @@ def pooled(
     ] = False,
     limit: Annotated[list[int] | None, typer.Option(help="Defense: so many queries are answered. Repeatable.")] = None,
     noise: Annotated[
-        list[float] | None, typer.Option(help="Defense: DP-SGD with clip 1 and noise of so many. Repeatable.")
+        list[float] | None, typer.Option(help="Defense: DP-SGD with clip 1; its noise multiplier. Repeatable.")
     ] = None,
     attack: Annotated[
         list[str] | None,
@@ -105,18 +103,24 @@ def pooled(
     # Texts and graphs are no tables; what is said of one of the user's own is about a table.
     is_table = own.data is not None or dataset not in registry.populations.names()
     loaded = own.load(dataset, data_folder, dataset_option) if is_table else None
-    defenses: list[dict[str, Any]] = [{}]
-    defenses += [{"label": f"without_{'_'.join(without)}", "without": without}] if without else []
-    defenses += [{"label": f"digits_{number}", "digits": number} for number in digits or []]
-    defenses += [{"label": "label_only", "label_only": True}] if label_only else []
-    defenses += [{"label": f"queries_{number}", "queries": number} for number in limit or []]
-    defenses += [{"label": f"dp_sgd_{multiplier:g}", "clip": 1.0, "noise": multiplier} for multiplier in noise or []]
+    swept = Swept()
+    if without:
+        swept.add("--without", {"name": "without_columns", "columns": without, "label": f"without_{'_'.join(without)}"})
+    for number in digits or []:
+        swept.add("--digits", {"name": "rounded_answers", "digits": number, "label": f"digits_{number}"})
+    if label_only:
+        swept.add("--label-only", {"name": "label_only"})
+    for number in limit or []:
+        swept.add("--limit", {"name": "query_limit", "queries": number, "label": f"queries_{number}"})
+    for multiplier in noise or []:
+        given = {"name": "dp_training", "clip": 1.0, "noise_multiplier": multiplier, "label": f"dp_sgd_{multiplier:g}"}
+        swept.add("--noise", given)
     update = protocol == "update"
     attacks: dict[str, Any] = {"attacks": attack} if attack else {"attacks": UPDATES} if update else {}
     shares: dict[str, Any] = {"shares": share} if share else {"shares": _FINE} if update else {}
     spec = spec_of(
         PooledSpec,
-        _OPTIONS,
+        {**_OPTIONS, **swept.options},
         dataset=dataset if loaded is None else loaded.name,
         dataset_options={} if is_table else dict(map(read_dataset_option, dataset_option or [])),
         data_folder=None if is_table or data_folder is None else str(data_folder),
@@ -130,7 +134,7 @@ def pooled(
         auxiliary_from=auxiliary_from,
         queries=queries,
         hidden=hidden or (),
-        defenses=defenses,
+        defenses=swept.defenses,
         targets=targets,
         shadows=shadows,
         units=seeds,
@@ -140,7 +144,7 @@ def pooled(
         **shares,
         **({} if epochs is None else {"epochs": epochs}),
     )
-    study = pooled_study(spec, loaded, own=own.data is not None)
+    study = study_of(PooledAudit(spec, loaded, own=own.data is not None))
     run_study_command([(spec, study)], out, fail_above, fail_column, as_json)
 
 

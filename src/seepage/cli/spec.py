@@ -21,10 +21,10 @@ from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.report import make_console
 from seepage.results.checks import control_of
-from seepage.results.text import clean, lasting
 from seepage.run.forecast import Forecast, forecast
 from seepage.settings.studies import STUDIES
 from seepage.settings.subject import Subjects
+from seepage.text import clean, lasting
 
 group = typer.Typer(no_args_is_help=True, help="Draft and check audit documents in YAML.", rich_markup_mode="rich")
 app.add_typer(group, name="spec")

@@ -9,17 +9,15 @@ import typer
 from seepage.attacks.split.exact import Search
 from seepage.cli.app import app
 from seepage.cli.own import DataFolder, DatasetName, Own, with_own_table
-from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command, spec_of
+from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Swept, Threads, run_study_command, spec_of
 from seepage.errors import check_choice
-from seepage.settings.split import split_study
+from seepage.settings.split import SplitAudit
 from seepage.settings.split_spec import SplitSpec
+from seepage.settings.study import study_of
 
 # Options by the fields of the spec that they give.
 _OPTIONS = {
     "units": "--trainings",
-    r"defenses\.\d+\.flip": "--flip",
-    r"defenses\.\d+\.noise_multiplier": "--noise",
-    r"defenses\.\d+\.weights_noise": "--weights-noise",
 }
 
 
@@ -35,11 +33,14 @@ def split(
     ] = None,
     federated: Annotated[bool, typer.Option("--federated", help="Many clients of 16 rows each.")] = False,
     flip: Annotated[
-        list[float] | None, typer.Option(help="Defense: labels are flipped with this chance. Repeatable.")
+        list[float] | None, typer.Option(help="Defense: labels are flipped with this probability. Repeatable.")
     ] = None,
     noise: Annotated[
         list[float] | None,
-        typer.Option(help="Defense: gradients are clipped and get noise of so many bounds. Repeatable."),
+        typer.Option(
+            help="Defense: gradients are clipped and get noise; its multiplier (noise standard deviation / clipping "
+            "bound). Repeatable."
+        ),
     ] = None,
     epochs: Annotated[int, typer.Option(help="Passes over the rows before the attack.")] = 5,
     trainings: Annotated[int, typer.Option(help="Independent trainings; intervals are over them.")] = 3,
@@ -59,7 +60,7 @@ def split(
     ] = 0,
     weights_noise: Annotated[
         list[float] | None,
-        typer.Option(help="Defense: what the server gets of the client's part has noise on it. Repeatable."),
+        typer.Option(help="Defense: the client weights that the server gets have noise; its multiplier. Repeatable."),
     ] = None,
     out: Out = None,
     data_folder: DataFolder = None,
@@ -83,12 +84,14 @@ def split(
         seepage split --data people.csv --target outcome --private smoker --trainings 3 --fail-above 0.2 --out split
     """
     loaded = own.load(dataset, data_folder)
-    defenses: list[dict[str, Any]] = [{}]
-    defenses += [{"label": f"label_dp_{chance:g}", "flip": chance} for chance in flip or []]
-    defenses += [{"label": f"noise_{multiplier:g}", "noise_multiplier": multiplier} for multiplier in noise or []]
-    defenses += [
-        {"label": f"weights_{multiplier:g}", "weights_noise": multiplier} for multiplier in weights_noise or []
-    ]
+    swept = Swept()
+    for chance in flip or []:
+        swept.add("--flip", {"name": "label_flip", "probability": chance, "label": f"label_dp_{chance:g}"})
+    for multiplier in noise or []:
+        swept.add("--noise", {"name": "cut_noise", "noise_multiplier": multiplier, "label": f"noise_{multiplier:g}"})
+    for multiplier in weights_noise or []:
+        given = {"name": "weight_noise", "noise_multiplier": multiplier, "label": f"weights_{multiplier:g}"}
+        swept.add("--weights-noise", given)
     check_choice("--search", search, Search)
     whole = search == "exhaustive"
     attacks: list[str | dict[str, Any]] = (
@@ -99,11 +102,11 @@ def split(
         attacks.append({"name": "posterior", "options": {"weights": "about"}, "label": "posterior_about"})
     spec = spec_of(
         SplitSpec,
-        _OPTIONS,
+        {**_OPTIONS, **swept.options},
         dataset=loaded.name,
         private=tuple(private or ()),
         protocol="federated_split" if federated else "split",
-        defenses=defenses,
+        defenses=swept.defenses,
         epochs=epochs,
         units=trainings,
         records=records,
@@ -115,5 +118,5 @@ def split(
         threads=threads,
     )
     run_study_command(
-        [(spec, split_study(spec, loaded, own=own.data is not None))], out, fail_above, fail_column, as_json
+        [(spec, study_of(SplitAudit(spec, loaded, own=own.data is not None)))], out, fail_above, fail_column, as_json
     )

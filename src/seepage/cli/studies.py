@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from seepage.assessment.row import ResultRow
 from seepage.cli.app import interruptible
 from seepage.cli.exits import Exit
 from seepage.errors import BadInputError, FieldError
@@ -25,10 +25,10 @@ from seepage.report import (
     make_table,
     run_studies,
 )
-from seepage.results.rows import Row
-from seepage.results.text import clean, percent
+from seepage.results.rows import as_json as results_json
 from seepage.settings.study import Study
 from seepage.settings.study_spec import StudySpec
+from seepage.text import clean, percent
 
 _GATE = "Gate"
 S = TypeVar("S", bound=StudySpec)
@@ -56,6 +56,24 @@ Out = Annotated[Path | None, typer.Option(help="Run folder; what is there is not
 Seed = Annotated[int, typer.Option(help="Every random number follows from it.")]
 Threads = Annotated[int, typer.Option(help="CPU threads.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of tables.")]
+
+
+class Swept:
+    """Defenses that options add one after the other to none.
+
+    Attributes:
+        defenses: for the field of the spec.
+        options: by patterns of the places in it, the option that each defense came from, see ``spec_of``.
+    """
+
+    def __init__(self) -> None:
+        self.defenses: list[str | dict[str, Any]] = ["none"]
+        self.options: dict[str, str] = {}
+
+    def add(self, option: str, defense: dict[str, Any]) -> None:
+        """Add a defense that an option asks for."""
+        self.options[rf"defenses\.{len(self.defenses)}"] = option
+        self.defenses.append(defense)
 
 
 def run_study_command(
@@ -91,7 +109,7 @@ def run_study_command(
     console = make_console()
     if as_json:
         found = [row for report in reports for row in report.rows]
-        print(json.dumps(found, indent=1, allow_nan=False, ensure_ascii=False))
+        print(results_json(found))
     else:
         for report in reports:
             show_study(console, report)
@@ -148,23 +166,23 @@ def show_study(console: Console, report: StudyReport) -> None:
     for note in study.notes:
         console.print(Text(f"{clean(note, 200)}."))
     for defense in study.defenses:
-        here = [row for row in rows if row["defense"] == defense]
-        about = {row["metric"]: row["mean"] for row in here if not row["is_attack"] and row["column"] is None}
+        here = [row for row in rows if row.defense == defense]
+        about = {row.metric: row.mean for row in here if not row.is_attack and row.column is None}
         told = _about(study, about)
         grid = make_table(f"{clean(defense)}: {told}" if told else clean(defense))
         grid.add_column("read")
-        attacks = list(dict.fromkeys(str(row["attack"]) for row in here if row["is_attack"]))
+        attacks = list(dict.fromkeys(str(row.attack) for row in here if row.is_attack))
         for attack in attacks:
             grid.add_column(f"{attack} [95%]", justify="right")
         grid.add_column("best guess", justify="right")
-        scores = [row for row in here if row["metric"] == "accuracy" and row["is_attack"]]
-        for column in dict.fromkeys(row["column"] for row in scores):
-            cells = {row["attack"]: row for row in scores if row["column"] == column}
+        scores = [row for row in here if row.metric == "accuracy" and row.is_attack]
+        for column in dict.fromkeys(row.column for row in scores):
+            cells = {row.attack: row for row in scores if row.column == column}
             guess = next(iter(cells.values()))
             grid.add_row(
                 study.headline if column is None else clean(column),
                 *(_between(cells[attack]) if attack in cells else "–" for attack in attacks),
-                f"{percent(guess['baseline'])} {guess['baseline_name'] or ''}",
+                f"{percent(guess.baseline)} {guess.baseline_name or ''}",
             )
         console.print(grid)
     for alarm in report.alarms:
@@ -188,6 +206,6 @@ def _about(study: Study, values: dict[str, float | None]) -> str:
     return ", ".join(parts)
 
 
-def _between(row: Row) -> str:
-    low, high = row["low"], row["high"]
-    return percent(row["mean"]) + ("" if low is None else f" [{percent(low)}, {percent(high)}]")
+def _between(row: ResultRow) -> str:
+    low, high = row.low, row.high
+    return percent(row.mean) + ("" if low is None else f" [{percent(low)}, {percent(high)}]")

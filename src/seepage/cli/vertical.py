@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import typer
 
 from seepage.cli.app import app
 from seepage.cli.own import DataFolder, DatasetName, Own, with_own_table
-from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Threads, run_study_command, spec_of
-from seepage.settings.vertical import vertical_study
+from seepage.cli.studies import AsJson, FailAbove, FailColumn, Out, Seed, Swept, Threads, run_study_command, spec_of
+from seepage.errors import check_choice
+from seepage.settings.study import study_of
+from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 
+Returned = Literal["pa_imfl", "vfldefender"]
 # Options by the fields of the spec that they give.
 _OPTIONS = {
     "units": "--trainings",
     "attacks": "--attack",
-    r"defenses\.\d+\.feature_noise": "--feature-noise",
-    r"defenses\.\d+\.gradient_noise": "--gradient-noise",
-    r"defenses\.\d+\.width": "--bottleneck",
-    r"defenses\.\d+\.returned": "--returned",
 }
 
 
@@ -94,22 +93,28 @@ def vertical(
         seepage vertical --data people.csv --target outcome --parties 4 --fail-above 0.2 --out vertical
     """
     loaded = own.load(dataset, data_folder)
-    defenses: list[dict[str, Any]] = [{}]
-    defenses += [{"label": f"feature_noise_{ratio:g}", "feature_noise": ratio} for ratio in feature_noise or []]
-    defenses += [{"label": f"gradient_noise_{ratio:g}", "gradient_noise": ratio} for ratio in gradient_noise or []]
-    defenses += [{"label": f"bottleneck_{width}", "width": width, "feature_noise": 0.1} for width in bottleneck or []]
-    defenses += [{"label": name, "returned": name} for name in returned or []]
+    swept = Swept()
+    for scale in feature_noise or []:
+        swept.add("--feature-noise", {"name": "feature_noise", "scale": scale, "label": f"feature_noise_{scale:g}"})
+    for scale in gradient_noise or []:
+        swept.add("--gradient-noise", {"name": "returned_noise", "scale": scale, "label": f"gradient_noise_{scale:g}"})
+    for width in bottleneck or []:
+        both = [{"name": "bottleneck", "width": width}, {"name": "feature_noise", "scale": 0.1}]
+        swept.add("--bottleneck", {"all": both, "label": f"bottleneck_{width}"})
+    for name in returned or []:
+        check_choice("--returned", name, Returned)
+        swept.add("--returned", {"name": name})
     chosen = {} if not attack else {"attacks": attack}
     spec = spec_of(
         VerticalSpec,
-        _OPTIONS,
+        {**_OPTIONS, **swept.options},
         dataset=loaded.name,
         passive=tuple(tuple(name.strip() for name in held.split(",")) for held in passive or ()),
         parties=parties,
         share=share,
         victim=victim,
         attacked="trained" if trained else "held_out",
-        defenses=defenses,
+        defenses=swept.defenses,
         epochs=epochs,
         units=trainings,
         records=records,
@@ -121,5 +126,5 @@ def vertical(
         **chosen,
     )
     run_study_command(
-        [(spec, vertical_study(spec, loaded, own=own.data is not None))], out, fail_above, fail_column, as_json
+        [(spec, study_of(VerticalAudit(spec, loaded, own=own.data is not None)))], out, fail_above, fail_column, as_json
     )

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seepage import registry
 from seepage.config.choices import MOST, Choice, Said, check_made, check_names, each, read_choices, shown
 from seepage.config.mistakes import Mistakes
 from seepage.config.override import override
 from seepage.config.tree import Node, join, parse, plant, read_text
 from seepage.errors import unknown_name
 from seepage.models.own import is_own
-from seepage.settings.parts import registry
 from seepage.settings.spec import AuditSpec, Gate, Part, Problem, Training, try_spec
 
 # Keys of one value each by what they take, and the fields of AuditSpec that they fill.
@@ -29,9 +29,9 @@ _COLUMNS = {key: key for key in ("sensitive", "drop")}
 _CHOSEN = ("labels", "batch_statistics", "profile")
 _COUNTED = ("restarts", "iterations", "seed")
 _PARTS = {
-    "attacks": registry.attacks,
-    "defenses": registry.defenses,
-    "baselines": registry.baselines,
+    "attacks": registry.attacks.of("horizontal"),
+    "defenses": registry.defenses.of("horizontal"),
+    "baselines": registry.baselines.of("horizontal"),
     "metrics": registry.metrics,
 }
 _OF_OWN_TABLES = (
@@ -420,10 +420,11 @@ def _protocols(given: Mapping[str, Said], mistakes: Mistakes) -> list[_Point]:
     # A spec sweeps over batch sizes itself, so they are no axis of their own.
     node, sizes = _without_sizes(given["protocol"].node)
     points = []
-    for choice in read_choices(node, "protocol", registry.protocols, mistakes):
+    protocols = registry.protocols.of("horizontal")
+    for choice in read_choices(node, "protocol", protocols, mistakes):
         rest = {key: said for key, said in choice.options.items() if key != "replacement"}
         fields = ("batch_size", "replacement")
-        check_names(choice, rest, registry.protocols, (*fields, "defense"), mistakes, ("name", *fields))
+        check_names(choice, rest, protocols, (*fields, "defense"), mistakes, ("name", *fields))
         if "replacement" in choice.options:
             _switch(choice.options["replacement"], mistakes)
         point = _choice_point(choice, "protocol", {"replacement": "replacement"}, "protocol_options")

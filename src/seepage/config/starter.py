@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
+from seepage import registry
 from seepage.config.tree import is_word
 from seepage.errors import BadInputError, unknown_name
-from seepage.settings.parts import registry
 from seepage.settings.studies import study_kind
 from seepage.tabular.reading import open_table, typed
 
@@ -90,10 +90,10 @@ study: {study}
 # Independent repetitions ({unit}s): intervals are over them.
 units: {units}
 
-# What is done against the attacks, an entry each, and none beside them. All that can be said of one, with its default:
-# - {defense}
+# What is done against the attacks, an entry each; seepage defenses lists the mechanisms of {study} learning.
+# One with options: {{name: ..., option: value}}; several at once: {{all: [{{name: ...}}, {{name: ...}}], label: both}}.
 defenses:
-- {{label: none}}
+- none
 
 # Everything random follows from it.
 seed: 0
@@ -165,8 +165,7 @@ def study_starter(
     table, _ = _table(dataset or kind.spec().dataset, data, target, separator, out, singles)
     values = {name: value for name, value in kind.spec().model_dump(mode="json").items() if name not in _SAID}
     values |= {name: [_part(part) for part in values[name]] for name in ("attacks", "baselines")}
-    [defense] = values.pop("defenses")
-    defense["label"] = "mine"
+    values.pop("defenses")
     return _STUDY.format(
         about=kind.about,
         name=out.name,
@@ -174,7 +173,6 @@ def study_starter(
         table=table,
         unit=kind.spec.unit,
         units=values.pop("units"),
-        defense=_flow(defense),
         rest="\n".join(f"# {name}: {_flow(value)}" for name, value in values.items()),
     )
 

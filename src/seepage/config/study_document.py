@@ -70,9 +70,10 @@ def read_study(text: str, name: str, folder: Path) -> StudyDocument:
         BadInputError: the table cannot be read, or does not suit the study.
 
     Example:
-        >>> text = "{study: split, dataset: german, private: [housing], defenses: [{}, {label: noisy, flip: 0.1}]}"
+        >>> defenses = "[none, {name: cut_noise, noise_multiplier: 1}]"
+        >>> text = f"{{study: split, dataset: german, private: [housing], defenses: {defenses}}}"
         >>> list(read_study(text, "audit.yaml", Path()).study.defenses)
-        ['none', 'noisy']
+        ['none', 'cut_noise']
     """
     root, mistakes = parse(text, name), Mistakes(name)
     assert isinstance(root.value, dict)

@@ -1,8 +1,9 @@
-"""What is known of a dataset before it is loaded: its size, its terms and where its files come from."""
+"""Card of a dataset: its size, its terms and the origin of its files, known before it is loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,12 +17,12 @@ class File:
     """One file that a dataset is read from.
 
     Attributes:
-        name: the file's own name, under which it is looked for in a folder (also gzipped, and
-            inside the archives of ``inside``).
+        name: name of the file, under which it is searched for in a folder (also gzipped, and inside the archives of
+            ``inside``).
         url: the official address of the file or of an archive that holds it; None where a licence
             must be accepted by hand first.
         inside: names of zip archives that may hold the file, outermost first.
-        sha256: of the unpacked file as published; None where it is not known.
+        sha256: digest of the unpacked file as published; None where it is not known.
     """
 
     name: str
@@ -35,18 +36,18 @@ class About:
     """A dataset's card.
 
     Attributes:
-        name: the registered name.
+        name: registered name.
         rows: number of rows after cleaning, of the complete original.
         columns: number of columns without the target.
         width: number of encoded columns; None where it depends on which rows are used.
         target: the target column.
         source: reference to the origin.
         licence: terms of use, as far as published.
-        home: where a person finds the files.
-        files: the files of the original; empty for bundled and generated data.
-        copies: names of derived or partial copies that are read when the original is not there.
+        home: page where a person finds the files.
+        files: files of the original; empty for bundled and generated data.
+        copies: names of derived or partial copies that are read where the original is missing.
         bundled: whether the package contains the data.
-        notes: what a reader of results must know in any case.
+        notes: facts that a reader of results must know in any case.
     """
 
     name: str
@@ -63,15 +64,65 @@ class About:
     notes: tuple[str, ...] = ()
 
 
-cards: dict[str, About] = {}
+_cards: dict[str, About] = {}
 
 
 def dataset(card: About) -> Callable[[F], F]:
-    """Register the decorated loader under the card's name, and the card with it."""
+    """Register the decorated loader under the card's name, and the card with it.
+
+    The card is a call of ``About`` with literal values and constants of its module, so that the list of datasets can
+    read it without importing the module.
+    """
 
     def add(loader: F) -> F:
         registry.datasets.register(card.name)(loader)
-        cards[card.name] = card
+        _cards[card.name] = card
         return loader
 
     return add
+
+
+def card_of(name: str) -> About | None:
+    """Return a dataset's card, without importing the dataset's module; None where it has none.
+
+    Example:
+        >>> card = card_of("adult")
+        >>> card.width if card else None
+        105
+    """
+    if name not in _cards and name in registry.datasets:
+        module = registry.datasets[name].module
+        if module is not None:
+            values = _constants(registry.source_of(module))
+            found = [_value(node, values) for node in values.values() if _called(node) == "About"]
+            _cards.update({card.name: card for card in found if isinstance(card, About) and card.name == name})
+    return _cards.get(name)
+
+
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """Return what the constants of a module stand for, with those that it imports from other modules of datasets."""
+    imported = {
+        alias.asname or alias.name: registry.constants(registry.source_of(node.module)).get(alias.name)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("seepage.datasets.")
+        for alias in node.names
+        if node.module and alias.name.isupper()
+    }
+    return {**{name: value for name, value in imported.items() if value is not None}, **registry.constants(tree)}
+
+
+def _called(node: ast.expr) -> str | None:
+    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+
+
+def _value(node: ast.expr, values: Mapping[str, ast.expr]) -> Any:
+    """Return what an expression of a card stands for: literals, tuples, constants of the module, files."""
+    if isinstance(node, ast.Tuple):
+        return tuple(_value(item, values) for item in node.elts)
+    made = {"About": About, "File": File}.get(_called(node) or "")
+    if made is not None and isinstance(node, ast.Call):
+        named = {keyword.arg: _value(keyword.value, values) for keyword in node.keywords if keyword.arg}
+        return made(*(_value(item, values) for item in node.args), **named)
+    if isinstance(node, ast.Name) and node.id in values:
+        return _value(values[node.id], values)
+    return ast.literal_eval(node)

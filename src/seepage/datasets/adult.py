@@ -130,9 +130,9 @@ def adult(missing: str = "drop") -> Dataset:
     code 1 is "<=50K", the majority, because that is the last value its code lists.
 
     Args:
-        missing: what becomes of rows with a missing value: ``drop`` them as TabLeak does, or keep
-            all 48,842 and give the three columns that have any (workclass, occupation,
-            native-country) a further category "?", which makes 108 encoded columns.
+        missing: treatment of rows with a missing value: ``drop`` them as TabLeak does, or keep all 48,842 and give the
+            three columns that have any (workclass, occupation, native-country) a further category "?", which makes 108
+            encoded columns.
 
     Raises:
         BadInputError: ``missing`` is neither.

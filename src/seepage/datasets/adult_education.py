@@ -1,4 +1,4 @@
-"""Adult with education in four classes as its target, as the work on dataset properties has it."""
+"""Adult with education in four classes as its target, as in the work on dataset properties."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CARD = About(
 
 @dataset(CARD)
 def adult_education(missing: str = "category", classes: int = 4, from_zero: bool = False) -> Dataset:
-    """Census income (UCI Adult) with four classes of education to be learnt, bundled: the official training rows.
+    """Census income (UCI Adult) with four classes of education as the target, bundled: the official training rows.
 
     As in Zhang, Tople and Ohrimenko (2021): 12 columns, of which income is one; ``fnlwgt`` and both columns on
     education are left out. The classes are the levels 1 to 4, 5 to 8, 9 to 12 and 13 to 16, which the paper does not
@@ -36,12 +36,14 @@ def adult_education(missing: str = "category", classes: int = 4, from_zero: bool
 
     Args:
         missing: ``category`` makes a missing value a category of its own, as the paper's 32,561 rows need; ``drop``
-            leaves the 30,162 complete rows, on which its correlations were taken.
-        classes: of as many levels each: 2, 4, 8 or 16.
-        from_zero: whether classes are counted from a level 0 that there is not; the last one has a level more then.
+            keeps the 30,162 complete rows, on which its correlations were computed.
+        classes: number of classes, with equally many levels each: 2, 4, 8 or 16.
+        from_zero: whether classes are counted from a level 0 that does not exist; the last class then has one level
+            more.
 
     Raises:
-        BadInputError: ``missing`` is neither, or the levels cannot be divided so (16 classes from 0 among it).
+        BadInputError: ``missing`` is neither, or the levels cannot be divided in this way (for example 16 classes from
+            0).
 
     Example:
         >>> data = adult_education()

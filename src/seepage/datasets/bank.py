@@ -1,4 +1,4 @@
-"""What the two versions of Bank Marketing have in common."""
+"""Common loader of the two versions of Bank Marketing."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def load_bank(
     """Read one of the versions; the file is ordered by date, the split is shuffled.
 
     Args:
-        card: of the version, with one file.
-        columns: in the published order, the categories of each, or the unit of its numbers.
+        card: card of the version, with one file.
+        columns: categories of each column, or the unit of its numbers, in the published order.
         sensitive: names of columns that reports single out.
         fractional: names of columns of numbers that are not whole.
-        folder: where the file lies, see :func:`seepage.datasets.files.obtain`.
-        test_share, seed: of the split, see :func:`seepage.datasets.dataset.split`.
+        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
+        test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
 
     Raises:
         BadInputError: the file is missing, damaged or another one, or the share leaves no row.

@@ -88,8 +88,8 @@ def bank_additional(folder: str | Path | None = None, test_share: float = 0.2, s
     All columns; "unknown" is a category. The file is ordered by date, the split is shuffled.
 
     Args:
-        folder: where the file lies, see :func:`seepage.datasets.files.obtain`.
-        test_share, seed: of the split, see :func:`seepage.datasets.dataset.split`.
+        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
+        test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
 
     Raises:
         BadInputError: the file is missing, damaged or another one, or the share leaves no row.

@@ -1,4 +1,4 @@
-"""Reads the Parquet files that come with the package."""
+"""Reader of the Parquet files that come with the package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pandas as pd
 
 
 def bundled(name: str) -> pd.DataFrame:
-    """Return the bundled table ``name``, text columns as plain strings."""
+    """Return the bundled table with this name, text columns as plain strings."""
     with files("seepage.datasets").joinpath("bundled", f"{name}.parquet").open("rb") as file:
         frame = pd.read_parquet(file, engine="pyarrow")
     for column in frame.columns:

@@ -1,35 +1,32 @@
-"""Datasets by name, and the list of them with where each would come from."""
+"""The list of datasets with the origin of each; nothing is loaded."""
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from seepage import registry
-from seepage.datasets.about import About, cards
-from seepage.datasets.dataset import Dataset
-from seepage.datasets.files import cache_folder, local_folder, path_of
-from seepage.errors import BadInputError
+from seepage.datasets.about import About, card_of
+from seepage.datasets.places import cache_folder, local_folder, path_of
 
 Availability = Literal["bundled", "generated", "found", "copy found", "cached", "download", "manual", "unknown"]
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What can be said of a dataset without loading it.
+    """The information on a dataset that needs no loading.
 
     Attributes:
-        name: the registered name.
-        summary: one line that says what it is.
-        rows, columns, width: size of the complete, cleaned original: rows, columns without the
-            target, encoded columns; None where a loader from elsewhere does not tell.
+        name: registered name.
+        summary: description in one line.
+        rows, columns, width: size of the complete, cleaned original: rows, columns without the target, encoded
+            columns; None where another distribution's loader does not say.
         availability: ``bundled`` with the package, ``generated`` on demand, ``found`` in the folder,
             ``copy found`` there (derived or partial), ``cached`` by an earlier download, to
             ``download`` when loaded, ``manual`` (to be put into the folder by hand), ``unknown``.
-        where: the path or address that goes with it.
-        source, licence: origin and terms; None where not told.
+        where: path or address that belongs to the availability.
+        source, licence: origin and terms; None where unknown.
         notes: remarks that hold for every load.
     """
 
@@ -45,42 +42,11 @@ class Listing:
     notes: tuple[str, ...]
 
 
-def load(name: str, folder: str | Path | None = None, **options: Any) -> Dataset:
-    """Load the dataset ``name``.
-
-    Args:
-        name: a registered name; ``catalogue`` lists them.
-        folder: where local files are looked for; without it, in the folder that the environment
-            variable SEEPAGE_DATA names, then in the cache, then at the official address.
-            Bundled and generated datasets need none and take no notice.
-        options: further arguments of that dataset's own loader.
-
-    Raises:
-        BadInputError: the name or an option is unknown, an option is of a wrong type, or a file is missing, damaged or
-            another one.
-
-    Example:
-        >>> len(load("adult", missing="category").all)
-        48842
-    """
-    if folder is not None and "folder" in inspect.signature(registry.datasets[name].factory).parameters:
-        options["folder"] = folder
-    try:
-        return registry.datasets.create(name, **options)
-    except BadInputError:
-        raise
-    except (TypeError, ValueError) as error:
-        if not options:
-            raise
-        told = ", ".join(f"{option}={value!r}" for option, value in options.items())
-        raise BadInputError(f"dataset {name!r} cannot be loaded with {told}: {error}.") from error
-
-
 def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:
     """List all datasets; nothing is loaded or downloaded.
 
     Args:
-        folder: where local files are looked for; without it, the folder that SEEPAGE_DATA names.
+        folder: folder with local files; without it, the folder that SEEPAGE_DATA names.
 
     Example:
         >>> [listing.availability for listing in catalogue() if listing.name in ("adult", "synthetic")]
@@ -88,7 +54,7 @@ def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:
     """
     listings = []
     for entry in registry.datasets.entries():
-        card = cards.get(entry.name)
+        card = card_of(entry.name)
         if card is None:
             listings.append(Listing(entry.name, entry.summary, None, None, None, "unknown", "", None, None, ()))
             continue

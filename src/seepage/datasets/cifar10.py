@@ -1,4 +1,4 @@
-"""CIFAR-10: small colour images of ten kinds of things, a column a pixel and colour."""
+"""CIFAR-10: small colour images in ten classes, one column a pixel and colour."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def cifar10(folder: str | Path | None = None) -> Dataset:
     """Sixty thousand colour images of 32 by 32 pixels in ten classes.
 
     A column is the brightness of a pixel in one of three colours, from 0 to 255; columns go colour by colour, row by
-    row. What is read is the publisher's binary version, in which nothing is pickled. Where it is not at hand, a copy of
-    3,000 of the images as JPEG files is read, which takes Pillow (``pip install seepage[images]``).
+    row. The publisher's binary version is read, in which nothing is pickled. Where it is missing, a copy of 3,000 of
+    the images as JPEG files is read, which needs Pillow (``pip install seepage[images]``).
 
     Args:
-        folder: where the file lies, see :func:`seepage.datasets.files.obtain`.
+        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
 
     Raises:
         BadInputError: the file is missing or damaged, or Pillow is.
@@ -73,7 +73,7 @@ def cifar10(folder: str | Path | None = None) -> Dataset:
 
 
 def _schema() -> Schema:
-    # Of even brightness, as which pixels are nearly distributed.
+    # The standard deviation of a uniform distribution, which that of brightness is close to.
     tolerance = TOLERANCE * 255 / 12**0.5
     places = itertools.product(("red", "green", "blue"), range(SHAPE[1]), range(SHAPE[2]))
     columns = tuple(

@@ -72,8 +72,8 @@ def credit(folder: str | Path | None = None, test_share: float = 0.2, seed: int 
     Read from the original Excel workbook, or from a CSV copy with the same columns.
 
     Args:
-        folder: where the file lies, see :func:`seepage.datasets.files.obtain`.
-        test_share, seed: of the split, see :func:`seepage.datasets.dataset.split`.
+        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
+        test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
 
     Raises:
         BadInputError: the file is missing, damaged or another one, or the share leaves no row.

@@ -88,10 +88,10 @@ def crime(
     of the police survey that 84% of the communities lack and the five identifiers are left out.
 
     Args:
-        folder: where the file lies, see :func:`seepage.datasets.files.obtain`.
-        target: ``class`` for three classes of the violent crime rate (below 0.15, up to 0.5, above),
-            as the work on property inference has it, ``rate`` for the rate itself.
-        test_share, seed: of the split, see :func:`seepage.datasets.dataset.split`.
+        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
+        target: ``class`` for three classes of the violent crime rate (below 0.15, up to 0.5, above), as in the work on
+            property inference, ``rate`` for the rate itself.
+        test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
 
     Raises:
         BadInputError: the file is missing, damaged or another one, ``target`` is neither, or the

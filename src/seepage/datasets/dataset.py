@@ -1,4 +1,4 @@
-"""A dataset: a training table, a test table, where they come from and what to know about them."""
+"""Dataset: a training table, a test table, their origin and notes for readers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Dataset:
     """A training table, a test table where there is one, and their origin.
 
     Attributes:
-        name: the registered name.
+        name: registered name.
         train: rows that clients hold and train on.
         test: held-out rows, or None.
-        notes: what a reader of results must know, such as a partial copy.
-        source: where the rows come from, as a reference or address.
-        licence: the terms they come under.
+        notes: facts that a reader of results must know, such as a partial copy.
+        source: origin of the rows, as a reference or address.
+        licence: terms of use.
         image: channels, height and width, where rows are images and columns their pixels, channel by channel.
 
     Example:
@@ -57,7 +57,7 @@ class Dataset:
 
     @property
     def extent(self) -> str:
-        """How many rows the clients hold, and how many are held out, for readers."""
+        """Number of rows of the clients, and of held-out rows, as text."""
         rows = f"{len(self.train):,} rows"
         return rows if self.test is None else f"{rows} of clients ({len(self.test):,} more held out)"
 
@@ -104,8 +104,8 @@ def measured(
 def split(table: Table, test_share: float, seed: int) -> tuple[Table, Table]:
     """Split shuffled rows into training and test rows, neither stratified nor in the original order.
 
-    The permutation and the sizes are those of scikit-learn's ``train_test_split`` with
-    ``random_state=seed``, so that splits of the literature are met row by row.
+    The permutation and the sizes are those of scikit-learn's ``train_test_split`` with ``random_state=seed``, so that
+    splits of the literature are reproduced row by row.
 
     Raises:
         BadInputError: the share leaves no training or no test row.
@@ -128,7 +128,7 @@ def in_order(frame: pd.DataFrame, columns: Sequence[str], origin: str) -> pd.Dat
     """Return ``frame`` with exactly ``columns``, in that order.
 
     Raises:
-        BadInputError: one is missing; ``origin`` names the file in the message.
+        BadInputError: a column is missing; ``origin`` names the file in the message.
     """
     missing = [name for name in columns if name not in frame.columns]
     if missing:

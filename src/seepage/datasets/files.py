@@ -1,11 +1,10 @@
-"""Finds the files of a dataset: in a local folder, in the cache, or at their official home."""
+"""Search for the files of a dataset: in a local folder, in the cache, or at their official home."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import io
-import os
 import struct
 import zipfile
 import zlib
@@ -18,9 +17,8 @@ import pandas as pd
 import pooch
 
 from seepage.datasets.about import About, File
+from seepage.datasets.places import FOLDER_VARIABLE, cache_folder, local_folder, path_of
 from seepage.errors import BadInputError
-
-FOLDER_VARIABLE = "SEEPAGE_DATA"
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class Obtained:
 
     Attributes:
         contents: unpacked bytes by file name.
-        where: the folder or archive each came from, for messages.
+        where: folder or archive of each file, for messages.
         copy: whether these are a derived or partial copy instead of the original files.
     """
 
@@ -41,7 +39,7 @@ class Obtained:
         """Read one of the files with ``reader``.
 
         Raises:
-            BadInputError: the reader could not make a table of it.
+            BadInputError: the reader could not read a table from it.
         """
         try:
             return reader(io.BytesIO(self.contents[name]))
@@ -56,13 +54,13 @@ class Obtained:
 def obtain(card: About, folder: str | Path | None = None) -> Obtained:
     """Return the contents of the dataset's files.
 
-    Looked for in ``folder`` if given, and nowhere else; otherwise in the folder that SEEPAGE_DATA
-    names, then in the cache, and at last at the official address, into the cache. In a folder the
-    original files win over a copy. Files may be gzipped or inside their archive.
+    They are searched for in ``folder`` if given, and nowhere else; otherwise in the folder that SEEPAGE_DATA names,
+    then in the cache, and at last at the official address, into the cache. In a folder, original files have priority
+    over a copy. Files may be gzipped or inside their archive.
 
     Raises:
-        BadInputError: a file is nowhere to be had (the message says where to get it and where to put
-            it), is damaged, or is an original with another checksum than the published one.
+        BadInputError: a file was not found (the message says where to get it and where to put it), is damaged, or is
+            an original whose checksum differs from the published one.
     """
     local = local_folder(folder)
     if local is not None:
@@ -89,29 +87,10 @@ def obtain(card: About, folder: str | Path | None = None) -> Obtained:
     try:
         return Obtained({file.name: _content(file, cache) for file in card.files}, str(cache), copy=False)
     except BadInputError:
-        # What was downloaded damaged would otherwise be found again by the next call.
+        # A damaged download would otherwise be found again by the next call.
         for archive in addresses:
             (cache / archive).unlink(missing_ok=True)
         raise
-
-
-def local_folder(folder: str | Path | None = None) -> Path | None:
-    """Return the folder to look in: the one given, or the one SEEPAGE_DATA names, or None."""
-    named = folder if folder is not None else os.environ.get(FOLDER_VARIABLE)
-    return Path(named).expanduser() if named else None
-
-
-def cache_folder() -> Path:
-    """Return the platform's cache folder for downloads."""
-    return Path(pooch.os_cache("seepage")) / "datasets"
-
-
-def path_of(file: File, folder: Path) -> Path | None:
-    """Return the path in ``folder`` that holds ``file``: itself, gzipped, or one of its archives."""
-    for name in (file.name, f"{file.name}.gz", *reversed(file.inside)):
-        if (folder / name).is_file():
-            return folder / name
-    return None
 
 
 def _content(file: File, folder: Path) -> bytes:
@@ -154,7 +133,7 @@ def _download(url: str, name: str, cache: Path, card: About) -> None:
     fetch: Any = pooch.HTTPDownloader(progressbar=True)
     try:
         shelf.fetch(name, downloader=fetch)
-    # Errors of requests are OSErrors; an address that is none is a ValueError.
+    # Errors of requests are OSErrors; an invalid address raises ValueError.
     except (OSError, ValueError) as error:
         raise BadInputError(
             f"dataset {card.name!r} could not be downloaded from {url} ({error}). Try again later, or get it from "

@@ -1,4 +1,4 @@
-"""German Credit: a thousand loan applications to a German bank, with who turned out a bad risk."""
+"""German Credit: a thousand loan applications to a German bank, with the credit risk of each."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ CARD = About(
     bundled=True,
 )
 
-# The published code of each category and what it stands for; A47 and A95 never occur, yet belong to
-# the published list and so to the encoded width.
+# Meaning of each published code; A47 and A95 never occur, but belong to the published list and therefore to the encoded
+# width.
 CATEGORIES: dict[str, dict[str, str]] = {
     "checking_account": {"A11": "<0 DM", "A12": "0-200 DM", "A13": ">=200 DM", "A14": "none"},
     "credit_history": {
@@ -97,7 +97,7 @@ def german(test_share: float = 0.2, seed: int = 42) -> Dataset:
     The published codes are spelled out as words. The target's code 1 is "bad".
 
     Args:
-        test_share, seed: of the split, see :func:`seepage.datasets.dataset.split`.
+        test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
 
     Raises:
         BadInputError: the share leaves no training row.

@@ -14,7 +14,8 @@ from scipy import sparse
 
 from seepage import registry
 from seepage.datasets.about import About, File
-from seepage.datasets.files import obtain, path_of
+from seepage.datasets.files import obtain
+from seepage.datasets.places import path_of
 from seepage.datasets.population import Nodes
 from seepage.errors import BadInputError, check_count
 from seepage.shadow.graph import Graph
@@ -51,15 +52,15 @@ _SCORES = (2, 6, 11)
 def cora(folder: str | Path | None = None, classes: int = 7) -> Nodes:
     """Papers that cite each other: the field of each; the secret is the share of papers with a certain word.
 
-    It stands in for Amazon's products, which Zhang, Tople and Ohrimenko (2021) use. Attributes are the words by their
+    It replaces Amazon's products, which Zhang, Tople and Ohrimenko (2021) use. Attributes are the words by their
     numbers (``word 1177``); models do not see the word itself unless it is kept.
 
     Args:
-        folder: where the file lies, see :func:`seepage.datasets.files.obtain`.
-        classes: that the seven fields are put into, evenly.
+        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
+        classes: number of classes into which the seven fields are grouped, evenly.
 
     Raises:
-        BadInputError: the file is missing, damaged or another one, or there are not so many classes.
+        BadInputError: the file is missing, damaged or another one, or the number of classes is impossible.
     """
     check_count("classes", classes)
     names = (
@@ -114,14 +115,14 @@ def amazon_products(
     logarithms of the number of reviews and of the sales rank.
 
     Args:
-        folder: where the file lies, see :func:`seepage.datasets.files.obtain`.
-        classes: of average ratings from 0 to 5: above 3 or not, whole numbers, or halves.
-        products: that are drawn from those with a title, a rank and a review.
-        words: of titles that are told apart.
-        seed: of the draw.
+        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
+        classes: number of classes of average ratings from 0 to 5: above 3 or not, whole numbers, or halves.
+        products: number of products drawn from those with a title, a rank and a review.
+        words: number of title words that are used as features.
+        seed: seed of the draw.
 
     Raises:
-        BadInputError: the file is missing or is not in that format, or there are not so many classes.
+        BadInputError: the file is missing or is not in that format, or the number of classes is impossible.
     """
     if classes not in _SCORES:
         raise BadInputError(f"scores make 2, 6 or 11 classes; got classes={classes!r}.")
@@ -139,7 +140,7 @@ def amazon_products(
     codes = {word: i for i, word in enumerate(kept)}
     cells = [(i, codes[word]) for i, product in enumerate(held) for word in set(product.title) if word in codes]
     lines, columns = np.array(cells, dtype=np.int64).reshape(-1, 2).T
-    said = sparse.coo_array((np.ones(len(lines)), (lines, columns)), shape=(len(held), len(kept)))
+    title_words = sparse.coo_array((np.ones(len(lines)), (lines, columns)), shape=(len(held), len(kept)))
     numbers = np.log1p(np.array([[len(product.customers), product.rank] for product in held], dtype=np.float64))
     spread = numbers.std(0)
     numbers = (numbers - numbers.mean(0)) / np.where(spread > 0, spread, 1)
@@ -152,7 +153,7 @@ def amazon_products(
     codes_of = {2: (score > 3), 6: score.round(), 11: (2 * score).round()}[classes].astype(np.int64)
     return Nodes(
         AMAZON.name,
-        Graph.of(sparse.hstack([said, sparse.csr_array(numbers)]), pairs),
+        Graph.of(sparse.hstack([title_words, sparse.csr_array(numbers)]), pairs),
         torch.from_numpy(codes_of),
         tuple(map(str, range(classes))),
         {"Book": torch.tensor([product.group == "Book" for product in held])},
@@ -162,7 +163,7 @@ def amazon_products(
 
 
 class _Product:
-    """What is read of a product."""
+    """Fields of a product that are used."""
 
     def __init__(self, title: str, group: str, rank: int, score: float, customers: list[str]) -> None:
         self.title, self.group, self.rank, self.score = _WORD.findall(title.lower()), group, max(rank, 0), score

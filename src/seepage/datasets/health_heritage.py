@@ -26,12 +26,17 @@ CARD = About(
     source="Heritage Provider Network, Heritage Health Prize, release 3 (Kaggle, 2011)",
     licence="rules of the competition; research use",
     home="https://www.kaggle.com/c/hhp/data",
-    files=tuple(File(f"{name}.csv", inside=(ARCHIVE,)) for name in ("Claims", "DrugCount", "LabCount", "Members")),
+    files=(
+        File("Claims.csv", inside=(ARCHIVE,)),
+        File("DrugCount.csv", inside=(ARCHIVE,)),
+        File("LabCount.csv", inside=(ARCHIVE,)),
+        File("Members.csv", inside=(ARCHIVE,)),
+    ),
     copies=(File(COPY, inside=("health_171067.csv.zip",)),),
 )
 
-# In alphabetical order with "?" (missing) where TabLeak's one-hot encoding puts it, under the name
-# of the column and "_?": ties between categories go to the first.
+# In alphabetical order with "?" (missing) where TabLeak's one-hot encoding puts it, under the name of the column and
+# "_?": among equals, the first category counts.
 # fmt: off
 CONDITIONS = (
     "AMI", "APPCHOL", "ARTHSPIN", "CANCRA", "CANCRB", "CANCRM", "CATAST", "CHF", "COPD", "FLaELEC", "FXDISLC",
@@ -80,9 +85,9 @@ OF_CLAIMS = {
     "ProcedureGroup": PROCEDURES,
     "PlaceSvc": PLACES,
 }
-# The copy numbers its count columns as the script in the appendix of the competition's first
-# milestone report (team Market Makers, 2011) does, whose other column names it has, too. Sex, age and
-# illness bear it out: pregnancy and gynaecology are women's, paediatrics is children's, strokes are ill.
+# The copy numbers its count columns like the script in the appendix of the competition's first milestone report (team
+# Market Makers, 2011), whose other column names it shares. Sex, age and illness confirm it: pregnancy and gynaecology
+# occur for women, paediatrics for children, strokes with illness.
 # fmt: off
 NUMBERED = {
     "pcg": (
@@ -151,8 +156,8 @@ def health_heritage(folder: str | Path | None = None, test_share: float = 0.2, s
     code does not settle, so its 80/20 split is met in size only.
 
     Args:
-        folder: where the files lie, see :func:`seepage.datasets.files.obtain`.
-        test_share, seed: of the split, see :func:`seepage.datasets.dataset.split`.
+        folder: folder with the files, see :func:`seepage.datasets.files.obtain`.
+        test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
 
     Raises:
         BadInputError: a file is missing, damaged or another one, or the share leaves no row.

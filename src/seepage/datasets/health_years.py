@@ -1,4 +1,4 @@
-"""Heritage Health Prize with all of its aggregated columns, as the work on dataset properties has it."""
+"""Heritage Health Prize with all of its aggregated columns, as in the work on dataset properties."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CARD = About(
 AGES = ("05", "15", "25", "35", "45", "55", "65", "75", "85")
 BANDS = ("0-9", "10-19", "20-29", "30-39", "40-49", "50-59", "60-69", "70-79", "80+")
 FLAGS = ("ClaimsTruncated", "labNull", "drugNull")
-# Identifiers, the publisher's own split, and what the label is made from.
+# Identifiers, the publisher's own split, and the columns that the label is computed from.
 LEFT_OUT = (
     "MemberID_t",
     "YEAR_t",
@@ -43,13 +43,13 @@ LEFT_OUT = (
 def health_years(folder: str | Path | None = None) -> Dataset:
     """Patient-years of an insurer in all 123 aggregated columns (Heritage Health Prize), and serious illness.
 
-    As in Zhang, Tople and Ohrimenko (2021), who have the 139 columns of the competition's winners, but for the label:
-    the copy that is read here lacks the days in hospital, so that a Charlson index above 0 takes their place and the
-    columns it is made from are left out. Sex and age are a column each. Figures on it stand beside the published ones
-    but are not on the same data.
+    Zhang, Tople and Ohrimenko (2021) use the 139 columns of the competition's winners. The copy that is read here
+    lacks the days in hospital, which are their label. A Charlson index above 0 takes their place, and the columns it
+    is computed from are left out. Sex and age are a column each. Figures on this table are comparable with the
+    published ones, but not on the same data.
 
     Args:
-        folder: where the file lies, see :func:`seepage.datasets.files.obtain`.
+        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
 
     Raises:
         BadInputError: the file is missing, damaged or another one.
@@ -65,7 +65,7 @@ def health_years(folder: str | Path | None = None) -> Dataset:
         unusable := [c for c in numbers if numbers[c].isna().any() or not pd.api.types.is_numeric_dtype(numbers[c])]
     ):
         raise BadInputError(f"{COPY} holds cells of its column {unusable[0]!r} that are no numbers; get it again.")
-    # A copy holds its columns together, in which new ones fit without a word.
+    # A copy is contiguous in memory; pandas otherwise warns of fragmentation when columns are added.
     frame = numbers.copy().assign(
         sex=np.where(raw["sexMALE"] == 1, "M", "F"),
         age=np.array(BANDS, dtype=object)[ages.argmax(1)],

@@ -64,8 +64,8 @@ def lawschool(folder: str | Path | None = None, test_share: float = 0.2, seed: i
     ``lawschs1_1.dta``, or from a CSV copy of it, of which the known one is partial.
 
     Args:
-        folder: where the file lies, see :func:`seepage.datasets.files.obtain`.
-        test_share, seed: of the split, see :func:`seepage.datasets.dataset.split`.
+        folder: folder with the file, see :func:`seepage.datasets.files.obtain`.
+        test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
 
     Raises:
         BadInputError: the file is missing, damaged or another one, or the share leaves no row.

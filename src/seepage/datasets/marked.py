@@ -26,21 +26,21 @@ def marked(
     keep: bool = True,
     without: Sequence[str] = (),
 ) -> MarkedRows:
-    """Return all rows of a dataset as joint models take them, with a sensitive attribute marked.
+    """Return all rows of a dataset in the form that joint models take, with a sensitive attribute marked.
 
     Categories are encoded as 0 and 1, numbers standardised over all rows: the parties agree on both beforehand.
 
     Args:
         data: rows with a discrete target.
-        sensitive: the column whose distribution is a secret.
-        value: of the column, whose share it is; the rarer one of two categories if None. Of a column of numbers, those
-            above ``value`` are meant; above the median if None.
+        sensitive: name of the column whose distribution is a secret.
+        value: category whose share is the secret; the rarer of two categories if None. For a column of numbers, the
+            bound above which rows carry the attribute; the median if None.
         keep: whether models are trained on the column, too.
-        without: further columns that they are not trained on.
+        without: names of further columns that they are not trained on.
 
     Raises:
-        BadInputError: the target is no class, the column is not there or the target itself, it has one value, none
-            that is called ``value`` or more than two without one, or no column is left.
+        BadInputError: the target is not discrete, the column does not exist or is the target itself, it has one value,
+            no category ``value``, or more than two categories where ``value`` is None, or no column is left.
 
     Example:
         >>> from seepage.datasets.adult_education import adult_education
@@ -123,26 +123,26 @@ def with_synthetic(
 ) -> Dataset:
     """Add a synthetic sensitive column ``A`` with known correlations to a dataset.
 
-    ``A`` is uniform on 0 to 4 and 6 to 10; rows above 5 carry the attribute. With the chance ``strength``, and for each
-    of the cells named independently, a cell is replaced by one drawn from the lower half of its column where ``A`` is
-    below 5, from the upper half where it is above. Zhang, Tople and Ohrimenko (2021) do so without stating mechanism
-    or strength.
+    ``A`` is uniform on 0 to 4 and 6 to 10; rows above 5 carry the attribute. With probability ``strength``, and
+    independently for each cell of the named columns, a cell is replaced by one drawn from the lower half of its column
+    where ``A`` is below 5, from the upper half where it is above. Zhang, Tople and Ohrimenko (2021) state neither
+    mechanism nor strength.
 
     Args:
-        data: what it is added to.
-        columns: that are made to correlate with it (X~A); none for X independent of A.
-        target: whether the target is, too (Y~A).
-        strength: chance of a cell to be replaced.
-        seed: of column and replacements.
+        data: dataset that the column is added to.
+        columns: names of columns that are made to correlate with it (X~A); none for X independent of A.
+        target: whether the target is made to correlate with it, too (Y~A).
+        strength: probability that a cell is replaced.
+        seed: seed of column and replacements.
 
     Raises:
-        BadInputError: a column is not there, there is already one called A, or the strength is not in [0, 1].
+        BadInputError: a column does not exist, one is already called A, or the strength is not in [0, 1].
 
     Example:
         >>> from seepage.datasets.planted import telling
-        >>> made = with_synthetic(telling(rows=1000), target=True)
-        >>> share = made.train.column(made.schema.names.index("A")) > 5
-        >>> bool((made.train.labels[share].mean() - made.train.labels[~share].mean()).abs() > 0.5)
+        >>> extended = with_synthetic(telling(rows=1000), target=True)
+        >>> share = extended.train.column(extended.schema.names.index("A")) > 5
+        >>> bool((extended.train.labels[share].mean() - extended.train.labels[~share].mean()).abs() > 0.5)
         True
     """
     if not 0 <= strength <= 1:
@@ -159,25 +159,37 @@ def with_synthetic(
     cells, labels = rows.cells.numpy().copy(), rows.labels.numpy().copy()
     for name in columns:
         position = schema.names.index(name)
-        cells[:, position] = _pulled(cells[:, position], schema.columns[position], attribute, strength, generator)
+        cells[:, position] = pulled(cells[:, position], schema.columns[position], attribute, strength, generator)
     if target:
-        labels = _pulled(labels, schema.target, attribute, strength, generator)
+        labels = pulled(labels, schema.target, attribute, strength, generator)
     frame = rows.of_cells(torch.from_numpy(cells), torch.from_numpy(labels)).frame
     added = Continuous(name=SYNTHETIC, low=0, high=10, tolerance=0, integer=True, sensitive=True)
     frame[SYNTHETIC] = attribute
     table = Table(Schema(columns=(*schema.columns, added), target=schema.target), frame)
-    said = " and ".join([*map(repr, columns), *(["the target"] if target else [])]) or "nothing"
-    note = f"a synthetic column A was added, with which {said} correlates at a strength of {strength:g}"
+    correlated = " and ".join([*map(repr, columns), *(["the target"] if target else [])]) or "nothing"
+    note = f"a synthetic column A was added, with which {correlated} correlates at a strength of {strength:g}"
     return replace(data, train=table, test=None, notes=(*data.notes, note))
 
 
-def _pulled(
+def pulled(
     cells: np.ndarray,
     column: Discrete | Continuous,
     attribute: np.ndarray,
     strength: float | int,
     generator: np.random.Generator,
 ) -> np.ndarray:
+    """Return cells, some drawn anew: from the lower half of the column where the attribute is below 5, else the upper.
+
+    Args:
+        cells: codes of a discrete column, values of a continuous one.
+        column: the column.
+        attribute: number of each row, below or above 5.
+        strength: probability of a cell to be drawn anew.
+        generator: random numbers.
+
+    Raises:
+        BadInputError: the column has no two halves.
+    """
     if isinstance(column, Discrete):
         half = column.width // 2
         lower, upper = np.arange(half), np.arange(half, column.width)

@@ -13,7 +13,7 @@ from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
 
-# Columns that a note names.
+# Largest number of columns that a note names.
 _NAMED = 10
 
 
@@ -26,21 +26,21 @@ def own_table(
     separator: str = ",",
     name: str | None = None,
 ) -> tuple[Dataset, Inferred | None]:
-    """Make a dataset of all rows of a table, with its schema inferred where there is none.
+    """Make a dataset of all rows of a table, and infer its schema where none is given.
 
-    Every row may be in a client's batch, so there is nothing held out to test on.
+    Every row may be in a client's batch, so that no rows are held out for testing.
 
     Args:
         rows: a DataFrame, or the path of a CSV (``.csv``, ``.csv.gz``) or Parquet file.
-        schema: what its columns hold; further columns are dropped.
-        target: the column to be learnt, where the schema is inferred.
-        policy: how the schema is inferred, and what becomes of missing cells.
-        separator: between the cells of a CSV file.
-        name: what results call it; the file's name without suffix, or ``own``, if None.
+        schema: schema of the columns; further columns are dropped.
+        target: column to be learnt, where the schema is inferred.
+        policy: choices in the inference of the schema, and the treatment of missing cells.
+        separator: character between the cells of a CSV file.
+        name: name in results; the file's name without suffix, or ``own``, if None.
 
     Returns:
-        The dataset, whose notes tell what was left out, filled or taken together, and how its schema was inferred
-        (None where it was given).
+        The dataset, whose notes tell which cells and columns were left out, filled or merged, and the inference of its
+        schema (None where it was given).
 
     Raises:
         BadInputError: the file cannot be read, there is neither schema nor target, no schema can be
@@ -76,6 +76,29 @@ def own_table(
     return Dataset(called, table, None, notes, known, "own data"), inferred
 
 
+def read_table(
+    rows: pd.DataFrame | str | Path,
+    schema: Schema | None = None,
+    *,
+    target: str | None = None,
+    policy: Policy | None = None,
+    separator: str = ",",
+    name: str | None = None,
+) -> Dataset:
+    """Return all rows of a table with its schema and statistics: ``own_table`` without the origin of the schema.
+
+    Raises:
+        BadInputError: the file cannot be read, there is neither schema nor target, no schema can be
+            inferred, or the rows do not fit it.
+
+    Example:
+        >>> people = read_table(pd.DataFrame({"age": [30.5, 41.0, 52.25], "ill": [0, 1, 0]}), target="ill")
+        >>> people.schema.names, len(people.train)
+        (('age',), 3)
+    """
+    return own_table(rows, schema, target=target, policy=policy, separator=separator, name=name)[0]
+
+
 def from_frame(
     rows: pd.DataFrame | str | Path,
     schema: Schema,
@@ -83,14 +106,14 @@ def from_frame(
     seed: int = 42,
     name: str = "own",
 ) -> Dataset:
-    """Make a dataset of a table that is at hand, with rows held out.
+    """Make a dataset of a table in memory or a file, with rows held out.
 
     Args:
         rows: a DataFrame, or the path of a CSV (``.csv``, ``.csv.gz``) or Parquet file.
-        schema: what its columns hold; further columns are dropped.
+        schema: schema of the columns; further columns are dropped.
         test_share: share of the rows, shuffled, to hold out; 0 for none.
-        seed: of the shuffle, see :func:`seepage.datasets.dataset.split`.
-        name: what results call it.
+        seed: seed of the shuffle, see :func:`seepage.datasets.dataset.split`.
+        name: name in results.
 
     Raises:
         BadInputError: the file cannot be read, the rows do not fit the schema, or the share is not

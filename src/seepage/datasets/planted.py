@@ -1,4 +1,4 @@
-"""Small tables whose answers are known beforehand, to test attacks, baselines and metrics against."""
+"""Small tables with known answers, for tests of attacks, baselines and metrics."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ SOURCE, LICENCE = "generated", "none needed"
 
 
 def distinct(rows: int = 32, continuous: int = 3, discrete: int = 3, seed: int = 0) -> Dataset:
-    """A table in which every row is told from every other by each of its columns alone.
+    """A table in which each column alone distinguishes every row from every other.
 
-    Each column is a permutation: of 0 to ``rows - 1`` with tolerance 0.25, or of as many categories.
-    So a guess in the wrong order has error 1 with every other row, the right matching is unique, and
-    a guess that is the table itself, permuted, scores 1 in every figure. Labels alternate.
+    Each column is a permutation: of 0 to ``rows - 1`` with tolerance 0.25, or of ``rows`` categories. A guess in the
+    wrong order therefore has error 1 with every other row, the right matching is unique, and a guess that is the
+    table itself, permuted, scores 1 in every figure. Labels alternate.
 
     Args:
         rows: number of rows, all of them for training.
         continuous, discrete: number of columns of each kind.
-        seed: of the permutations.
+        seed: seed of the permutations.
 
     Raises:
         BadInputError: fewer than two rows or no column.
@@ -52,8 +52,8 @@ def distinct(rows: int = 32, continuous: int = 3, discrete: int = 3, seed: int =
 def uniform(rows: int = 32, columns: int = 4) -> Dataset:
     """A table whose rows are all the same but for the label.
 
-    The commonest row is every row, so a baseline that guesses it scores 1 and no attack can be better:
-    the lift must come out as not applicable or zero, never as leakage.
+    The most frequent row is every row, so that a baseline that guesses it scores 1 and no attack can be better: the
+    lift must be not applicable or zero, never leakage.
 
     Raises:
         BadInputError: fewer than two rows or no column.
@@ -81,7 +81,7 @@ def twins(pairs: int = 16, columns: int = 4, seed: int = 0) -> Dataset:
     Args:
         pairs: number of different rows.
         columns: number of columns, all discrete with ``pairs`` categories.
-        seed: of the order of rows and categories.
+        seed: seed of the order of rows and categories.
 
     Raises:
         BadInputError: fewer than two pairs or no column.
@@ -108,8 +108,7 @@ def twins(pairs: int = 16, columns: int = 4, seed: int = 0) -> Dataset:
 def telling(rows: int = 64, seed: int = 0) -> Dataset:
     """A table whose label is exactly the category of one column, ``cause``, and of no other.
 
-    The columns ``noise_0`` to ``noise_2`` are independent of the label: what predicts it is known, and
-    so is what does not.
+    The columns ``noise_0`` to ``noise_2`` are independent of the label, so that it is known which column predicts it.
 
     Raises:
         BadInputError: fewer than two rows.

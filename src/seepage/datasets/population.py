@@ -1,4 +1,4 @@
-"""Rows of pooled learning that are no table: texts or nodes of a graph, with attributes whose share may be a secret."""
+"""Populations of pooled learning other than tables: texts or graph nodes, with attributes whose share may be secret."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from seepage.shadow.pooling import MarkedRows
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """Texts as rows of word numbers, with what models are to say of them.
+    """Texts as rows of word numbers, with the labels that models learn.
 
     Attributes:
-        name: for messages and results.
-        words: of each text, filled up with 0.
-        vectors: of words.
+        name: name for messages and results.
+        words: word numbers of each text, padded with 0.
+        vectors: vector of each word.
         labels: class codes.
         classes: names of classes.
         marks: whether each text carries an attribute, by the attribute's name.
-        target: what labels are.
+        target: meaning of the labels.
         notes: remarks for the report.
     """
 
@@ -43,26 +43,27 @@ class Texts:
         return len(self.labels)
 
     def marked(self, attribute: str) -> MarkedRows:
-        """Return the texts as models take them, with an attribute marked, which models are not shown.
+        """Return the texts in the form that models take, with an attribute marked, which models do not see.
 
         Raises:
-            BadInputError: there is no such attribute, or all texts are alike in it.
+            BadInputError: there is no such attribute, or it has one value in all texts.
         """
-        return MarkedRows(self.words, self.labels, told(self.marks, attribute, self.name))
+        return MarkedRows(self.words, self.labels, attribute_mask(self.marks, attribute, self.name))
 
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Nodes of a graph, with what models are to say of them.
+    """Nodes of a graph, with the labels that models learn.
 
     Attributes:
-        name: for messages and results.
+        name: name for messages and results.
         graph: features and edges.
         labels: class codes.
         classes: names of classes.
         marks: whether each node carries an attribute, by the attribute's name.
-        features: which feature is the attribute itself, by the attribute's name; those that are none are left out.
-        target: what labels are.
+        features: position of the feature that is the attribute itself, by the attribute's name; other attributes are
+            left out.
+        target: meaning of the labels.
         notes: remarks for the report.
     """
 
@@ -82,9 +83,11 @@ class Nodes:
         """Return the numbers of all nodes as rows, with an attribute marked.
 
         Raises:
-            BadInputError: there is no such attribute, or all nodes are alike in it.
+            BadInputError: there is no such attribute, or it has one value in all nodes.
         """
-        return MarkedRows(torch.arange(len(self))[:, None], self.labels, told(self.marks, attribute, self.name))
+        return MarkedRows(
+            torch.arange(len(self))[:, None], self.labels, attribute_mask(self.marks, attribute, self.name)
+        )
 
     def seen(self, attribute: str, keep: bool) -> Graph:
         """Return the graph as models see it: without the feature that is the attribute itself, unless it is kept."""
@@ -99,11 +102,11 @@ class Nodes:
 Population = Texts | Nodes
 
 
-def told(marks: Mapping[str, Bool[Tensor, " row"]], attribute: str, name: str) -> Bool[Tensor, " row"]:
-    """Return which rows carry an attribute.
+def attribute_mask(marks: Mapping[str, Bool[Tensor, " row"]], attribute: str, name: str) -> Bool[Tensor, " row"]:
+    """Return whether each row carries an attribute.
 
     Raises:
-        BadInputError: there is no such attribute, or all rows are alike in it.
+        BadInputError: there is no such attribute, or it has one value in all rows.
     """
     if attribute not in marks:
         raise unknown_name(f"attribute of {name}:", attribute, marks)

@@ -40,7 +40,7 @@ YELP = About(
     home="https://business.yelp.com/data/resources/open-dataset/",
     files=(File(YELP_REVIEWS), File(YELP_BUSINESSES)),
 )
-# Ratings of so many stars and more are good ones.
+# Least number of stars of a good rating.
 _GOOD = 4
 _CLASSES = ("up to 3", "above 3")
 
@@ -49,12 +49,12 @@ _CLASSES = ("up to 3", "above 3")
 def clothing_reviews(folder: str | Path | None = None, length: int = 40, least: int = 5) -> Texts:
     """Reviews of women's clothes: whether the rating is above 3; the secret is the share of a department.
 
-    It stands in for Yelp's reviews of doctors, which Zhang, Tople and Ohrimenko (2021) use. Attributes are the
-    departments (``Dresses``, ``Tops``, ...).
+    They replace Yelp's reviews of doctors, which Zhang, Tople and Ohrimenko (2021) use. Attributes are the departments
+    (``Dresses``, ``Tops``, ...).
 
     Args:
-        folder: where the file lies, and GloVe's, see :func:`seepage.datasets.words.numbered`.
-        length, least: see there.
+        folder: folder with the file, and GloVe's, see :func:`seepage.datasets.words.numbered`.
+        length, least: arguments of :func:`seepage.datasets.words.numbered`.
 
     Raises:
         BadInputError: the file is missing, damaged or another one.
@@ -87,13 +87,13 @@ def yelp_health(
 ) -> Texts:
     """Reviews of two specialties in the files of the Yelp Open Dataset: whether the rating is above 3.
 
-    As in Zhang, Tople and Ohrimenko (2021); which of the specialties a review speaks of is the secret, the attribute is
-    called as the first. Businesses with both categories are left out.
+    As in Zhang, Tople and Ohrimenko (2021), the secret is the share of reviews of the first specialty, which names the
+    attribute. Businesses with both categories are left out.
 
     Args:
-        folder: where both files lie, and GloVe's, see :func:`seepage.datasets.words.numbered`.
+        folder: folder with both files, and GloVe's, see :func:`seepage.datasets.words.numbered`.
         first, second: categories of businesses.
-        length, least: see there.
+        length, least: arguments of :func:`seepage.datasets.words.numbered`.
 
     Raises:
         BadInputError: a file is missing or is not in Yelp's format, or no business has one of the categories.
@@ -124,7 +124,7 @@ def yelp_health(
 
 
 def _lines(content: bytes, name: str) -> list[tuple[int, dict[str, object]]]:
-    made = []
+    entries = []
     for number, line in enumerate(content.decode("utf-8", errors="replace").splitlines(), start=1):
         if not line.strip():
             continue
@@ -134,8 +134,8 @@ def _lines(content: bytes, name: str) -> list[tuple[int, dict[str, object]]]:
             entry = None
         if not isinstance(entry, dict):
             raise BadInputError(f"line {number} of {name} is no JSON object; get the file again, unedited.")
-        made.append((number, entry))
-    return made
+        entries.append((number, entry))
+    return entries
 
 
 def _field(entry: dict[str, object], field: str, number: int, name: str) -> str:
@@ -154,7 +154,7 @@ def _texts(
     least: int,
     notes: tuple[str, ...],
 ) -> Texts:
-    words, vectors, said = numbered(texts, folder, length, least)
+    words, vectors, origin = numbered(texts, folder, length, least)
     labels = (torch.tensor(stars) >= _GOOD).long()
     said_length = f"of each text, the first {length} words that have a vector are read"
     return Texts(
@@ -165,5 +165,5 @@ def _texts(
         _CLASSES,
         {attribute: torch.tensor(carries) for attribute, carries in marks.items()},
         "rating",
-        (*notes, said, said_length),
+        (*notes, origin, said_length),
     )

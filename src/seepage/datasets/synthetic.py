@@ -1,4 +1,4 @@
-"""Synthetic two-class tables with as many discrete and continuous columns as asked for."""
+"""Synthetic two-class tables with a chosen number of discrete and continuous columns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def synthetic(
         discrete, continuous: number of columns of each kind (10 in all in the paper).
         rows: number of rows.
         test_share: share of test rows, see :func:`seepage.datasets.dataset.split`.
-        seed: fixes the distribution, the rows and the split.
+        seed: seed of the distribution, the rows and the split.
 
     Raises:
         BadInputError: no column, a negative number of them, too few rows, or the share leaves none.

@@ -15,8 +15,8 @@ SMALLEST, LARGEST = 2, 16
 CARD = About(
     name="synthetic_highdim",
     rows=10_000,
-    columns=DISCRETE + CONTINUOUS,
-    width=ONE_HOT + CONTINUOUS,
+    columns=250,
+    width=1231,
     target="label",
     source="generated, after TabLeak appendix C.5",
     licence="none needed",
@@ -34,7 +34,7 @@ def synthetic_highdim(rows: int = 10_000, test_share: float = 0.2, seed: int = 0
     Args:
         rows: number of rows.
         test_share: share of test rows, see :func:`seepage.datasets.dataset.split`.
-        seed: fixes the distribution, the rows and the split.
+        seed: seed of the distribution, the rows and the split.
 
     Raises:
         BadInputError: too few rows, or the share leaves none.

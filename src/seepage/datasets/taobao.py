@@ -1,4 +1,4 @@
-"""Taobao's ad log: who was shown which advertisement and clicked on it."""
+"""Taobao's ad log: the advertisements shown to users, and the clicks on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from seepage.errors import check_choice, check_count
 from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.tabular.table import Table
 
-LOG, ADS, USERS = "raw_sample.csv", "ad_feature.csv", "user_profile.csv"
+LOG = "raw_sample.csv"
+ADS = "ad_feature.csv"
+USERS = "user_profile.csv"
 SAMPLE = "alimama_sampled_train.txt"
 Missing = Literal["drop", "category"]
 
@@ -33,7 +35,7 @@ CARD = About(
     notes=("three files by hand: raw_sample.csv, ad_feature.csv and user_profile.csv",),
 )
 
-# As the files call them, and as they are called here.
+# Names in the files, and names here.
 _LOG = {"user": "user", "adgroup_id": "adgroup", "pid": "pid", "clk": "clk"}
 _ADS = {"adgroup_id": "adgroup", "cate_id": "cate", "campaign_id": "campaign", "customer": "customer"}
 _ADS |= {"brand": "brand", "price": "price"}
@@ -61,17 +63,17 @@ def taobao(
 ) -> Dataset:
     """Advertisements shown on Taobao and whether they were clicked on, 26.6 million rows.
 
-    The log joined with what is known of advertisements and users, as EXACT does: users without a profile are left
-    out. Empty cells are those of users' purchase level and of brands; a brand without a name is a category of its own.
-    A category is a value that occurs in the rows that are used. Where the three files are not at hand, a sample of 500
-    rows of another publication is read (``alimama_sampled_train.txt``), whose missing purchase levels are 0.
+    The log is joined with the data on advertisements and users, as in EXACT: users without a profile are left out.
+    Cells are empty for some users' purchase levels and some brands; a brand without a name is a category of its own. A
+    category is a value that occurs in the rows that are used. Where the three files are missing, a sample of 500 rows
+    of another publication is read (``alimama_sampled_train.txt``), whose missing purchase levels are 0.
 
     Args:
-        folder: where the files lie, see :func:`seepage.datasets.files.obtain`.
+        folder: folder with the files, see :func:`seepage.datasets.files.obtain`.
         rows: number of rows, drawn at random; all of them if None.
-        missing: what happens to rows without a purchase level: ``drop`` them, or make it a ``category``.
+        missing: treatment of rows without a purchase level: ``drop`` them, or make it a ``category``.
         cms_group: whether the users' micro group, which follows from sex and age, is among the columns.
-        test_share, seed: of the split, see :func:`seepage.datasets.dataset.split`.
+        test_share, seed: arguments of the split, see :func:`seepage.datasets.dataset.split`.
 
     Raises:
         BadInputError: a file is missing or another one, an argument is out of range, or the share leaves no row.
@@ -87,13 +89,13 @@ def taobao(
     if rows is not None and rows < len(frame):
         chosen = np.random.default_rng(seed).choice(len(frame), rows, replace=False)
         frame = frame.iloc[np.sort(chosen)]
-    return made(CARD, frame.reset_index(drop=True), cms_group, notes, test_share, seed)
+    return from_log(CARD, frame.reset_index(drop=True), cms_group, notes, test_share, seed)
 
 
-def made(
+def from_log(
     card: About, frame: pd.DataFrame, cms_group: bool, notes: tuple[str, ...], test_share: float, seed: int
 ) -> Dataset:
-    """Return a log as a data set; see :func:`taobao`."""
+    """Return a log as a dataset; see :func:`taobao`."""
     private = (*(("cms_group",) if cms_group else ()), *PRIVATE)
     columns = (*PUBLIC, *private)
 

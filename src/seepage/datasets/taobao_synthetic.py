@@ -7,7 +7,7 @@ import pandas as pd
 
 from seepage.datasets.about import About, dataset
 from seepage.datasets.dataset import Dataset
-from seepage.datasets.taobao import made
+from seepage.datasets.taobao import from_log
 from seepage.errors import BadInputError
 
 _ROWS = 100_000
@@ -22,9 +22,9 @@ CARD = About(
     notes=("generated: says nothing about Taobao's users",),
 )
 
-# Rows that an advertisement, and a user, has in the original log.
+# Rows per advertisement, and per user, in the original log.
 _PER_AD, _PER_USER = 31.4, 25.0
-# Advertisements of a campaign, a customer, a brand and a category, as the original has of each.
+# Advertisements per campaign, customer, brand and category in the original log.
 _CAMPAIGN, _CUSTOMER, _BRAND, _CATE = 2.0, 3.3, 8.5, 125.0
 # Shares of the levels.
 _AGES = (0.02, 0.09, 0.22, 0.27, 0.24, 0.14, 0.02)
@@ -38,16 +38,16 @@ _CLICKS = 0.0514
 def taobao_synthetic(rows: int = _ROWS, cms_group: bool = True, test_share: float = 0.1, seed: int = 0) -> Dataset:
     """A generated log like Taobao's, for runs at any scale; nothing in it is real.
 
-    As many advertisements and users for the rows as the original has, in campaigns, customers, brands and categories of
-    the original's sizes, and the same share of clicks. Users' levels depend on each other and on what they are shown,
-    so that guessing from advertisements is better than guessing blindly; clicks depend on both weakly, as in the
-    original, where networks reach an AUC of about 0.66.
+    The ratios of advertisements and users to rows, the sizes of campaigns, customers, brands and categories, and the
+    share of clicks are the original's. Users' levels depend on each other and on the advertisements they see, so that
+    a prediction from advertisements is better than chance. Clicks depend on both weakly, as in the original, where
+    networks reach an AUC of about 0.66.
 
     Args:
-        rows: of the log.
+        rows: number of rows of the log.
         cms_group: whether the users' micro group, which follows from sex and age, is among the columns.
         test_share: share of test rows, see :func:`seepage.datasets.dataset.split`.
-        seed: fixes everything.
+        seed: seed of the log and the split.
 
     Raises:
         BadInputError: fewer than 100 rows, or the share leaves no row.
@@ -72,7 +72,7 @@ def taobao_synthetic(rows: int = _ROWS, cms_group: bool = True, test_share: floa
     pvalue = 1 + np.clip(generator.choice(3, users, p=_PVALUES) + (age > 3) * (generator.random(users) < 0.3), 0, 2)
     shopping = 1 + generator.choice(3, users, p=_SHOPPING)
     occupation = (generator.random(users) < np.where(age < 3, 5 * _STUDENTS, _STUDENTS / 4)).astype(int)
-    # Six ages of women, six of men, and one for those who do not say.
+    # Six age groups of women, six of men, and one for users who do not say.
     group = np.where(age == 0, 0, np.where(woman, age, 6 + age))
     taste = generator.normal(size=(int(cate.max()) + 1, 3))
     kind = np.stack([(age - 3) / 2, pvalue - 1.7, np.where(woman, 0.5, -0.5)], axis=1)
@@ -102,4 +102,4 @@ def taobao_synthetic(rows: int = _ROWS, cms_group: bool = True, test_share: floa
         }
     )
     notes = (f"generated with seed {seed}: not Taobao's log",)
-    return made(CARD, frame, cms_group, notes, test_share, seed)
+    return from_log(CARD, frame, cms_group, notes, test_share, seed)

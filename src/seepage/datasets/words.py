@@ -1,4 +1,4 @@
-"""Texts as numbers of words, and vectors of words: GloVe's where its file is at hand, or made from the texts."""
+"""Texts as word numbers, and word vectors: GloVe's where its file is available, otherwise computed from the texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from scipy.sparse.linalg import svds
 from torch import Tensor
 
 from seepage.datasets.about import About, File
-from seepage.datasets.files import local_folder, obtain, path_of
+from seepage.datasets.files import obtain
+from seepage.datasets.places import local_folder, path_of
 from seepage.errors import BadInputError, check_count
 
 GLOVE = "glove.6B.50d.txt"
@@ -31,7 +32,7 @@ CARD = About(
     files=(File(GLOVE, inside=("glove.6B.zip",)),),
 )
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
-# Words around one that count as its company.
+# Number of words before and after a word that co-occur with it.
 _WINDOW = 4
 
 
@@ -39,7 +40,8 @@ def read_glove(content: bytes, words: Sequence[str]) -> dict[str, np.ndarray]:
     r"""Return the vectors of some words from a file in GloVe's format: a word and its numbers a line.
 
     Raises:
-        BadInputError: a line of one of the words holds other than numbers, or another number of them than the first.
+        BadInputError: a line of one of the words holds something else than numbers, or another count than the first
+            line.
 
     Example:
         >>> read_glove(b"cat 0.5 1\ndog 1 2\n", ["dog"])["dog"].tolist()
@@ -66,23 +68,23 @@ def read_glove(content: bytes, words: Sequence[str]) -> dict[str, np.ndarray]:
     return found
 
 
-def company(
+def cooccurrence_vectors(
     texts: Sequence[Sequence[int]], words: int, size: int = 50, seed: int = 0
 ) -> Float[np.ndarray, "word size"]:
-    """Return vectors of words from which words stand near which: the leading singular vectors of their association.
+    """Return word vectors from co-occurrence: the leading singular vectors of the words' association.
 
-    Positive pointwise mutual information of words within four of each other, factorised (Levy and Goldberg, 2014), a
-    stand-in where no trained vectors are at hand.
+    Positive pointwise mutual information of words within four of each other, factorised (Levy and Goldberg, 2014);
+    used where no trained vectors are available.
 
     Args:
         texts: word numbers from 1 up.
         words: number of words, that of number 0 included.
-        size: of a vector.
-        seed: of the factorisation's start.
+        size: number of entries of a vector.
+        seed: seed of the factorisation's start.
 
     Example:
-        >>> made = company([[1, 2, 1, 2], [3, 4, 3, 4]], words=5, size=2)
-        >>> bool(abs(made[1] @ made[4]) < 1e-6)
+        >>> vectors = cooccurrence_vectors([[1, 2, 1, 2], [3, 4, 3, 4]], words=5, size=2)
+        >>> bool(abs(vectors[1] @ vectors[4]) < 1e-6)
         True
     """
     pairs = [
@@ -97,14 +99,14 @@ def company(
     places = np.concatenate([first, second]), np.concatenate([second, first])
     counts = sparse.coo_array((ones, places), shape=(words, words)).tocsr().tocoo()
     total, marginal = counts.sum(), np.asarray(counts.sum(0)).ravel()
-    told = np.log(counts.data * total / (marginal[counts.row] * marginal[counts.col])).clip(min=0)
-    association = sparse.coo_array((told, (counts.row, counts.col)), shape=(words, words)).tocsr()
+    information = np.log(counts.data * total / (marginal[counts.row] * marginal[counts.col])).clip(min=0)
+    association = sparse.coo_array((information, (counts.row, counts.col)), shape=(words, words)).tocsr()
     kept = min(size, words - 1)
     start = np.random.default_rng(seed).standard_normal(words)
     left, values, _ = svds(association, k=kept, v0=start)
-    made = np.zeros((words, size), dtype=np.float32)
-    made[:, :kept] = left * np.sqrt(values)
-    return made
+    vectors = np.zeros((words, size), dtype=np.float32)
+    vectors[:, :kept] = left * np.sqrt(values)
+    return vectors
 
 
 def numbered(
@@ -115,19 +117,19 @@ def numbered(
     most: int = 5_000,
     seed: int = 0,
 ) -> tuple[Int[Tensor, "text {length}"], Float[Tensor, "word embedding"], str]:
-    """Return texts as rows of word numbers, vectors of these words, and a sentence on where the vectors come from.
+    """Return texts as rows of word numbers, vectors of these words, and a sentence on the origin of the vectors.
 
-    Words are runs of letters, in lower case; those without a vector are skipped, and so is what a text has beyond
-    ``length`` words.
+    Words are runs of letters, in lower case; words without a vector are skipped, and so are words of a text beyond the
+    first ``length``.
 
     Args:
-        texts: as they are written.
-        folder: where GloVe's file is looked for, see :func:`seepage.datasets.files.obtain`; vectors are made from the
-            texts where it is not there.
-        length: words of a text that are read.
-        least: occurrences of a word that is read.
-        most: words that are told apart, the most frequent ones.
-        seed: of made vectors.
+        texts: texts as they are written.
+        folder: folder with GloVe's file, see :func:`seepage.datasets.files.obtain`; where it is missing, vectors are
+            computed from the texts.
+        length: number of words of a text that are read.
+        least: least number of occurrences of a word that is read.
+        most: largest number of different words, the most frequent ones.
+        seed: seed of computed vectors.
 
     Raises:
         BadInputError: a count is below 1, no text has a word that is frequent enough, or the vectors' file is damaged.
@@ -136,7 +138,7 @@ def numbered(
         check_count(name, value)
     split = [_WORD.findall(text.lower()) for text in texts]
     counts = Counter(word for text in split for word in text)
-    # Equally frequent words in the order of the alphabet, so that the texts' order changes nothing.
+    # Equally frequent words in alphabetical order, so that the order of texts changes nothing.
     ranked = sorted((word for word, count in counts.items() if count >= least), key=lambda word: (-counts[word], word))
     words = ranked[:most]
     local = local_folder(folder)
@@ -153,11 +155,11 @@ def numbered(
     if known:
         size = len(next(iter(known.values())))
         vectors = np.stack([np.zeros(size, dtype=np.float32), *(known[word] for word in words)])
-        said = f"word vectors are GloVe's ({size} numbers, {GLOVE})"
+        origin = f"word vectors are GloVe's ({size} numbers, {GLOVE})"
     else:
-        vectors = company(coded, len(words) + 1, seed=seed)
-        said = f"word vectors are made from the company words keep in all texts, as {GLOVE} is not at hand"
+        vectors = cooccurrence_vectors(coded, len(words) + 1, seed=seed)
+        origin = f"word vectors are computed from the words' co-occurrence in all texts, as {GLOVE} is not available"
     rows = torch.zeros(len(texts), length, dtype=torch.long)
     for i, text in enumerate(coded):
         rows[i, : len(text[:length])] = torch.tensor(text[:length], dtype=torch.long)
-    return rows, torch.from_numpy(vectors), said
+    return rows, torch.from_numpy(vectors), origin

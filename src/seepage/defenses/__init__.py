@@ -1,19 +1,74 @@
-"""What a client does to its update before it is sent; importing this package registers the defenses."""
+"""What parties do against leakage, by setting. A new defense is one file and one line here."""
 
-from seepage.defenses import clipping, dp_sgd, gaussian_noise, none, sign, soteria, top_k
-from seepage.defenses.defense import AnyDefense, Defense, RecordDefense, defended, guarded
+from __future__ import annotations
 
-__all__ = [
-    "AnyDefense",
-    "Defense",
-    "RecordDefense",
-    "clipping",
-    "defended",
-    "dp_sgd",
-    "gaussian_noise",
-    "guarded",
-    "none",
-    "sign",
-    "soteria",
-    "top_k",
-]
+from typing import TYPE_CHECKING, Any, cast
+
+from seepage import registry
+from seepage.lazy import lazy_package
+
+if TYPE_CHECKING:
+    from seepage.defenses.defense import AnyDefense, Defense, RecordDefense, defended, guarded
+
+# Registered name and module, which is imported when the defense is first made.
+registry.defenses.declare(
+    {
+        "clipping": "seepage.defenses.clipping",
+        "dp_sgd": "seepage.defenses.dp_sgd",
+        "gaussian_noise": "seepage.defenses.gaussian_noise",
+        "none": "seepage.defenses.none",
+        "sign": "seepage.defenses.sign",
+        "soteria": "seepage.defenses.soteria",
+        "top_k": "seepage.defenses.top_k",
+    },
+    "horizontal",
+)
+registry.defenses.declare(
+    {
+        "cut_noise": "seepage.defenses.cut_noise",
+        "label_flip": "seepage.defenses.label_flip",
+        "none": "seepage.defenses.none",
+        "weight_noise": "seepage.defenses.weight_noise",
+    },
+    "split",
+)
+registry.defenses.declare(
+    {
+        "bottleneck": "seepage.defenses.bottleneck",
+        "feature_noise": "seepage.defenses.feature_noise",
+        "none": "seepage.defenses.none",
+        "returned_noise": "seepage.defenses.returned",
+        "pa_imfl": "seepage.defenses.returned",
+        "vfldefender": "seepage.defenses.returned",
+    },
+    "vertical",
+)
+registry.defenses.declare(
+    {
+        "rounded_answers": "seepage.defenses.answers",
+        "label_only": "seepage.defenses.answers",
+        "without_columns": "seepage.defenses.joint_training",
+        "dp_training": "seepage.defenses.joint_training",
+        "query_limit": "seepage.defenses.joint_training",
+        "none": "seepage.defenses.none",
+    },
+    "pooled",
+)
+
+
+def create(name: str, **options: Any) -> AnyDefense:
+    """Return a defense of horizontal learning.
+
+    Raises:
+        BadInputError: the name or an option is unknown.
+
+    Example:
+        >>> create("clipping", norm=1.0)
+        Clipping(norm=1.0)
+    """
+    return cast("AnyDefense", registry.defenses.of("horizontal").create(name, **options))
+
+
+lazy_package(__name__)
+
+__all__ = ["AnyDefense", "Defense", "RecordDefense", "create", "defended", "guarded"]

@@ -1,8 +1,9 @@
-"""What can be done to a model's answers before they are given: rounding, or the likeliest class alone."""
+"""Coarser answers of a jointly trained model: rounded ones, or the likeliest class alone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -10,35 +11,56 @@ from torch import Tensor
 from torch.nn import functional
 
 from seepage.errors import BadInputError
+from seepage.registry import defenses
+
+# Two mechanisms on the same thing cannot be combined.
+_ACTS_ON = "answers"
 
 
+@defenses.register("rounded_answers", "pooled")
 @dataclass(frozen=True)
-class Answers:
-    """Coarser answers of a model.
+class RoundedAnswers:
+    """The model's class probabilities are rounded.
 
     Attributes:
-        digits: decimal places that chances are rounded to; None for all.
-        label_only: whether only the likeliest class is told, as a chance of 1.
+        digits: decimal places that are kept.
 
     Raises:
-        BadInputError: ``digits`` is no whole number from 0 up.
+        BadInputError: ``digits`` is not a whole number from 0 up.
 
     Example:
-        >>> Answers(digits=1)(torch.tensor([[0.24, 0.76]])).tolist()
+        >>> RoundedAnswers(digits=1)(torch.tensor([[0.24, 0.76]])).tolist()
         [[0.20..., 0.80...]]
-        >>> Answers(label_only=True)(torch.tensor([[0.24, 0.76]])).tolist()
-        [[0.0, 1.0]]
     """
 
-    digits: int | None = None
-    label_only: bool = False
+    acts_on: ClassVar[str] = _ACTS_ON
+
+    digits: int
 
     def __post_init__(self) -> None:
-        if self.digits is not None and (isinstance(self.digits, bool) or self.digits < 0):
+        if not isinstance(self.digits, int) or isinstance(self.digits, bool) or self.digits < 0:
             raise BadInputError(f"digits is a whole number from 0 up, got digits={self.digits!r}.")
 
     def __call__(self, answers: Float[Tensor, "*batch label"]) -> Float[Tensor, "*batch label"]:
-        """Return what is told of answers."""
-        if self.label_only:
-            return functional.one_hot(answers.argmax(-1), answers.shape[-1]).to(answers.dtype)
-        return answers if self.digits is None else torch.round(answers, decimals=self.digits)
+        """Return the rounded probabilities."""
+        return torch.round(answers, decimals=self.digits)
+
+
+@defenses.register("label_only", "pooled")
+@dataclass(frozen=True)
+class LabelOnly:
+    """The model answers with the likeliest class alone.
+
+    Example:
+        >>> LabelOnly()(torch.tensor([[0.24, 0.76]])).tolist()
+        [[0.0, 1.0]]
+    """
+
+    acts_on: ClassVar[str] = _ACTS_ON
+
+    def __call__(self, answers: Float[Tensor, "*batch label"]) -> Float[Tensor, "*batch label"]:
+        """Return the likeliest class of each answer, with a probability of 1."""
+        return functional.one_hot(answers.argmax(-1), answers.shape[-1]).to(answers.dtype)
+
+
+CoarseAnswers = RoundedAnswers | LabelOnly

@@ -13,7 +13,7 @@ from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
-@defenses.register("clipping")
+@defenses.register("clipping", "horizontal")
 @dataclass(frozen=True)
 class Clipping:
     """Updates whose Euclidean norm exceeds a bound are scaled down to it.
@@ -22,7 +22,7 @@ class Clipping:
     gradients, as DP-SGD bounds them). The direction, from which most attacks read, stays.
 
     Attributes:
-        norm: the bound, in units of the update.
+        norm: bound on the norm, in units of the update.
 
     Raises:
         BadInputError: the bound is not a positive number.
@@ -43,8 +43,8 @@ class Clipping:
         """Return the updates, none longer than the bound.
 
         Args:
-            update: a tensor a parameter, shape (victim, *parameter).
-            seeds: one a victim; nothing is random here.
+            update: one tensor a parameter, shape (victim, *parameter).
+            seeds: one seed a victim; not used, nothing is random.
 
         Raises:
             BadInputError: not one seed a victim.

@@ -1,10 +1,10 @@
-"""Clipping and normal noise on what clients of split learning send back."""
+"""Clipping and normal noise on the gradients that clients of split learning send back."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -13,13 +13,15 @@ from scipy.stats import norm
 from torch import Tensor
 
 from seepage.errors import BadInputError, check_choice, check_count
+from seepage.registry import defenses
 
 Rule = Literal["quantile", "own"]
 
 
+@defenses.register("cut_noise", "split")
 @dataclass(frozen=True)
 class CutNoise:
-    """A record's gradient at the cut is scaled down to a bound, then normal noise in units of the bound is added.
+    """Each record's gradient at the cut is clipped and gets normal noise.
 
     The paper clips to "half the gradient norm", after Andrew et al. (2021), which can be read in two ways, and both
     are here. ``quantile``: one bound for all records, which follows a quantile of their norms from batch to batch
@@ -27,10 +29,10 @@ class CutNoise:
     ``own``: half of each record's own norm, by which noise depends on the data and nothing is guaranteed.
 
     Attributes:
-        noise_multiplier: standard deviation of the noise on an entry, in units of the bound.
-        rule: what the bound is.
-        quantile: of the norms, with ``quantile``.
-        rate: how fast the bound follows, with ``quantile``.
+        noise_multiplier: noise standard deviation / clipping bound.
+        rule: rule that sets the bound.
+        quantile: quantile of the norms that the bound follows, with ``quantile``.
+        rate: rate at which the bound follows the quantile, with ``quantile``.
         start: bound of the first batch, with ``quantile``; cross-entropy at a fresh network's cut has norms of this
             size or below.
 
@@ -43,6 +45,8 @@ class CutNoise:
         [1.0, 1.0]
     """
 
+    acts_on: ClassVar[str] = "gradients at the cut"
+
     noise_multiplier: float | int
     rule: Rule = "quantile"
     quantile: float | int = 0.5
@@ -53,20 +57,21 @@ class CutNoise:
         check_choice("rule for the bound:", self.rule, Rule)
         for name in ("noise_multiplier", "rate", "start"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not 0 <= value < math.inf or (name == "start" and value == 0):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 <= value < math.inf or (name == "start" and value == 0):
                 raise BadInputError(f"{name} is a number from 0 up, got {name}={value!r}.")
-        if not 0 < self.quantile < 1:
+        if not isinstance(self.quantile, int | float) or not 0 < self.quantile < 1:
             raise BadInputError(f"a quantile lies between 0 and 1, got quantile={self.quantile!r}.")
 
     def __call__(
         self, gradients: Float[Tensor, "record cut"], bound: float, generator: torch.Generator
     ) -> Float[Tensor, "record cut"]:
-        """Return what is sent.
+        """Return the clipped and noisy gradients.
 
         Args:
-            gradients: of each record's own loss.
-            bound: on their norms, with ``quantile``.
-            generator: of the noise.
+            gradients: gradient of each record's own loss.
+            bound: bound on their norms, with ``quantile``.
+            generator: generator of the noise.
         """
         norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
         bounds = norms / 2 if self.rule == "own" else torch.full_like(norms, bound)
@@ -81,7 +86,7 @@ class CutNoise:
         return bound * math.exp(-self.rate * (below - self.quantile))
 
     def epsilon(self, exchanges: int, delta: float | int) -> float | None:
-        """Return what it guarantees for the record of a row that is exchanged so often; None for nothing.
+        """Return the guarantee for the record of a row over a number of exchanges; None where there is none.
 
         Each record's message is released on its own: no other record hides it, and no sampling amplifies. Two
         rows' messages differ by at most twice the bound, and exchanges compose to one Gaussian mechanism (Dong,
@@ -90,7 +95,7 @@ class CutNoise:
 
         Args:
             exchanges: number of messages about one row, such as the number of epochs.
-            delta: chance with which epsilon may be exceeded.
+            delta: failure probability delta.
 
         Raises:
             BadInputError: an argument is out of range.
@@ -119,6 +124,6 @@ class CutNoise:
 def clipped(
     gradients: Float[Tensor, "*some cut"], bounds: Float[Tensor, "*#some 1"] | float
 ) -> Float[Tensor, "*some cut"]:
-    """Return vectors, longer ones scaled down to their bound."""
+    """Return vectors scaled down to their bound where they are longer."""
     norms = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
     return gradients * (bounds / norms.clamp(min=torch.finfo(gradients.dtype).tiny)).clamp(max=1.0)

@@ -1,4 +1,4 @@
-"""What a defense is: a client's update in, the message that is sent out; or its records in, a gradient out."""
+"""Interface of defenses: a map from a client's update to its message, or from its records to a gradient."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from seepage.wire.horizontal import KnownDefense
 
 @runtime_checkable
 class Defense(Protocol):
-    """What a client does to its update before it is sent.
+    """A client's transformation of its update before it is sent.
 
-    A victim's message depends on its own update and seed alone, not on the victims it is run with.
+    A victim's message depends on its own update and seed alone, not on the other victims of the call.
     """
 
     def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
         """Return the messages.
 
         Args:
-            update: a tensor a parameter, shape (victim, *parameter); left unchanged.
-            seeds: one a victim, of what the defense draws at random.
+            update: one tensor a parameter, shape (victim, *parameter); left unchanged.
+            seeds: seed of each victim's random numbers.
 
         Raises:
             BadInputError: not one seed a victim.
@@ -36,15 +36,15 @@ class Defense(Protocol):
         ...
 
     def describe(self) -> KnownDefense:
-        """Return what an attacker who knows the defense knows."""
+        """Return the knowledge of an attacker who knows the defense."""
         ...
 
 
 @runtime_checkable
 class RecordDefense(Protocol):
-    """What a client does to single records' contributions, so that it takes the place of the gradient.
+    """A client's transformation of single records' contributions, which replaces the gradient.
 
-    It works on every gradient that a client computes: the message itself in FedSGD, each local step in FedAvg.
+    It applies to every gradient that a client computes: the message itself in FedSGD, each local step in FedAvg.
     """
 
     def gradient(
@@ -58,22 +58,22 @@ class RecordDefense(Protocol):
         """Return the defended gradients of the mean loss, shape (victim, *parameter).
 
         Args:
-            model: gives module and head.
-            encoded, labels: the batches.
-            seeds: one a victim, of what the defense draws at random.
-            parameters: as for ``learning.gradient``.
+            model: model with module and head.
+            encoded, labels: rows and labels of the batches.
+            seeds: seed of each victim's random numbers.
+            parameters: parameters to use, in the form that ``learning.gradient`` takes.
 
         Raises:
-            BadInputError: not one seed a victim, or the model's records have no gradient each of their own.
+            BadInputError: not one seed a victim, or the model's records have no gradients of their own.
         """
         ...
 
     def noise(self, records: int) -> float:
-        """Return the standard deviation of the noise on every entry of a gradient over so many records."""
+        """Return the standard deviation of the noise on every entry of a gradient over a number of records."""
         ...
 
     def describe(self) -> KnownDefense:
-        """Return what an attacker who knows the defense knows; of the noise, ``noise`` tells."""
+        """Return the knowledge of an attacker who knows the defense, the noise excepted, which ``noise`` returns."""
         ...
 
 
@@ -91,9 +91,9 @@ def defended(
     """Return the gradients of batches as clients send them under a defense of either kind, or none.
 
     Args:
-        defense: nothing if None.
-        model, encoded, labels, parameters: as for ``learning.gradient``.
-        seeds: one a victim.
+        defense: defense of either kind; none if None.
+        model, encoded, labels, parameters: arguments of ``learning.gradient``.
+        seeds: one seed a victim.
 
     Raises:
         BadInputError: not one seed a victim.
@@ -105,11 +105,11 @@ def defended(
 
 
 def guarded(defense: AnyDefense | None, seeds: Sequence[int]) -> GradientOf:
-    """Return what computes clients' gradients: under a defense of records, each with seeds of its own.
+    """Return the function that computes clients' gradients under a defense of records, each with its own seeds.
 
     Args:
-        defense: one of messages, or none, leaves gradients as they are.
-        seeds: one a client, from which those of its gradients follow, one after the other.
+        defense: defense of either kind; one of messages, or None, leaves gradients unchanged.
+        seeds: one seed a client, from which those of its successive gradients follow.
     """
     if not isinstance(defense, RecordDefense):
         return gradient
@@ -127,7 +127,7 @@ def guarded(defense: AnyDefense | None, seeds: Sequence[int]) -> GradientOf:
 
 
 def normal(entries: Float[Tensor, "victim entry"], seeds: Sequence[int]) -> Float[Tensor, "victim entry"]:
-    """Return standard normal noise in the shape of entries; it is a victim's seed's, whatever the device.
+    """Return standard normal noise in the shape of entries; it depends on the victim's seed alone, not on the device.
 
     Example:
         >>> one, both = (normal(torch.zeros(n, 2), seeds=[3, 4][:n]) for n in (1, 2))
@@ -176,7 +176,7 @@ def check_seeds(update: dict[str, Tensor], seeds: Sequence[int]) -> None:
     """Refuse anything but one seed a victim of the update.
 
     Raises:
-        BadInputError: says how many came.
+        BadInputError: the number of seeds is wrong; the message says how many came.
     """
     check_one_each(len(next(iter(update.values()))), seeds)
 
@@ -185,7 +185,7 @@ def check_one_each(victims: int, seeds: Sequence[int]) -> None:
     """Refuse anything but one seed a victim.
 
     Raises:
-        BadInputError: says how many came.
+        BadInputError: the number of seeds is wrong; the message says how many came.
     """
     if len(seeds) != victims:
         raise BadInputError(f"a defense needs one seed for each of {victims} victims, got {len(seeds)}.")
@@ -195,7 +195,7 @@ def check_separate(defense: str, model: Model, victims: int, seeds: Sequence[int
     """Refuse a model whose records have no gradients of their own, and anything but one seed a victim.
 
     Raises:
-        BadInputError: says which.
+        BadInputError: one of these is the case; the message says which.
     """
     check_one_each(victims, seeds)
     if normalised := normalisations(model.module):
@@ -210,7 +210,7 @@ def check_switch(name: str, value: object) -> None:
     """Refuse an argument that is neither true nor false.
 
     Raises:
-        BadInputError: says what came.
+        BadInputError: the argument is not a boolean; the message has its value.
     """
     if not isinstance(value, bool):
         raise BadInputError(f"{name} is true or false, got {name}={value!r}.")

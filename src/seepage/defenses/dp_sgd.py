@@ -1,4 +1,4 @@
-"""DP-SGD (Abadi et al., CCS 2016): each record's gradient is clipped, and noise covers what is left of any one."""
+"""DP-SGD (Abadi et al., CCS 2016): each record's gradient is clipped, and noise hides any single record."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from seepage.models.model import Model
 from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
-# Entries of single records' gradients that are held at once; 64 MiB in float32.
+# Entries of single records' gradients in memory at once; 64 MiB in float32.
 _ENTRIES_AT_ONCE = 1 << 24
-# Layers that take each record by itself and change none of their inputs in place.
+# Layers that process each record by itself and change none of their inputs in place.
 _PLAIN = (nn.Linear, nn.Tanh, nn.Sigmoid, nn.GELU, nn.Softplus, nn.Identity, nn.ReLU)
 
 
-@defenses.register("dp_sgd")
+@defenses.register("dp_sgd", "horizontal")
 @dataclass(frozen=True)
 class DPSGD:
     """Each record's gradient is clipped, normal noise is added to their sum, and the mean is sent.
 
-    The client adds the noise itself, before the server sees anything, so that the guarantee holds against the
-    server. It is one for single records of the client, not for the client as a whole.
+    The client itself adds the noise before the server sees anything, so that the guarantee holds against the server.
+    It protects single records of the client, not the client as a whole.
 
     Attributes:
         clip_norm: bound on the Euclidean norm of a record's gradient, all parameters together.
-        noise_multiplier: standard deviation of the noise on every entry of the sum, in units of the bound.
+        noise_multiplier: noise multiplier (noise standard deviation on every entry of the sum / clipping bound).
 
     Raises:
         BadInputError: one of them is not a positive number.
@@ -66,10 +66,10 @@ class DPSGD:
         """Return the noisy means of clipped gradients.
 
         Args:
-            model: gives module and head.
-            encoded, labels: the batches.
-            seeds: one a victim, of the noise.
-            parameters: as for ``learning.gradient``.
+            model: model with module and head.
+            encoded, labels: rows and labels of the batches.
+            seeds: seed of each victim's noise.
+            parameters: parameters to use, in the form that ``learning.gradient`` takes.
 
         Raises:
             BadInputError: not one seed a victim, or the model normalises by the batch, so that no record has a
@@ -138,11 +138,11 @@ class DPSGD:
         return total
 
     def noise(self, records: int) -> float:
-        """Return the standard deviation of the noise on every entry of the mean over so many records."""
+        """Return the standard deviation of the noise on every entry of the mean over a number of records."""
         return self.noise_multiplier * self.clip_norm / records
 
     def guarantee(self, sample_rate: float, steps: int, delta: float, passes: int = 1) -> Guarantee | None:
-        """Return what this guarantees to single records, see ``gaussian_guarantee``."""
+        """Return the guarantee for single records, see ``gaussian_guarantee``."""
         return gaussian_guarantee(self.noise_multiplier, sample_rate, steps, delta, passes)
 
     def describe(self) -> KnownDefense:

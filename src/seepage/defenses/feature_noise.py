@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import positive
+from seepage.registry import defenses
 
 
+@defenses.register("feature_noise", "vertical")
 @dataclass(frozen=True)
 class FeatureNoise:
-    """Each feature gets normal noise in units of that feature's own standard deviation over records.
+    """Each feature that passive parties send gets normal noise.
 
     UIFV (Yang et al., arXiv 2406.12588, tables 8 to 11) adds noise "to the output" at ratios whose unit is not stated;
-    this is our reading. The unit is measured on the data, so that nothing is guaranteed.
+    this is our interpretation. The unit is measured on the data, so that nothing is guaranteed.
 
     Attributes:
-        ratio: standard deviation of the noise, in units of the feature's.
+        scale: noise standard deviation / standard deviation of the feature over records.
 
     Raises:
-        BadInputError: the ratio is not a positive number.
+        BadInputError: the scale is not a positive number.
 
     Example:
         >>> noise, spread = FeatureNoise(0.5), torch.full((1, 1, 3), 2.0)
@@ -31,10 +34,12 @@ class FeatureNoise:
         1.0
     """
 
-    ratio: float | int
+    acts_on: ClassVar[str] = "features"
+
+    scale: float | int
 
     def __post_init__(self) -> None:
-        positive("ratio", self.ratio)
+        positive("scale", self.scale)
 
     def __call__(
         self,
@@ -42,12 +47,12 @@ class FeatureNoise:
         spread: Float[Tensor, "training 1 feature"],
         generator: torch.Generator,
     ) -> Float[Tensor, "training record feature"]:
-        """Return what is sent.
+        """Return the noisy features.
 
         Args:
-            features: as computed.
+            features: features as computed.
             spread: standard deviation of each feature.
-            generator: of the noise.
+            generator: generator of the noise.
         """
         noise = torch.randn(features.shape, generator=generator, dtype=features.dtype).to(features.device)
-        return features + self.ratio * spread * noise
+        return features + self.scale * spread * noise

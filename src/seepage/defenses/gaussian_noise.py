@@ -14,13 +14,13 @@ from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
-@defenses.register("gaussian_noise")
+@defenses.register("gaussian_noise", "horizontal")
 @dataclass(frozen=True)
 class GaussianNoise:
     """Independent normal noise on every entry of the update.
 
-    The update is not clipped first, so this alone gives no differential privacy: what the noise hides
-    depends on how large the update happens to be.
+    The update is not clipped first, so that this alone gives no differential privacy: the effect of the noise depends
+    on the size of the update.
 
     Attributes:
         scale: standard deviation of the noise, in units of the update's entries.
@@ -40,11 +40,11 @@ class GaussianNoise:
         object.__setattr__(self, "scale", positive("scale", self.scale))
 
     def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
-        """Return the updates with noise; the noise is a victim's seed's, whatever the device.
+        """Return the updates with noise, which depends on the victim's seed alone, not on the device.
 
         Args:
-            update: a tensor a parameter, shape (victim, *parameter).
-            seeds: one a victim.
+            update: one tensor a parameter, shape (victim, *parameter).
+            seeds: one seed a victim.
 
         Raises:
             BadInputError: not one seed a victim.

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import BadInputError
+from seepage.registry import defenses
 
 
+@defenses.register("label_flip", "split")
 @dataclass(frozen=True)
 class LabelFlip:
-    """Each record's label is exchanged for another one, drawn evenly, with some chance; once, for all its exchanges.
+    """Each record's label is exchanged for another one with some probability: once, for all its exchanges.
 
     Attributes:
-        probability: chance of another label, below one over two classes' (k - 1) / k of k classes.
+        probability: probability of another label, drawn evenly; at most (k - 1) / k with k classes.
 
     Raises:
         BadInputError: the probability is not in (0, 1).
@@ -27,10 +30,13 @@ class LabelFlip:
         (2.1972245773362196, 4.59511985013459)
     """
 
-    probability: float
+    acts_on: ClassVar[str] = "labels"
+
+    probability: float | int
 
     def __post_init__(self) -> None:
-        if isinstance(self.probability, bool) or not 0 < self.probability < 1:
+        value = self.probability
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1:
             raise BadInputError(
                 f"the chance of a flipped label lies between 0 and 1, got probability={self.probability!r}; "
                 "0.1 is customary."
@@ -42,7 +48,7 @@ class LabelFlip:
         """Return the labels that clients train with.
 
         Raises:
-            BadInputError: with so many classes, labels would be further from the truth than drawn at random.
+            BadInputError: with that many classes, labels would be further from the truth than drawn at random.
         """
         self._check(classes)
         flipped = torch.rand(len(labels), generator=generator, dtype=torch.float64) < self.probability
@@ -50,7 +56,7 @@ class LabelFlip:
         return torch.where(flipped, (labels.cpu().long() + others) % classes, labels.cpu().long()).to(labels)
 
     def epsilon(self, classes: int) -> float:
-        """Return what it guarantees: pure differential privacy of each label.
+        """Return the epsilon of the pure differential privacy of each label.
 
         Raises:
             BadInputError: as in a call.
@@ -61,6 +67,6 @@ class LabelFlip:
     def _check(self, classes: int) -> None:
         if self.probability > (classes - 1) / classes:
             raise BadInputError(
-                f"labels of {classes} classes that are flipped with probability {self.probability:g} tell less than "
-                f"none, and the opposite; stay below {(classes - 1) / classes:g}."
+                f"labels of {classes} classes that are flipped with probability {self.probability:g} are wrong "
+                f"more often than random labels; use a probability of at most {(classes - 1) / classes:g}."
             )

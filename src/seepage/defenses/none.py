@@ -1,4 +1,4 @@
-"""The update as it is."""
+"""No defense, in every setting."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
-@defenses.register("none")
+@defenses.register("none", "pooled")
+@defenses.register("none", "vertical")
+@defenses.register("none", "split")
+@defenses.register("none", "horizontal")
 @dataclass(frozen=True)
 class Undefended:
-    """No defense: the update is sent as it is.
+    """No defense: what crosses the wire is sent as it is.
 
     Example:
         >>> import torch
@@ -28,8 +31,8 @@ class Undefended:
         """Return the update itself, whatever the seeds.
 
         Args:
-            update: a tensor a parameter, shape (victim, *parameter).
-            seeds: one a victim; not used.
+            update: one tensor a parameter, shape (victim, *parameter).
+            seeds: one seed a victim; not used.
 
         Raises:
             BadInputError: not one seed a victim.
@@ -38,5 +41,5 @@ class Undefended:
         return update
 
     def describe(self) -> KnownDefense:
-        """Return that there is none."""
+        """Return the knowledge that there is no defense."""
         return KnownDefense()

@@ -1,4 +1,4 @@
-"""What is done to the gradients that go back to passive parties of vertical learning."""
+"""Defenses of the gradients that go back to passive parties of vertical learning."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ from torch import Tensor
 
 from seepage.defenses.cut_noise import clipped
 from seepage.errors import BadInputError, positive
+from seepage.registry import defenses
+
+# Two mechanisms on the same thing cannot be combined.
+_ACTS_ON = "gradients that go back"
 
 
+@defenses.register("returned_noise", "vertical")
 @dataclass(frozen=True)
 class ReturnedNoise:
-    """Each record's gradient is clipped and gets normal noise.
+    """Each record's gradient that goes back is clipped and gets normal noise.
 
     UIFV's "differential privacy" at ratios whose unit is not stated; our reading: the norm of the gradient of a
-    record's own loss is bounded by ``clip``, and the noise has a standard deviation of ``ratio`` bounds on each entry.
+    record's own loss is bounded by ``clip``, and the noise on each entry has ``scale`` times that standard deviation.
 
     Attributes:
-        ratio: standard deviation of the noise, in units of the bound.
-        clip: bound on the norm.
+        scale: noise standard deviation / clipping bound.
+        clip: clipping bound, on the norm of each record's gradient.
 
     Raises:
         BadInputError: an argument is not a positive number.
@@ -35,38 +40,40 @@ class ReturnedNoise:
     """
 
     name: ClassVar[str] = "returned_noise"
+    acts_on: ClassVar[str] = _ACTS_ON
 
-    ratio: float | int
+    scale: float | int
     clip: float | int = 1.0
 
     def __post_init__(self) -> None:
-        positive("ratio", self.ratio)
+        positive("scale", self.scale)
         positive("clip", self.clip)
 
     def __call__(
         self, gradients: Float[Tensor, "training record feature"], generator: torch.Generator
     ) -> Float[Tensor, "training record feature"]:
-        """Return what is sent back of the gradients of each record's own loss."""
+        """Return the gradients to send back, from the gradient of each record's own loss."""
         noise = torch.randn(gradients.shape, generator=generator, dtype=gradients.dtype).to(gradients.device)
-        return clipped(gradients, float(self.clip)) + self.ratio * self.clip * noise
+        return clipped(gradients, float(self.clip)) + self.scale * self.clip * noise
 
 
+@defenses.register("pa_imfl", "vertical")
 @dataclass(frozen=True)
 class PaImfl:
-    """PA-iMFL, our reading: Laplace noise on some coordinates, of which the signs alone are sent.
+    """PA-iMFL in our interpretation: Laplace noise on some coordinates, of which only the signs are sent.
 
-    Of Wang et al., arXiv 2309.13864, the abstract alone was at hand: local differential privacy, a subsample that
+    Only the abstract of Wang et al., arXiv 2309.13864, was available: local differential privacy, a subsample that
     amplifies it, and gradients reset to their signs, for horizontal learning in layers. Here each record's gradient is
     scaled down to an L1 norm of ``clip``, gets Laplace noise of scale ``clip / epsilon``, keeps each coordinate with
-    probability ``kept``, and goes back as signs times the mean magnitude of what was kept.
+    probability ``kept``, and goes back as signs times the mean magnitude of the kept coordinates.
 
     Attributes:
-        epsilon: of the noise on one message, before the subsample.
-        kept: chance of a coordinate to be kept.
+        epsilon: epsilon of the noise on one message, before the subsample.
+        kept: probability that a coordinate is kept.
         clip: bound on the L1 norm.
 
     Raises:
-        BadInputError: an argument is no positive number, or the chance above 1.
+        BadInputError: an argument is not a positive number, or the probability is above 1.
 
     Example:
         >>> sent = PaImfl(kept=1)(torch.tensor([[[0.3, -0.1]]]), torch.Generator().manual_seed(0))
@@ -75,6 +82,7 @@ class PaImfl:
     """
 
     name: ClassVar[str] = "pa_imfl"
+    acts_on: ClassVar[str] = _ACTS_ON
 
     epsilon: float | int = 1.0
     kept: float | int = 0.5
@@ -99,7 +107,7 @@ class PaImfl:
     def __call__(
         self, gradients: Float[Tensor, "training record feature"], generator: torch.Generator
     ) -> Float[Tensor, "training record feature"]:
-        """Return what is sent back of the gradients of each record's own loss."""
+        """Return the gradients to send back, from the gradient of each record's own loss."""
         size = gradients.abs().sum(-1, keepdim=True)
         bounded = gradients * (self.clip / size.clamp(min=float(self.clip)))
         drawn = torch.rand((2, *gradients.shape), generator=generator, dtype=gradients.dtype).to(gradients.device)
@@ -112,16 +120,17 @@ class PaImfl:
         return noisy.sign() * magnitude
 
 
+@defenses.register("vfldefender", "vertical")
 @dataclass(frozen=True)
 class VflDefender:
-    """VFLDefender, our reading: a random vector at right angles is added to each record's gradient.
+    """VFLDefender in our interpretation: a random orthogonal vector is added to each record's gradient.
 
-    Of Zhu et al. (IEEE TIFS 2024) the abstract alone was at hand: it obscures the correlation between changes of
+    Only the abstract of Zhu et al. (IEEE TIFS 2024) was available: it obscures the correlation between changes of
     bottom models and labels or features. Here the gradient keeps its component along itself, so that training follows
-    it on average, and gets one of ``ratio`` times its norm in a random direction orthogonal to it.
+    it on average, and gets a component of ``ratio`` times its norm in a random orthogonal direction.
 
     Attributes:
-        ratio: norm of what is added, in units of the gradient's.
+        ratio: norm of the added vector, in units of the gradient's.
 
     Raises:
         BadInputError: the ratio is not a positive number.
@@ -134,6 +143,7 @@ class VflDefender:
     """
 
     name: ClassVar[str] = "vfldefender"
+    acts_on: ClassVar[str] = _ACTS_ON
 
     ratio: float | int = 1.0
 
@@ -143,7 +153,7 @@ class VflDefender:
     def __call__(
         self, gradients: Float[Tensor, "training record feature"], generator: torch.Generator
     ) -> Float[Tensor, "training record feature"]:
-        """Return what is sent back of the gradients of each record's own loss."""
+        """Return the gradients to send back, from the gradient of each record's own loss."""
         tiny = torch.finfo(gradients.dtype).tiny
         norms = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
         along = gradients / norms.clamp(min=tiny)

@@ -12,7 +12,7 @@ from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
-@defenses.register("sign")
+@defenses.register("sign", "horizontal")
 @dataclass(frozen=True)
 class Sign:
     """Each entry of the update is replaced by its sign, times one number a client.
@@ -42,8 +42,8 @@ class Sign:
         """Return the updates' signs, scaled.
 
         Args:
-            update: a tensor a parameter, shape (victim, *parameter).
-            seeds: one a victim; nothing is random here.
+            update: one tensor a parameter, shape (victim, *parameter).
+            seeds: one seed a victim; not used, nothing is random.
 
         Raises:
             BadInputError: not one seed a victim.

@@ -17,26 +17,26 @@ from seepage.models.model import Model
 from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
-# Entries of single records' gradients that are held at once; 64 MiB in float32.
+# Entries of single records' gradients in memory at once; 64 MiB in float32.
 _ENTRIES_AT_ONCE = 1 << 24
 
 
-@defenses.register("soteria")
+@defenses.register("soteria", "horizontal")
 @dataclass(frozen=True)
 class Soteria:
-    """What the last layer's gradient says of each record is pruned where it says most of the record itself.
+    """The last layer's gradient is pruned in the entries that depend most on the record itself.
 
     The weights' gradient of the last linear layer is the mean over records of the error times the layer's input, the
     record's representation r. Of each record's r the entries with the largest |r_i| / |dr_i / dx| are taken as 0
     there; all other gradients are sent as they are. An entry that is 0 already is pruned last.
 
-    After the paper's criterion for the fewest pruned entries, applied to the last linear layer of any model and to
-    each record of a batch by itself, which are deviations. The gradients of the layers before, of which the first
-    holds the records of a table most plainly, stay untouched, as they do there: a defense to be measured, not one to
-    be trusted.
+    The criterion is the paper's for the fewest pruned entries. Deviations: it is applied to the last linear layer of
+    any model, and to each record of a batch by itself. The gradients of the layers before are not changed, as in the
+    paper, though the first layer's reveals the records of a table most directly: this is a defense to measure, not one
+    to trust.
 
     Attributes:
-        share: of the representation's entries, above 0 and at most 1; at least one is pruned.
+        share: share of the representation's entries that is pruned, above 0 and at most 1; at least one is pruned.
 
     Raises:
         BadInputError: the share is out of range.
@@ -65,10 +65,10 @@ class Soteria:
         """Return the gradients, that of the last linear layer's weights pruned.
 
         Args:
-            model: gives module and head.
-            encoded, labels: the batches.
-            seeds: one a victim; nothing is random here.
-            parameters: as for ``learning.gradient``.
+            model: model with module and head.
+            encoded, labels: rows and labels of the batches.
+            seeds: one seed a victim; not used, nothing is random.
+            parameters: parameters to use, in the form that ``learning.gradient`` takes.
 
         Raises:
             BadInputError: not one seed a victim, the model normalises by the batch, or has no linear layer.
@@ -138,7 +138,7 @@ def _last_layer(model: Model, rows: Float[Tensor, "record encoded"]) -> tuple[st
             handle.remove()
     if not called:
         raise BadInputError(
-            f"'soteria' prunes what enters the last nn.Linear layer, and model {model.name!r} has none; choose another "
-            "defense."
+            f"'soteria' prunes the inputs of the last nn.Linear layer, and model {model.name!r} has none; choose "
+            "another defense."
         )
     return called[-1]

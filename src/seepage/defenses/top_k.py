@@ -13,17 +13,17 @@ from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
-@defenses.register("top_k")
+@defenses.register("top_k", "horizontal")
 @dataclass(frozen=True)
 class TopK:
     """A share of the update's entries, the largest in magnitude, is sent; the others are zero.
 
-    The entries of all parameters compete. Of n entries, ``max(1, round(share * n))`` are sent; of
-    entries of the same magnitude those that come first. Nothing that is left out is made up for in a
-    later round (no error feedback), which costs more accuracy than a system that does.
+    The entries of all parameters compete. Of n entries, ``max(1, round(share * n))`` are sent; among entries of the
+    same magnitude, the first ones. Entries that are left out are not added to a later update (no error feedback),
+    which costs more accuracy than a system with error feedback.
 
     Attributes:
-        share: of the entries, above 0 and at most 1.
+        share: share of the entries that are sent, above 0 and at most 1.
 
     Raises:
         BadInputError: the share is out of range.
@@ -43,8 +43,8 @@ class TopK:
         """Return the updates, all but the largest entries zero.
 
         Args:
-            update: a tensor a parameter, shape (victim, *parameter).
-            seeds: one a victim; nothing is random here.
+            update: one tensor a parameter, shape (victim, *parameter).
+            seeds: one seed a victim; not used, nothing is random.
 
         Raises:
             BadInputError: not one seed a victim.
@@ -54,7 +54,7 @@ class TopK:
         size = entries.abs()
         sent = max(1, round(self.share * entries.shape[1]))
         least = size.topk(sent, dim=1, sorted=False).values.amin(1, keepdim=True)
-        # Ties are settled by position: which of them topk returns is left open and may depend on the device.
+        # Ties are broken by position: the choice of topk among them is undefined and may depend on the device.
         above, level = size > least, size == least
         room = sent - above.sum(1, keepdim=True)
         kept = above | (level & (level.cumsum(1) <= room))

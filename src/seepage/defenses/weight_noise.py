@@ -5,24 +5,28 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
 
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.errors import BadInputError
+from seepage.registry import defenses
 
 
+@defenses.register("weight_noise", "split")
 @dataclass(frozen=True)
 class WeightNoise:
-    """The client part is published once an epoch, as what it was before plus a change with normal noise on it.
+    """The client weights that the server gets once an epoch change by a noisy step each.
 
-    Clients go on with their own weights, without noise, so that what the server holds is about what answers it. The
-    bound on a change is its own norm, the least that changes nothing of it. Our reading of "global differential
-    privacy" of client models, which Qiu et al. (EXACT, 2024) discuss and do not measure.
+    What is published is what the weights were before plus their change with normal noise on it. Clients go on with
+    their own weights, without noise, so that what the server holds is about what answers it. The bound on a change is
+    its own norm, the least that changes nothing of it. Our reading of "global differential privacy" of client models,
+    which Qiu et al. (EXACT, 2024) discuss and do not measure.
 
     Attributes:
-        noise_multiplier: standard deviation of the noise on each weight, in units of the bound on the change of all.
+        noise_multiplier: noise standard deviation / bound on the norm of the change of all weights.
 
     Raises:
         BadInputError: the multiplier is not a positive number.
@@ -34,20 +38,22 @@ class WeightNoise:
         True
     """
 
+    acts_on: ClassVar[str] = "published weights"
+
     noise_multiplier: float | int
 
     def __post_init__(self) -> None:
         value = self.noise_multiplier
-        if isinstance(value, bool) or not 0 < value < math.inf:
-            raise BadInputError(f"noise on weights is a positive number of bounds, got noise_multiplier={value!r}.")
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+            raise BadInputError(f"noise on weights is a number above 0, got noise_multiplier={value!r}.")
 
     def __call__(self, now: nn.Module, before: nn.Module, generator: torch.Generator) -> nn.Module:
-        """Return the client part as the server gets it.
+        """Return the client part as the server receives it.
 
         Args:
-            now: as it is.
-            before: as it was published last; of the same shape.
-            generator: of the noise.
+            now: client part as it is.
+            before: client part as last published; of the same shape.
+            generator: generator of the noise.
         """
         published = copy.deepcopy(now)
         with torch.no_grad():
@@ -59,7 +65,7 @@ class WeightNoise:
         return published
 
     def epsilon(self, publications: int, delta: float) -> float | None:
-        """Return what so many publications guarantee a client whose change is one of those added up; None for nothing.
+        """Return the guarantee of some publications for a client whose change is one of those summed; None for none.
 
         Example:
             >>> round(WeightNoise(1.0).epsilon(1, delta=1e-5), 1)

@@ -1,7 +1,7 @@
-"""Batch normalisation as a function of the batch: what a client in training does, without a trace on the model.
+"""Batch normalisation as a pure function of the batch, as in a client's training, without side effects on the model.
 
-PyTorch's layers change their running statistics whenever they run, which neither several batches at once nor a
-replay can have. ``by_batch`` puts layers in their place that compute the same outputs from the batch alone.
+PyTorch's layers change their running statistics in every forward pass. That excludes several batches at once and a
+replay. ``by_batch`` replaces them by layers that compute the same outputs from the batch alone.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _ANY = nn.modules.batchnorm._BatchNorm  # pyright: ignore[reportPrivateUsage]
 
 
 class Moments(NamedTuple):
-    """What a batch looks like where it enters a batch normalisation.
+    """Moments of a batch at the input of a batch normalisation.
 
     Attributes:
-        mean: of each channel over records (and positions).
-        variance: unbiased, as running statistics hold it.
+        mean: mean of each channel over records (and positions).
+        variance: unbiased variance, as in running statistics.
     """
 
     mean: Float[Tensor, "*batch channel"]
@@ -35,20 +35,20 @@ class Moments(NamedTuple):
 
 
 class BatchNorm(nn.Module):
-    """``nn.BatchNorm1d``, ``2d`` and ``3d`` without side effects, of the same parameters, buffers and outputs.
+    """``nn.BatchNorm1d``, ``2d`` and ``3d`` without side effects, with the same parameters, buffers and outputs.
 
-    In training mode the statistics are the batch's own, in evaluation mode the running ones, which only
-    ``advanced`` computes anew.
+    In training mode the statistics are the batch's own, in evaluation mode the running ones, which only ``advanced``
+    updates.
 
     Args:
         channels: size of axis 1.
-        eps: added to variances.
+        eps: number added to variances.
         momentum: weight of a batch in the running statistics; None: all batches weigh the same.
-        affine: whether channels are scaled and shifted after.
+        affine: whether channels are scaled and shifted afterwards.
         track_running_stats: whether there are running statistics; without them evaluation takes the batch's.
 
     Raises:
-        BadInputError: when it runs in training mode with one value a channel, which normalisation turns to nothing.
+        BadInputError: in training mode with one value a channel, which normalisation would turn into 0.
 
     Example:
         >>> x = torch.tensor([[1.0], [3.0]])
@@ -119,13 +119,13 @@ def moments_of(values: Float[Tensor, "record channel *position"]) -> Moments:
 
 
 def by_batch(module: nn.Module, name: str) -> nn.Module:
-    """Return the module, or, where it holds PyTorch's batch normalisations, a copy with those here instead.
+    """Return the module, or a copy in which PyTorch's batch normalisations are replaced by ``BatchNorm``.
 
-    A layer that alone is in evaluation mode is frozen: it keeps to its running statistics.
+    A layer that alone is in evaluation mode is frozen: it keeps its running statistics.
 
     Args:
-        module: in training mode, as clients have it.
-        name: of the model, for messages.
+        module: module in training mode, as clients have it.
+        name: name of the model, for messages.
 
     Raises:
         BadInputError: a layer is a batch normalisation of another kind, has hooks, or the whole module is in
@@ -157,21 +157,21 @@ def by_batch(module: nn.Module, name: str) -> nn.Module:
     copied = copy.deepcopy(module)
     if isinstance(copied, _ANY):
         return _replacement(copied)
-    made: dict[int, BatchNorm] = {}
+    replacements: dict[int, BatchNorm] = {}
     for parent in list(copied.modules()):
-        # Not named_children(), which leaves out the second place of a layer that stands in two and stays one.
+        # Not named_children(), which lists a layer that occurs twice only once.
         for child, part in list(parent._modules.items()):
             if isinstance(part, _ANY):
-                setattr(parent, child, made.setdefault(id(part), _replacement(part)))
+                setattr(parent, child, replacements.setdefault(id(part), _replacement(part)))
     return copied
 
 
 def _replacement(layer: nn.modules.batchnorm._BatchNorm) -> BatchNorm:  # pyright: ignore[reportPrivateUsage]
-    made = BatchNorm(layer.num_features, layer.eps, layer.momentum, layer.affine, layer.running_mean is not None)
-    made.weight, made.bias = layer.weight, layer.bias
+    replacement = BatchNorm(layer.num_features, layer.eps, layer.momentum, layer.affine, layer.running_mean is not None)
+    replacement.weight, replacement.bias = layer.weight, layer.bias
     for buffer in ("running_mean", "running_var", "num_batches_tracked"):
-        setattr(made, buffer, getattr(layer, buffer))
-    return made.train(layer.training)
+        setattr(replacement, buffer, getattr(layer, buffer))
+    return replacement.train(layer.training)
 
 
 def normalisations(module: nn.Module) -> dict[str, BatchNorm]:
@@ -187,7 +187,7 @@ def run_watched(
     Differentiable and fit for ``vmap``.
 
     Raises:
-        BadInputError: a layer runs more than once, so that its statistics are those of no one batch.
+        BadInputError: a layer runs more than once, so that its statistics belong to no single batch.
     """
     seen: dict[str, Moments] = {}
 
@@ -195,8 +195,8 @@ def run_watched(
         def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             if name in seen:
                 raise BadInputError(
-                    f"the batch normalisation {name!r} runs more than once in a forward pass, so that it has no one "
-                    "set of statistics; give each place a layer of its own."
+                    f"the batch normalisation {name!r} runs more than once in a forward pass, so that it has "
+                    "several sets of statistics; give each place a layer of its own."
                 )
             seen[name] = moments_of(inputs[0])
 
@@ -214,13 +214,14 @@ def run_watched(
 def advanced(
     module: nn.Module, running: Mapping[str, Tensor], moments: Mapping[str, Moments], batches: int
 ) -> dict[str, Tensor]:
-    """Return the running statistics after one more batch, as PyTorch's layers would hold them.
+    """Return the running statistics after one more batch, as PyTorch's layers would update them.
 
     Args:
-        module: gives the layers and their momentum.
+        module: module with the layers and their momentum.
         running: statistics before, by name of the buffer, with any leading axes that ``moments`` have.
-        moments: of the batch, by name of the layer.
-        batches: seen before this one, beside those that the layers have counted; counts where a momentum is None.
+        moments: moments of the batch, by name of the layer.
+        batches: number of batches before this one, besides those that the layers have counted; matters where a
+            momentum is None.
 
     Example:
         >>> layer = nn.Sequential(BatchNorm(1, momentum=0.5))
@@ -247,18 +248,19 @@ def running_statistics(module: nn.Module) -> dict[str, Tensor]:
 def from_running(
     module: nn.Module, before: Mapping[str, Tensor], after: Mapping[str, Tensor], batches: int
 ) -> dict[str, Moments]:
-    """Return a batch's moments from the running statistics before and after it: what sending them gives away.
+    """Return a batch's moments from the running statistics before and after it: what these statistics reveal.
 
     One batch moves a running statistic r to (1 - momentum) r + momentum m, so m = (r' - (1 - momentum) r) /
     momentum. The momentum divides rounding errors too.
 
     Args:
-        module: gives the layers and their momentum.
+        module: module with the layers and their momentum.
         before, after: running statistics by name of the buffer, with the same leading axes.
-        batches: seen before this one, beside those that the layers have counted; counts where a momentum is None.
+        batches: number of batches before this one, besides those that the layers have counted; matters where a
+            momentum is None.
 
     Raises:
-        BadInputError: statistics of a layer are missing, or its momentum is 0, so that they say nothing.
+        BadInputError: statistics of a layer are missing, or its momentum is 0, so that they do not change.
 
     Example:
         >>> layer = nn.Sequential(BatchNorm(1, momentum=0.5))
@@ -304,6 +306,6 @@ def _all_but_channels(values: Tensor) -> list[int]:
 def _check_several(values: Tensor) -> None:
     if values.shape[0] * math.prod(values.shape[2:]) < 2:
         raise BadInputError(
-            "batch normalisation needs at least two values a channel, but a batch of one record gives it one: there "
-            "is nothing left when its mean is subtracted. Use a batch size of at least 2."
+            "batch normalisation needs at least two values a channel, but a batch of one record gives it one: the "
+            "result is 0 whatever the record holds. Use a batch size of at least 2."
         )

@@ -1,4 +1,4 @@
-"""How a malicious server sorts records: by one random measure, into bins that hold about as many each."""
+"""Sorting of records into equally likely bins by one random measure, as a malicious server does it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch import Tensor
 
 
 def measure(width: int) -> Float[Tensor, " encoded"]:
-    """Return a random direction; entries of standardised rows have variance 1, so products with it have about that too.
+    """Return a random direction; entries of standardised rows have variance 1, and so have products with it, about.
 
-    Drawn where PyTorch's initialisers are, see ``models.model.seeded``.
+    Drawn from PyTorch's global generator, as its initialisers are, see ``models.model.seeded``.
     """
     return torch.randn(width) / math.sqrt(width)
 
 
 def thresholds(count: int) -> Float[Tensor, " threshold"]:
-    """Return as many quantiles of a standard normal, evenly spread.
+    """Return a number of evenly spread quantiles of a standard normal distribution.
 
     Example:
         >>> [round(one, 3) for one in thresholds(3).tolist()]

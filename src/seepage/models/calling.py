@@ -11,14 +11,14 @@ from torch.func import functional_call
 def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tensor:
     """Return the module's outputs with other parameters and buffers, the module's own untouched.
 
-    ``torch.func.functional_call`` does the same but for a layer that stands in several places: it takes its tensors
-    away there and does not give them back. Here each layer gets its tensors once, whatever it is called.
+    ``torch.func.functional_call`` does the same except for a layer that occurs in several places: it removes the
+    layer's tensors there and does not restore them. Here each layer gets its tensors once, under whichever name.
 
     Args:
-        module: to be run.
-        tensors: by name, as ``named_parameters()`` and ``named_buffers()`` call them; its own for what is left out.
-            Parameters that are one in several layers stay one.
-        rows: its inputs.
+        module: module to run.
+        tensors: parameters and buffers by name, as ``named_parameters()`` and ``named_buffers()`` name them; the
+            module's own for those left out. A parameter shared by several layers stays shared.
+        rows: inputs of the module.
 
     Example:
         >>> import torch

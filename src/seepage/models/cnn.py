@@ -13,16 +13,16 @@ from seepage.tabular.schema import Schema
 _CHANNELS, _KERNEL, _UNITS = 16, 3, 100
 
 
-@models.register("cnn_bn")
+@models.register("cnn_bn", "horizontal")
 def cnn_bn(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
     """Convolution of 16 channels over the encoded columns, batch normalisation, two hidden layers of 100 ReLU units.
 
     The kernel spans three columns; there is no padding and no bias, which the normalisation would undo.
 
     Args:
-        schema: gives the number of inputs (encoded width) and outputs (classes).
-        seed: of the initialisation, PyTorch's default.
-        head: default ``softmax`` for a discrete target, ``regression`` for a continuous one.
+        schema: schema that fixes the number of inputs (encoded width) and outputs (classes).
+        seed: seed of the initialisation, PyTorch's default.
+        head: head of the model; default ``softmax`` for a discrete target, ``regression`` for a continuous one.
 
     Raises:
         BadInputError: the schema encodes to fewer than three columns, or the head does not fit the target.

@@ -14,7 +14,7 @@ from seepage.models.model import seeded
 from seepage.models.split import SplitHead, SplitModel, positions
 from seepage.tabular.schema import Discrete, Schema
 
-# DeepCTR-Torch initialises embeddings, first-order weights and hidden layers so.
+# DeepCTR-Torch initialises embeddings, first-order weights and hidden layers with this standard deviation.
 _STD = 1e-4
 
 
@@ -24,7 +24,7 @@ class Fields(nn.Module):
     Args:
         widths: number of categories of each discrete column, None for a continuous one.
         dim: size of an embedding.
-        outputs: number of logits that first-order weights add to.
+        outputs: number of logits that first-order weights are added to.
         embedded: whether there are embeddings; first-order weights alone otherwise.
     """
 
@@ -62,13 +62,13 @@ class Fields(nn.Module):
 
 
 class DeepFMServer(nn.Module):
-    """The server's part: what it sends are its embeddings, its numbers and its sum of first-order terms.
+    """The server's part: it sends its embeddings, its numbers and its sum of first-order terms.
 
     Args:
-        widths: of its columns, see ``Fields``.
+        widths: number of categories of each of its columns, see ``Fields``.
         dim: size of an embedding.
         outputs: number of logits.
-        tower: widths of ReLU layers before the cut; none as in the paper.
+        tower: widths of ReLU layers before the cut; none in the paper.
         logit: whether the sum of first-order terms crosses the cut, as a coordinate for each logit.
     """
 
@@ -83,24 +83,24 @@ class DeepFMServer(nn.Module):
         self.tower = nn.Sequential(*layers)
         self.logit = logit
         if not logit:
-            # No gradient ever reaches them.
+            # They receive no gradient.
             for parameter in (self.own.dense_weight, *self.own.first_order.parameters()):
                 parameter.requires_grad_(False)
 
     def forward(self, cells: Float[Tensor, "record column"]) -> Float[Tensor, "record cut"]:
-        """Return what is sent."""
+        """Return the activations that are sent."""
         sent = self.tower(torch.cat([self.own.embedded(cells).flatten(1), self.own.numbers(cells)], dim=1))
         return torch.cat([sent, self.own.linear(cells)], dim=1) if self.logit else sent
 
 
 class Shared(NamedTuple):
-    """What the client part makes of either side alone, before both meet.
+    """Terms of the client part that depend on one side alone, the record's cut or the candidate's cells.
 
     Attributes:
-        first: share of the first layer's inputs to its units (bias with the record's).
+        first: share of the first layer's inputs to its units (with the bias on the record's side).
         vectors: sum of embeddings.
         squares: sum of their squares.
-        linear: sum of first-order terms (bias with the candidate's).
+        linear: sum of first-order terms (with the bias on the candidate's side).
         fields: embeddings of the cut, one after the other; empty on the candidate's side.
     """
 
@@ -118,12 +118,12 @@ class DeepFMClient(nn.Module):
     each logit.
 
     Args:
-        fields: embeddings in the cut that take part in second-order terms.
-        plain: further coordinates.
-        widths: of the client's columns, see ``Fields``.
+        fields: number of embeddings in the cut that take part in second-order terms.
+        plain: number of further coordinates.
+        widths: number of categories of each of the client's columns, see ``Fields``.
         dim: size of an embedding.
         hidden: units of each hidden layer.
-        outputs: number of logits. With several, each weighs the second-order terms by a vector of its own.
+        outputs: number of logits; with several, each weighs the second-order terms by a vector of its own.
         logit: whether the server's first-order terms cross the cut.
     """
 
@@ -162,11 +162,11 @@ class DeepFMClient(nn.Module):
     def relaxed(
         self, cut: Float[Tensor, "record cut"], shares: Sequence[Float[Tensor, "record _value"]]
     ) -> Float[Tensor, "record output"]:
-        """Return the logits where discrete columns hold mixtures of their values, and there are no others.
+        """Return the logits where discrete columns hold mixtures of their values, and there are no other columns.
 
         Args:
             cut: activations.
-            shares: of each column's values.
+            shares: share of each value, for each column.
         """
         own, first = (
             [table.weight for table in tables if isinstance(table, nn.Embedding)]
@@ -188,11 +188,11 @@ class DeepFMClient(nn.Module):
 
     @property
     def additive(self) -> int | None:
-        """Where in the cut the coordinates begin that are added to the logits; None where there are none."""
+        """Position in the cut of the first coordinate that is added to the logits; None where there is none."""
         return self.inputs if self.logit else None
 
     def of_cut(self, cut: Float[Tensor, "record cut"]) -> Shared:
-        """Return what records contribute, whatever the private columns hold."""
+        """Return the terms of records, which hold for any private cells."""
         weight, bias = self.hidden[0].weight, self.hidden[0].bias
         assert isinstance(weight, Tensor)
         assert isinstance(bias, Tensor)
@@ -207,7 +207,7 @@ class DeepFMClient(nn.Module):
         )
 
     def of_cells(self, cells: Float[Tensor, "candidate private"]) -> Shared:
-        """Return what candidates for the private columns contribute, whatever the record."""
+        """Return the terms of candidates for the private columns, which hold for any record."""
         weight = self.hidden[0].weight
         assert isinstance(weight, Tensor)
         mine = self.own.embedded(cells)
@@ -221,13 +221,13 @@ class DeepFMClient(nn.Module):
         )
 
     def outputs_of(self, record: Shared, candidate: Shared) -> Float[Tensor, "*some output"]:
-        """Return the logits of records with candidates; leading axes broadcast."""
+        """Return the logits of pairs of a record and a candidate; leading axes broadcast."""
         return self._forward(record, candidate, keep=False)[0]
 
     def responses_of(
         self, record: Shared, candidate: Shared
     ) -> tuple[Float[Tensor, "*some output"], Float[Tensor, "*some output cut"]]:
-        """Return logits and their derivatives by the cut, in closed form; leading axes broadcast."""
+        """Return logits and their derivatives with respect to the cut, in closed form; leading axes broadcast."""
         logits, active = self._forward(record, candidate, keep=True)
         weights = [layer.weight for layer in self.hidden]
         outer = self.out.weight
@@ -274,7 +274,7 @@ def deepfm(
     logit: bool = True,
     head: SplitHead | None = None,
 ) -> SplitModel:
-    """Return DeepFM, its embeddings of the server's columns on one side of the cut and all else on the other.
+    """Return DeepFM with the embeddings of the server's columns on one side of the cut and all else on the other.
 
     The logit is the sum of first-order terms, of second-order terms (inner products of embeddings of discrete
     columns) and of hidden ReLU layers over embeddings and numbers (Guo et al. 2017, equations 1 to 4). The paper
@@ -283,20 +283,20 @@ def deepfm(
     client's. Initialisation as in DeepCTR-Torch, whose defaults the paper's settings are: embeddings, first-order
     weights and hidden layers normal with standard deviation 0.0001, the last layer without bias.
 
-    Deviation: several classes, which the paper has no example of, have second-order terms weighed by a vector a
-    class, since the same number added to all logits says nothing.
+    Deviation: with several classes, of which the paper has no example, second-order terms are weighed by one vector a
+    class, since the same number added to all logits changes nothing.
 
     Args:
-        schema: gives columns and classes.
+        schema: schema with columns and classes.
         private: names of the client's columns.
-        seed: of the initialisation.
+        seed: seed of the initialisation.
         hidden: units of the client's hidden layers.
         dim: size of an embedding.
         tower: units of ReLU layers that the server computes before the cut. Its embeddings then do not cross, and
             second-order terms are those of the client's columns alone.
         logit: whether the server's sum of first-order terms crosses the cut (a coordinate whose gradient is that of
             the loss by the logit).
-        head: ``sigmoid`` for a target of two classes and ``softmax`` for others if None.
+        head: head of the model; ``sigmoid`` for a target of two classes and ``softmax`` for others if None.
 
     Raises:
         BadInputError: a column is unknown, none or all are private, the target is continuous or the network has

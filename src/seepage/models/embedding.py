@@ -1,7 +1,7 @@
-"""Networks that take codes: an adapter through which attacks reach their embedding tables.
+"""Adapter for networks that take codes, through which attacks reach their embedding tables.
 
-Looking a category up in a table is multiplying its one-hot vector with the table. Where the real network picks a row,
-the adapter multiplies, so outputs and gradients are the real ones on valid rows, and differentiable between them.
+A look-up in a table is the product of a one-hot vector with the table. Where the real network picks a row, the adapter
+multiplies. Outputs and gradients are the real ones on valid rows, and differentiable between them.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ def takes_codes(module: nn.Module) -> bool:
 
 
 class Embedded(nn.Module):
-    """A network of codes and numbers, as one of seepage's encoded rows.
+    """A network of codes and numbers, as a network of seepage's encoded rows.
 
     Args:
-        module: its forward method takes ``codes`` (record, discrete column), int64, positions in the schema's
-            categories, and ``numbers`` (record, continuous column), standardised; or only codes. Both are in the
-            schema's order; the arguments' names tell which is which, see ``takes_codes``. It is copied; parameters
-            keep their names.
-        schema: of the table.
-        statistics: what encoded rows are standardised with.
+        module: network whose forward method takes ``codes`` (record, discrete column), int64, positions in the
+            schema's categories, and ``numbers`` (record, continuous column), standardised; or only codes. Both are in
+            the schema's order and are recognised by the arguments' names, see ``takes_codes``. The module is copied;
+            parameters keep their names.
+        schema: schema of the table.
+        statistics: moments that encoded rows are standardised with.
 
-    The adapter finds out by trial what the module looks up: it is run on rows that differ in one code each, and
-    every call of ``nn.Embedding`` (or ``functional.embedding``, ``functional.one_hot``) is watched. Offsets, shared
-    and stacked tables are followed; so is ``padding_idx``, whose row gets no gradient.
+    The adapter finds the look-ups by trial: it runs the module on rows that differ in one code each, and watches every
+    call of ``nn.Embedding`` (or ``functional.embedding``, ``functional.one_hot``). Offsets, shared and stacked tables
+    are followed; so is ``padding_idx``, whose row gets no gradient.
 
     Raises:
         BadInputError: the module raises, a table has fewer rows than its column has categories, one index mixes
@@ -109,8 +109,8 @@ class Embedded(nn.Module):
                 f"the network {type(module).__name__} takes only codes, but the schema has "
                 f"{len(schema.continuous)} continuous column(s); add an argument called numbers to its forward method."
             )
-        # The very dictionaries of the module, so that parameters keep their names and functional_call reaches them;
-        # the module itself is no child, else it would be counted twice.
+        # The module's own dictionaries, so that parameters keep their names and functional_call reaches them; the
+        # module itself is not registered as a child, since its parameters would be counted twice.
         object.__setattr__(self, "_inner", inner)
         for part in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
             object.__setattr__(self, part, getattr(inner, part))
@@ -131,7 +131,7 @@ class Embedded(nn.Module):
         rows = encoded.reshape(-1, encoded.shape[-1])
         raw = rows * self.seepage_std + self.seepage_mean
         numbers = rows[:, self._continuous]
-        # Were a code used for anything but a look-up, zeros would show it when the outputs are compared.
+        # If a code is used for anything but a look-up, these zeros change the outputs, which the comparison detects.
         codes = torch.zeros(len(rows), len(self._discrete), dtype=torch.int64, device=rows.device)
         with _Multiplying(self._plan, [raw[:, block] for block in self._discrete], rows):
             outputs = self._called(codes, numbers)
@@ -144,7 +144,7 @@ class Embedded(nn.Module):
         return self
 
     def extra_repr(self) -> str:
-        """Return what is adapted."""
+        """Return a description of the adapted network."""
         return self._describe
 
     def _called(self, codes: Tensor, numbers: Tensor) -> Tensor:
@@ -186,7 +186,7 @@ def adapted(module: nn.Module, schema: Schema, statistics: Statistics) -> nn.Mod
 
 
 def _roles(module: nn.Module) -> tuple[str, ...] | None:
-    """Return what the forward method's arguments are, in order; None where it takes encoded rows."""
+    """Return the roles of the forward method's arguments, in order; None where it takes encoded rows."""
     try:
         parameters = list(inspect.signature(module.forward).parameters.values())
     except (TypeError, ValueError):
@@ -207,11 +207,11 @@ def _roles(module: nn.Module) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class _Call:
-    """One look-up: which column each entry of its index stands for, and which row each category picks.
+    """One look-up: the column of each entry of its index, and the row that each category picks.
 
     Attributes:
-        axis: of the index, along which the records lie.
-        rest: the index's other axes.
+        axis: axis of the index along which the records lie.
+        rest: other axes of the index.
         entries: for each index entry of a record, the discrete column (None: always the same row) and the rows.
     """
 
@@ -221,7 +221,7 @@ class _Call:
 
 
 class _Watching(TorchFunctionMode):
-    """Writes down what is looked up while a module runs on real codes."""
+    """Records the look-ups while a module runs on real codes."""
 
     def __init__(self, describe: Callable[[Tensor], str]) -> None:
         super().__init__()
@@ -231,7 +231,7 @@ class _Watching(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Note the index of a look-up and let it happen."""
+        """Record the index of a look-up and perform it."""
         if func in (functional.embedding, functional.one_hot):
             index, rows = _index_and_rows(func, args, dict(kwargs or {}))
             outside = (index < 0) | (index >= rows)
@@ -245,7 +245,7 @@ class _Watching(TorchFunctionMode):
 
 
 class _Multiplying(TorchFunctionMode):
-    """Has every look-up of a module be the product of one-hot blocks with the table."""
+    """Replaces every look-up of a module by the product of one-hot blocks with the table."""
 
     def __init__(self, plan: list[_Call | None], blocks: list[Tensor], like: Tensor) -> None:
         super().__init__()
@@ -254,7 +254,7 @@ class _Multiplying(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Replace a look-up, let everything else happen."""
+        """Replace a look-up; perform everything else."""
         if func not in (functional.embedding, functional.one_hot):
             return func(*args, **(kwargs or {}))
         try:
@@ -267,7 +267,7 @@ class _Multiplying(TorchFunctionMode):
         records = len(self._like)
         found = []
         for column, rows in call.entries:
-            # Other devices come in when the adapter has been moved since.
+            # The adapter may have been moved to another device since.
             picked = table[rows.to(table.device)]
             found.append(picked.expand(records, -1) if column is None else self._blocks[column] @ picked)
         none = self._like.new_empty(records, 0, table.shape[-1])
@@ -289,7 +289,7 @@ def _index_and_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if func is functional.one_hot:
         if given.get("num_classes", -1) < 1:
             raise BadInputError(
-                "the network calls one_hot without a number of classes, which then depends on the rows at hand; give "
+                "the network calls one_hot without a number of classes, which then depends on the given rows; give "
                 "num_classes."
             )
         return given["input"], given["num_classes"]
@@ -316,7 +316,7 @@ def _table(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], like: Tenso
 def _plan(
     called: Callable[[Tensor, Tensor], Tensor], schema: Schema, blocks: list[slice], numbers: int, like: Tensor
 ) -> list[_Call | None]:
-    """Return what the module looks up, found by changing one code at a time."""
+    """Return the module's look-ups, found by changing one code at a time."""
     widths = [block.stop - block.start for block in blocks]
     starts = [1 + sum(widths[:i]) for i in range(len(widths))]
     rows = 1 + sum(widths)
@@ -325,7 +325,7 @@ def _plan(
         probes[start : start + width, i] = torch.arange(width, device=like.device)
 
     def describe(outside: Tensor) -> str:
-        """Say which column an index outside its table comes from, where one category after the other tells."""
+        """Name the column that an index outside its table comes from, found by trying one category after the other."""
         if outside.ndim == 0 or len(outside) != rows:
             return ""
         row = int(outside.reshape(rows, -1).any(1).nonzero()[0])
@@ -339,10 +339,10 @@ def _plan(
                 called(codes, zeros)
             except BadInputError:
                 raise
-            except Exception as error:  # A module of one's own may raise anything.
-                said = " ".join(str(error).split()) or type(error).__name__
+            except Exception as error:  # A user's module may raise anything.
+                reason = " ".join(str(error).split()) or type(error).__name__
                 raise BadInputError(
-                    f"the network does not take {len(blocks)} codes and {numbers} numbers a record ({said}); "
+                    f"the network does not take {len(blocks)} codes and {numbers} numbers a record ({reason}); "
                     "build it for the columns of this schema."
                 ) from error
         return watching.calls
@@ -362,7 +362,7 @@ def _entries(index: Tensor, longer: Tensor, starts: list[int], widths: list[int]
             f"followed; {_ADVICE}."
         )
     if not grown:
-        # The same rows whatever the records are, such as those of positions.
+        # The same rows for all records, such as those of positions.
         if not torch.equal(index, longer):
             raise _changing()
         return None

@@ -12,18 +12,18 @@ from seepage.registry import models
 from seepage.tabular.schema import Schema
 
 
-@models.register("gaussian")
+@models.register("gaussian", "horizontal")
 def gaussian(schema: Schema, seed: int = 0, head: Head | None = None, width: int = 20_000) -> Model:
-    """One hidden layer of 20,000 ELU units, without biases, with normal weights: what ``sqr`` is about.
+    """One hidden layer of 20,000 ELU units, without biases, with normal weights: the network of the attack ``sqr``.
 
-    The weights have the variance 1 / encoded columns, so that what enters a unit has about variance 1. The output layer
-    is PyTorch's own.
+    The weights have the variance 1 / encoded columns, so that the input of a unit has about variance 1. The output
+    layer is initialised by PyTorch's default.
 
     Args:
-        schema: gives the number of inputs and outputs.
-        seed: of the weights.
-        head: of the model.
-        width: units.
+        schema: schema that fixes the number of inputs and outputs.
+        seed: seed of the weights.
+        head: head of the model.
+        width: number of units.
 
     Raises:
         BadInputError: there is no unit.

@@ -16,12 +16,12 @@ from seepage.models.vertical import Stack, VerticalModel
 from seepage.tabular.partition import Partition
 from seepage.tabular.schema import Discrete
 
-# Channels, height and width of what a party holds of an image; its columns go channel by channel, row by row.
+# Channels, height and width of a party's part of an image; its columns go channel by channel, row by row.
 Shape = tuple[int, int, int]
 
-# Features of a place of the image, after a bottom model has halved height and width.
+# Features of a position of the image, after a bottom model has halved height and width.
 _CHANNELS = 64
-# Images at once where no gradient is wanted.
+# Images processed at once where no gradient is needed.
 _AT_ONCE = 256
 
 
@@ -29,8 +29,8 @@ class Convolutions(nn.Module):
     """Convolutions of the same sizes, one a network, each with PyTorch's default initialisation.
 
     Args:
-        make: makes one; groups and dilation as by default.
-        seeds: of the initialisation, one a network.
+        make: factory of one convolution; groups and dilation as by default.
+        seeds: seed of the initialisation of each network.
 
     Example:
         >>> several = Convolutions(lambda: nn.Conv2d(3, 5, 3, padding=1), seeds=[0, 1])
@@ -40,19 +40,19 @@ class Convolutions(nn.Module):
 
     def __init__(self, make: Callable[[], nn.Conv2d | nn.ConvTranspose2d], seeds: Sequence[int]) -> None:
         super().__init__()
-        made = [seeded(make, seed) for seed in seeds]
-        biases = [one.bias for one in made if one.bias is not None]
-        self.weights = nn.Parameter(torch.stack([one.weight.detach() for one in made]))
+        convolutions = [seeded(make, seed) for seed in seeds]
+        biases = [one.bias for one in convolutions if one.bias is not None]
+        self.weights = nn.Parameter(torch.stack([one.weight.detach() for one in convolutions]))
         self.biases = nn.Parameter(torch.stack([one.detach() for one in biases]))
-        first = made[0]
-        # Torch takes a word for the padding too, none of which is asked for here.
+        first = convolutions[0]
+        # PyTorch also accepts a word for the padding, which is not used here.
         self.stride, self.padding = first.stride, tuple(int(side) for side in first.padding)
         self.more = first.output_padding if isinstance(first, nn.ConvTranspose2d) else None
 
     def forward(
         self, images: Float[Tensor, "network image channel height width"]
     ) -> Float[Tensor, "network image out high wide"]:
-        """Return what each network's convolution makes of its images."""
+        """Return the outputs of each network's convolution for its images."""
         networks = len(self.weights)
         # Networks are groups of channels of one convolution.
         flat = images.transpose(0, 1).flatten(1, 2)
@@ -73,11 +73,11 @@ class Convolutions(nn.Module):
 
 
 class ImageBottom(nn.Module):
-    """Bottom models: two convolutions of 64 channels with ReLU, then the largest of each two by two places.
+    """Bottom models: two convolutions of 64 channels with ReLU, then a max pooling of two by two positions.
 
     Args:
-        shape: of an image.
-        seeds: one a network.
+        shape: channels, height and width of an image.
+        seeds: seed of each network.
     """
 
     def __init__(self, shape: Shape, seeds: Sequence[int]) -> None:
@@ -99,10 +99,10 @@ class ImageTop(nn.Module):
     """Top models: four convolutions and two fully connected layers on the parties' features side by side.
 
     Args:
-        shape: of what one party holds.
-        parties: number of them.
-        outputs: of the last layer.
-        seeds: one a network.
+        shape: channels, height and width of one party's part.
+        parties: number of parties.
+        outputs: number of outputs of the last layer.
+        seeds: seed of each network.
     """
 
     def __init__(self, shape: Shape, parties: int, outputs: int, seeds: Sequence[int]) -> None:
@@ -133,9 +133,9 @@ class ImageInverse(nn.Module):
     """UIFV's InverNet for images: two transposed convolutions, of which the first doubles height and width.
 
     Args:
-        shape: of an image.
-        layers: 1 to 3; a third one comes between the two.
-        seeds: one a network.
+        shape: channels, height and width of an image.
+        layers: number of layers, 1 to 3; a third one comes between the two.
+        seeds: seed of each network.
     """
 
     def __init__(self, shape: Shape, layers: int, seeds: Sequence[int]) -> None:
@@ -162,7 +162,7 @@ class ImageInverse(nn.Module):
 
 
 def _in_parts(call: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-    """Return what a network makes of its rows, some at a time where nothing is learnt from them."""
+    """Return a network's outputs for its rows, computed in chunks where no gradient is needed."""
     if torch.is_grad_enabled() or rows.shape[1] <= _AT_ONCE:
         return call(rows)
     return torch.cat([call(some) for some in rows.split(_AT_ONCE, dim=1)], dim=1)
@@ -177,8 +177,8 @@ def vertical_images(partition: Partition, seeds: Sequence[int], shape: Shape) ->
 
     Args:
         partition: pixels of each party.
-        seeds: of each training's initialisation.
-        shape: of what one party holds.
+        seeds: seed of each training's initialisation.
+        shape: channels, height and width of one party's part.
 
     Raises:
         BadInputError: a party does not hold so many pixels, height or width is not a multiple of eight, or the target

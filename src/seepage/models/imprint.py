@@ -12,7 +12,7 @@ from seepage.registry import models
 from seepage.tabular.schema import Schema
 
 
-@models.register("imprint")
+@models.register("imprint", "horizontal")
 def imprint(schema: Schema, seed: int = 0, head: Head | None = None, bins: int = 400) -> Model:
     """A malicious server's network: each neuron counts the records above a threshold of one random measure.
 
@@ -21,13 +21,13 @@ def imprint(schema: Schema, seed: int = 0, head: Head | None = None, bins: int =
     the second layer are the same, so that each neuron passes on the same error: the difference of two
     neighbours' gradients then holds nothing but the records between their thresholds.
 
-    This is an active, malicious server, not an honest-but-curious one: clients could see what they are sent.
+    The server is active and malicious, not honest-but-curious: clients could inspect the network that they receive.
 
     Args:
-        schema: gives the number of inputs and outputs.
-        seed: of the direction and the second layer.
-        head: of the model.
-        bins: neurons.
+        schema: schema that fixes the number of inputs and outputs.
+        seed: seed of the direction and the second layer.
+        head: head of the model.
+        bins: number of neurons of the first layer.
 
     Raises:
         BadInputError: there are fewer than two bins.

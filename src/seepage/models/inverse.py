@@ -1,4 +1,4 @@
-"""Networks that are trained to give rows of a table back from what was made of them or goes with them."""
+"""Networks trained to reconstruct the rows of a table from data that depend on them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from seepage.tabular.schema import Discrete
 
 InverseLoss = Literal["mse", "fields"]
 
-# A network that fits its own rows worse than so many times their mean does has failed.
+# A network has failed if its loss on its own rows exceeds this multiple of the best constant's.
 _WORSE = 1.1
-# Failed networks are trained again so often, each time with a smaller rate.
+# Number of times that failed networks are trained again, each time with a smaller rate.
 _RESTARTS = 2
 _SLOWER = 0.2
-# On a gradient's norm, of one network.
+# Bound on the norm of one network's gradient.
 _CLIP = 1.0
-# Share of errors that stay below the radii.
+# Share of errors that lie below the radii.
 SURE = 0.9
 _TEMPERATURES = tuple(2.0**k for k in range(-6, 4))
 
@@ -36,11 +36,11 @@ class Inverse:
     """Trained networks, one a training.
 
     Attributes:
-        networks: from inputs, shifted and scaled, to encoded rows.
-        mean, std: of the inputs.
-        encoder: of the rows.
-        loss: that they were trained by.
-        failed: networks whose numbers are not finite, or that fit their own rows worse than a constant.
+        networks: map from inputs, shifted and scaled, to encoded rows.
+        mean, std: shift and scale of the inputs.
+        encoder: encoder of the rows.
+        loss: loss that the networks were trained by.
+        failed: whether each network's outputs are not finite, or fit its own rows worse than a constant.
         excess: mean loss over the last epoch, in units of that of the best constant.
     """
 
@@ -64,7 +64,7 @@ class Inverse:
     def chances(
         self, inputs: Float[Tensor, "training record feature"]
     ) -> tuple[Float[Tensor, "training record _value"] | None, ...] | None:
-        """Return the chance of each category of each column, None for numbers; None where it was trained by ``mse``."""
+        """Return the chance of each category of each column, None for numbers; None where trained by ``mse``."""
         if self.loss == "mse":
             return None
         return chances_of(self.encoder, self.outputs(inputs))
@@ -75,10 +75,10 @@ class Inverse:
 
 @dataclass(frozen=True)
 class Inverter:
-    """How such networks are trained: by Adam with a rate that falls to 0 along a cosine.
+    """Recipe by which such networks are trained: Adam with a rate that falls to 0 along a cosine.
 
     UIFV's InverNet for tables is (100, 100, 300, encoded); optimiser, rate and epochs are not stated there. Shifted
-    and scaled inputs, bounded gradients and new starts of networks that diverged are ours.
+    and scaled inputs, bounded gradients and restarts of networks that diverged are additions here.
 
     Attributes:
         hidden: units of each hidden layer.
@@ -86,9 +86,9 @@ class Inverter:
             squared error of each continuous one.
         standardise: whether inputs are shifted and scaled to mean 0 and standard deviation 1.
         epochs: passes over the rows.
-        steps: at least so many, however few the rows.
-        batch_size: rows of a step.
-        learning_rate: at the beginning.
+        steps: least number of steps, for tables of few rows.
+        batch_size: number of rows of a step.
+        learning_rate: learning rate of the first step.
         image: channels, height and width of rows that are images, for which the network is UIFV's convolutional one
             with as many layers as ``hidden`` has, at least one, on features of ``ImageBottom``; None for tables.
 
@@ -136,11 +136,11 @@ class Inverter:
         """Train one network a training.
 
         Args:
-            inputs: that go with the rows.
-            encoded: the rows, as the encoder gives them.
-            encoder: of the rows.
-            seeds: of initialisation and batches, one a training.
-            weights: of each row in the loss; all the same if None.
+            inputs: inputs that belong to the rows.
+            encoded: encoded rows.
+            encoder: encoder of the rows.
+            seeds: seed of each training's initialisation and batches.
+            weights: weight of each row in the loss; all the same if None.
         """
         found = self._fit(inputs, encoded, encoder, seeds, weights)
         rate = float(self.learning_rate)
@@ -203,11 +203,11 @@ class Inverter:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What pairs that a network was not trained on say of how sure its answers are.
+    """Calibration of a network's answers on pairs that it was not trained on.
 
     Attributes:
-        temperatures: that scores of each discrete column are divided by, so that their softmax fits; 1 of others.
-        radii: of each continuous column, in encoded units, the error that nine in ten stay below; NaN of others.
+        temperatures: divisor of the scores of each discrete column under which their softmax fits best; 1 for others.
+        radii: for each continuous column, the error in encoded units that nine in ten stay below; NaN for others.
     """
 
     temperatures: Float[Tensor, "training column"]
@@ -220,10 +220,10 @@ class Calibration:
         outputs: Float[Tensor, "training row encoded"],
         encoded: Float[Tensor, "training row encoded"],
     ) -> Calibration:
-        """Measure it on pairs held out, by what was answered for them and what they are.
+        """Measure the calibration on held-out pairs of answers and true rows.
 
         Radii are those of split conformal prediction (Lei et al. 2018): they hold for nine in ten of any records that
-        are exchangeable with the held-out ones, or of fewer where fewer than ten were held out.
+        are exchangeable with the held-out ones, or for fewer where fewer than ten were held out.
         """
         schema, rows = encoder.schema, outputs.shape[1]
         temperatures = torch.ones(len(outputs), len(schema.columns), dtype=outputs.dtype)
@@ -302,7 +302,7 @@ def cells_of(
 def chances_of(
     encoder: Encoder, outputs: Float[Tensor, "training record encoded"]
 ) -> tuple[Float[Tensor, "training record _value"] | None, ...]:
-    """Return the chance of each category by logits, None for columns of numbers."""
+    """Return the chance of each category from logits, None for columns of numbers."""
     return tuple(
         outputs[..., block].double().softmax(-1) if isinstance(column, Discrete) else None
         for column, block in zip(encoder.schema.columns, encoder.schema.blocks, strict=True)
@@ -333,7 +333,7 @@ def _clip(parameters: Sequence[nn.Parameter]) -> None:
 
 
 def _better(one: Inverse, other: Inverse) -> Inverse:
-    """Return the first's networks, where they failed the other's."""
+    """Return the first's networks, and the second's where those failed."""
     chosen = one.failed
     with torch.no_grad():
         for first, second in zip(one.networks.parameters(), other.networks.parameters(), strict=True):

@@ -1,4 +1,4 @@
-"""Networks that a malicious server crafts one a client, so that an aggregate keeps the clients apart."""
+"""Networks that a malicious server crafts, one a client, so that the clients stay separable in an aggregate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seepage.registry import models
 from seepage.tabular.schema import Schema
 
 
-@models.register("loki")
+@models.register("loki", "horizontal")
 def loki(
     schema: Schema,
     seed: int = 0,
@@ -34,8 +34,8 @@ def loki(
     The scale lets a record move the second layer's small weights by much, next to their own size, which the subtraction
     of parameters in a client's update needs, and its threshold by little, so that local training keeps the bins.
 
-    This is an active, malicious server, not an honest-but-curious one: clients could see what they are sent, and that
-    no two are sent the same.
+    The server is active and malicious, not honest-but-curious: clients could inspect the network that they receive,
+    and could notice that no two receive the same.
 
     Deviations: fully connected, where the paper puts a convolution of identity kernels in front; each block
     has a one beside the record, so that a client's own share of the bias's gradient comes back too (the paper
@@ -43,12 +43,12 @@ def loki(
     as well as in FedAvg; one measure drawn at random, with the quantiles of a normal distribution.
 
     Args:
-        schema: gives the number of inputs and outputs.
-        seed: of the measure and the last layer.
-        head: of the model.
-        clients: whose messages will be aggregated, the protocol's.
-        bins: neurons of the second layer, shared by all clients.
-        scale: of the first layer.
+        schema: schema that fixes the number of inputs and outputs.
+        seed: seed of the measure and the last layer.
+        head: head of the model.
+        clients: number of clients whose messages will be aggregated, the protocol's.
+        bins: number of neurons of the second layer, shared by all clients.
+        scale: factor of the first layer.
 
     Raises:
         BadInputError: a count is below 1, or the scale is not positive.
@@ -68,7 +68,7 @@ def loki(
             block = torch.cat([measure(width).expand(bins, -1), -edges[:-1, None]], 1)
             layers[1].weight.copy_((block / (scale * edges.diff()[:, None])).repeat(1, clients))
             layers[1].bias.zero_()
-            # A record is above half of the thresholds: what they add up to must not make the prediction certain.
+            # A record is above half of the thresholds: the sum of their neurons must not make the prediction certain.
             last.weight.copy_(last.weight[:, :1].expand(-1, bins) / math.sqrt(bins))
         return nn.Sequential(*layers, nn.Hardtanh(0.0, 1.0), last)
 

@@ -24,13 +24,13 @@ def mlp(
     """Return a fully connected ReLU network for ``schema`` with PyTorch's default initialisation.
 
     Args:
-        schema: gives the number of inputs (encoded width) and outputs (classes).
+        schema: schema that fixes the number of inputs (encoded width) and outputs (classes).
         widths: units of each hidden layer; none for a linear model.
-        seed: of the initialisation.
-        name: recorded in results.
-        head: default ``softmax`` for a discrete target, ``regression`` for a continuous one.
+        seed: seed of the initialisation.
+        name: name of the model in results.
+        head: head of the model; default ``softmax`` for a discrete target, ``regression`` for a continuous one.
         bias: whether layers have biases.
-        slope: of the activation below 0, a leaky ReLU's where it is not 0.
+        slope: slope of the activation below 0, a leaky ReLU's where it is not 0.
 
     Raises:
         BadInputError: the slope is not from 0 to below 1.
@@ -61,43 +61,43 @@ def mlp(
     return model
 
 
-@models.register("linear")
+@models.register("linear", "horizontal")
 def linear(schema: Schema, seed: int = 0, head: Head | None = None, bias: bool = True) -> Model:
     """One affine layer (two logits as in the official code; one with head=sigmoid, as in the paper)."""
     return mlp(schema, (), seed, "linear", head, bias)
 
 
-@models.register("nn1")
+@models.register("nn1", "horizontal")
 def nn1(schema: Schema, seed: int = 0, head: Head | None = None, bias: bool = True, slope: float | int = 0) -> Model:
     """One hidden layer of 50 ReLU units."""
     return mlp(schema, (50,), seed, "nn1", head, bias, slope)
 
 
-@models.register("nn2")
+@models.register("nn2", "horizontal")
 def nn2(schema: Schema, seed: int = 0, head: Head | None = None, bias: bool = True, slope: float | int = 0) -> Model:
     """One hidden layer of 100 ReLU units."""
     return mlp(schema, (100,), seed, "nn2", head, bias, slope)
 
 
-@models.register("nn3")
+@models.register("nn3", "horizontal")
 def nn3(schema: Schema, seed: int = 0, head: Head | None = None, bias: bool = True, slope: float | int = 0) -> Model:
     """Two hidden layers of 100 ReLU units (TabLeak's default network)."""
     return mlp(schema, (100, 100), seed, "nn3", head, bias, slope)
 
 
-@models.register("nn4")
+@models.register("nn4", "horizontal")
 def nn4(schema: Schema, seed: int = 0, head: Head | None = None, bias: bool = True, slope: float | int = 0) -> Model:
     """Three hidden layers of 200 ReLU units."""
     return mlp(schema, (200, 200, 200), seed, "nn4", head, bias, slope)
 
 
-@models.register("nn5")
+@models.register("nn5", "horizontal")
 def nn5(schema: Schema, seed: int = 0, head: Head | None = None, bias: bool = True, slope: float | int = 0) -> Model:
     """Three hidden layers of 400 ReLU units (TabLeak's large network)."""
     return mlp(schema, (400, 400, 400), seed, "nn5", head, bias, slope)
 
 
-@models.register("wide")
+@models.register("wide", "horizontal")
 def wide(schema: Schema, seed: int = 0, head: Head | None = None, bias: bool = True, slope: float | int = 0) -> Model:
     """One hidden layer of 400 ReLU units: where a record alone behind a gradient is easily read (positive controls)."""
     return mlp(schema, (400,), seed, "wide", head, bias, slope)

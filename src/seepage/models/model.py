@@ -1,4 +1,4 @@
-"""A network with its task: what the parties train together and every attacker knows."""
+"""A network with its task: the model that the parties train together and that every attacker knows."""
 
 from __future__ import annotations
 
@@ -18,28 +18,27 @@ from seepage.tabular.schema import Discrete, Schema
 T = TypeVar("T")
 Head = Literal["softmax", "sigmoid", "regression"]
 
-# Layers under which a gradient depends on chance, so that it cannot be replayed.
+# Layers under which a gradient is random, so that it cannot be replayed.
 _UNSUPPORTED = nn.modules.dropout._DropoutNd  # pyright: ignore[reportPrivateUsage]
 
 
 @dataclass(frozen=True)
 class Model:
-    """A module and how its outputs are read.
+    """A module and the meaning of its outputs.
 
     Attributes:
-        module: maps encoded rows (record, encoded) to outputs (record, output). Where it holds ``nn.BatchNorm1d``
+        module: map from encoded rows (record, encoded) to outputs (record, output). Where it holds ``nn.BatchNorm1d``
             or the like, it is a copy in which these are functions of the batch, see ``models.batch_norm``.
         head: ``softmax``: one logit a class, cross-entropy; ``sigmoid``: one logit, binary
             cross-entropy; ``regression``: one number, squared error.
         name: registry name, or the module's class for a user's own.
-        crafted: what a malicious server did to the network before it sent it, as a clause; empty where it did nothing.
-        each: parameters of which it sends every client another version, by name, shape (client, *parameter); empty
-            where all get the same network, the module's own.
+        crafted: manipulation of the network by a malicious server, as a clause; empty where there is none.
+        each: parameters that differ by client, by name, shape (client, *parameter); empty where all clients receive
+            the same network, the module's own.
 
     Raises:
-        BadInputError: the head is unknown, the module has no parameters, it holds a layer (dropout) that
-            the protocols here do not simulate, or batch normalisation in another form or mode than clients
-            train with.
+        BadInputError: the head is unknown, the module has no parameters, it holds a layer (dropout) that the protocols
+            here do not simulate, or batch normalisation in another form or mode than clients train with.
 
     Example:
         >>> Model(nn.Linear(3, 2), head="softmax", name="mine").outputs(torch.zeros(5, 3)).shape
@@ -74,10 +73,10 @@ class Model:
         return {name: parameter.detach() for name, parameter in self.module.named_parameters()}
 
     def sent(self, clients: int) -> list[Model]:
-        """Return what each of so many clients is sent.
+        """Return the model that each client is sent.
 
         Raises:
-            BadInputError: the server made versions for another number of clients.
+            BadInputError: the server crafted versions for another number of clients.
 
         Example:
             >>> model = Model(nn.Linear(1, 1), "regression", "mine", each={"bias": torch.tensor([[2.0], [3.0]])})
@@ -86,11 +85,11 @@ class Model:
         """
         if not self.each:
             return [self] * clients
-        made = len(next(iter(self.each.values())))
-        if made != clients:
+        crafted_for = len(next(iter(self.each.values())))
+        if crafted_for != clients:
             raise BadInputError(
-                f"model {self.name!r} comes in one version a client, made for {made}, but the messages of {clients} "
-                "are aggregated; give protocol and model the same number of clients."
+                f"model {self.name!r} comes in one version a client, made for {crafted_for}, but the messages of "
+                f"{clients} are aggregated; give protocol and model the same number of clients."
             )
         modules = [copy.deepcopy(self.module) for _ in range(clients)]
         with torch.no_grad():
@@ -119,7 +118,7 @@ class Model:
         rows = torch.zeros(2, schema.width, device=first.device, dtype=first.dtype)
         try:
             outputs = self.outputs(rows)
-        except Exception as error:  # A module of one's own may raise anything.
+        except Exception as error:  # A user's module may raise anything.
             raise BadInputError(
                 f"model {self.name!r} does not take rows of {schema.width} encoded columns ({_paragraph(error)}); "
                 "give its first layer that many inputs."
@@ -142,7 +141,7 @@ class Model:
         if not torch.equal(outputs, self.outputs(rows)):
             raise BadInputError(
                 f"model {self.name!r} returns other outputs for the same rows each time, so its gradient cannot be "
-                "replayed. Take what is random (such as a functional dropout) out of it."
+                "replayed. Remove what is random (such as a functional dropout) from it."
             )
         try:
             with torch.no_grad():
@@ -170,7 +169,7 @@ def usual_head(schema: Schema) -> Head:
 
 
 def output_width(schema: Schema, head: Head) -> int:
-    """Return how many outputs a head needs: one logit a class with ``softmax``, else one number."""
+    """Return the number of outputs that a head needs: one logit a class with ``softmax``, else one number."""
     return schema.target.width if head == "softmax" else 1
 
 

@@ -1,6 +1,6 @@
-"""A network of one's own, made by a factory that is named as ``package.module:factory`` or ``path/to/file.py:factory``.
+"""A user's own network, built by a factory named ``package.module:factory`` or ``path/to/file.py:factory``.
 
-Nothing is unpickled: the factory is code that the caller has and runs, weights come from a safetensors file.
+Nothing is unpickled: the factory is code on the user's machine; weights come from a safetensors file.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _FORM = "package.module:factory or path/to/file.py:factory"
 
 
 @dataclass(frozen=True)
-class Own:
-    """What a factory made.
+class LoadedNetwork:
+    """A network that a factory built.
 
     Attributes:
-        made: its module, or a model where it chose the head itself.
-        digest: of the source file that holds the factory; None where there is none.
+        network: module that the factory returned, or a model where the factory chose the head itself.
+        digest: digest of the source file that holds the factory; None where there is none.
     """
 
-    made: nn.Module | Model
+    network: nn.Module | Model
     digest: str | None
 
 
 def is_own(name: str) -> bool:
-    """Return whether a model's name is that of a factory of one's own.
+    """Return whether a model's name is that of a user's own factory.
 
     Example:
         >>> is_own("networks:build"), is_own("nn3")
@@ -56,23 +56,23 @@ def load_own(
     seed: int = 0,
     head: Head | None = None,
     options: Mapping[str, Any] | None = None,
-) -> Own:
-    """Make the network that ``reference`` names.
+) -> LoadedNetwork:
+    """Build the network that ``reference`` names.
 
-    The factory is any callable, a class derived from ``nn.Module`` included. It is handed what it has parameters for,
-    by name: ``schema``; ``inputs`` or ``width`` (encoded columns); ``outputs`` (classes, or 1); ``cardinalities``
-    (the number of categories of each discrete column) and ``numbers`` (how many columns are continuous), for networks
-    with embeddings; ``seed``; ``head``. A factory without parameters is just called. What PyTorch draws while it runs
-    follows from ``seed``.
+    The factory is any callable, a class derived from ``nn.Module`` included. It receives, by name, each of these that
+    it has a parameter for: ``schema``; ``inputs`` or ``width`` (encoded columns); ``outputs`` (classes, or 1);
+    ``cardinalities`` (the number of categories of each discrete column) and ``numbers`` (number of continuous
+    columns), for networks with embeddings; ``seed``; ``head``. A factory without parameters is called without any.
+    Random numbers that PyTorch draws while it runs follow from ``seed``.
 
-    A module is looked for in the current directory first, then where Python looks; a file's own folder is searched
-    for what it imports.
+    A module is searched for in the current directory first, then on Python's path; a file's imports are searched for
+    in its own folder.
 
     Args:
         reference: ``package.module:factory`` or ``path/to/file.py:factory``.
-        schema: of the table.
-        seed: of the initialisation.
-        head: where it is not the target's usual one.
+        schema: schema of the table.
+        seed: seed of the initialisation.
+        head: head of the model; the target's usual head if None.
         options: further arguments of the factory.
 
     Raises:
@@ -83,7 +83,7 @@ def load_own(
         >>> from seepage.tabular.schema import Continuous
         >>> age = Continuous(name="age", low=0, high=99, tolerance=5)
         >>> schema = Schema(columns=(age,), target=Discrete(name="ill", categories=("no", "yes")))
-        >>> load_own("torch.nn:Linear", schema, options={"in_features": 1, "out_features": 2}).made
+        >>> load_own("torch.nn:Linear", schema, options={"in_features": 1, "out_features": 2}).network
         Linear(in_features=1, out_features=2, bias=True)
     """
     place, _, attribute = reference.rpartition(":")
@@ -95,16 +95,16 @@ def load_own(
         factory = _factory(seeded(lambda: _imported(place, reference), seed), attribute, reference)
         arguments = _arguments(factory, reference, schema, seed, head, dict(options or {}))
         try:
-            made = seeded(lambda: factory(**arguments), seed)
+            network = seeded(lambda: factory(**arguments), seed)
         except (Exception, SystemExit) as error:
             raise BadInputError(
                 f"the model factory {reference!r} raised {_said(error)}; it was called with "
                 f"{', '.join(arguments) or 'nothing'}. Mend it so that it returns an nn.Module."
             ) from error
-    if isinstance(made, nn.Module | Model):
-        return Own(made, source_digest(factory))
+    if isinstance(network, nn.Module | Model):
+        return LoadedNetwork(network, source_digest(factory))
     raise BadInputError(
-        f"the model factory {reference!r} returned an object of type {type(made).__name__} where an nn.Module is "
+        f"the model factory {reference!r} returned an object of type {type(network).__name__} where an nn.Module is "
         "expected; return the network itself, untrained or trained."
     )
 
@@ -126,15 +126,29 @@ def _is_file(place: str) -> bool:
     return place.endswith(".py")
 
 
+# Modules that only a folder of the user's explains: no other process could import them by name.
+_LOADED: dict[str, ModuleType] = {}
+
+
+def loaded_files() -> list[ModuleType]:
+    """Return the modules that were loaded from files and folders of the user's."""
+    return list(_LOADED.values())
+
+
 @contextmanager
 def _searched_first(folder: Path) -> Iterator[None]:
-    # Not for good: a file of the user's must not shadow a library that seepage imports later.
+    # Only while importing: a file of the user's must not shadow a library that seepage imports later.
     entry = str(folder)
+    before = set(sys.modules)
     sys.path.insert(0, entry)
     importlib.invalidate_caches()
     try:
         yield
     finally:
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file is not None and folder in Path(file).resolve().parents and "site-packages" not in file:
+                _LOADED[name] = sys.modules[name]
         if entry in sys.path:
             sys.path.remove(entry)
 
@@ -236,8 +250,8 @@ def _arguments(
     ]
     if missing:
         raise BadInputError(
-            f"the model factory {reference!r} needs {', '.join(map(repr, missing))}, which nobody gives: it is handed, "
-            f"by name, what it takes of {', '.join(offered)}. Give the others defaults, or set them as model options."
+            f"the model factory {reference!r} needs {', '.join(map(repr, missing))}, which seepage does not pass: "
+            f"it passes, by name, any of {', '.join(offered)}. Give the others defaults, or set them as model options."
         )
     return arguments
 
@@ -248,7 +262,7 @@ def _said(error: BaseException) -> str:
     place = ""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
     if isinstance(error, SyntaxError) and error.filename:
-        # Its text names the line already.
+        # The text of a syntax error names the line already.
         place = ""
     elif frames and frames[-1].filename != __file__:
         place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"

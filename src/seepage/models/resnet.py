@@ -15,10 +15,10 @@ _UNITS, _BLOCKS = 100, 2
 
 
 class Residual(nn.Module):
-    """A block as CTGAN has them: what the branch makes of its inputs, with the inputs beside it (D17).
+    """A block as in CTGAN: the branch's outputs and its inputs, concatenated (D17).
 
     Args:
-        branch: run on the inputs.
+        branch: module that is run on the inputs.
 
     Example:
         >>> Residual(nn.Linear(2, 3))(torch.zeros(5, 2)).shape
@@ -34,14 +34,14 @@ class Residual(nn.Module):
         return torch.cat([self.branch(rows), rows], dim=1)
 
 
-@models.register("resnet_bn")
+@models.register("resnet_bn", "horizontal")
 def resnet_bn(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
     """Two blocks of 100 batch-normalised ReLU units with their inputs concatenated, and an affine layer.
 
     Args:
-        schema: gives the number of inputs (encoded width) and outputs (classes).
-        seed: of the initialisation, PyTorch's default.
-        head: default ``softmax`` for a discrete target, ``regression`` for a continuous one.
+        schema: schema that fixes the number of inputs (encoded width) and outputs (classes).
+        seed: seed of the initialisation, PyTorch's default.
+        head: head of the model; default ``softmax`` for a discrete target, ``regression`` for a continuous one.
 
     Raises:
         BadInputError: the head does not fit the target.

@@ -17,25 +17,25 @@ from seepage.tabular.schema import Discrete, Schema
 
 SplitHead = Literal["sigmoid", "softmax"]
 
-# Rows on which a client part shows whether it reads a column.
+# Number of rows on which a client part is tested for reading a column.
 _PROBES = 16
 
 
 @dataclass(frozen=True)
 class SplitModel:
-    """A server part, a client part and which columns are whose.
+    """A server part, a client part and the columns of each.
 
     Both parts take cells, not one-hot rows: a discrete cell is its code, a continuous one is scaled so that its
-    schema's bounds are 0 and 1. What a part makes of codes, embeddings or one-hot vectors, is its own business.
+    schema's bounds are 0 and 1. Each part is free in how it represents codes: by embeddings or by one-hot vectors.
 
     Attributes:
-        server: from its cells (record, public) to activations (record, cut).
-        client: from activations (record, cut) and its cells (record, private) to outputs (record, output).
-        schema: of the table.
+        server: map from the server's cells (record, public) to activations (record, cut).
+        client: map from activations (record, cut) and the client's cells (record, private) to outputs (record, output).
+        schema: schema of the table.
         private: positions of the client's columns in the schema; all others are the server's. The label is the
             client's too.
         head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class.
-        name: in results.
+        name: name of the model in results.
 
     Raises:
         BadInputError: the head is unknown or does not fit the target, there is no private or no public column,
@@ -99,12 +99,12 @@ class SplitModel:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the client's parameters."""
+        """Type of the client's parameters."""
         return next(self.client.parameters()).dtype
 
     @property
     def device(self) -> torch.device:
-        """Of the client's parameters."""
+        """Device of the client's parameters."""
         return next(self.client.parameters()).device
 
     @cached_property
@@ -115,11 +115,11 @@ class SplitModel:
         return low, torch.tensor(span, dtype=torch.float64)
 
     def scaled(self, cells: Float[Tensor, "*some column"], columns: Sequence[int]) -> Float[Tensor, "*some chosen"]:
-        """Return cells of a table as the parts take them.
+        """Return cells of a table in the form that the parts take.
 
         Args:
-            cells: all columns of the schema, as ``Table.cells`` holds them.
-            columns: positions of those to return.
+            cells: cells of all columns of the schema, in the form of ``Table.cells``.
+            columns: positions of the columns to return.
         """
         low, span = self._bounds
         chosen = list(columns)
@@ -139,17 +139,24 @@ class SplitModel:
             return self.server(self.scaled(cells, self.public))
 
     def probabilities(self, cells: Float[Tensor, "record column"]) -> Float[Tensor, "record label"]:
-        """Return the chance of each label that both parts together give rows of the table."""
+        """Return the chance of each label that both parts together predict for rows of the table."""
         with torch.no_grad():
             logits = self.client(self.cut(cells), self.scaled(cells, self.private))
         return label_chances(self.head, logits)
 
     def copy(self) -> SplitModel:
-        """Return it with parts of its own, which may be trained without changing this one's."""
+        """Return a copy whose parts may be trained without changing this one's."""
         return replace(self, server=copy.deepcopy(self.server), client=copy.deepcopy(self.client))
 
+    def to(self, device: torch.device) -> SplitModel:
+        """Return it on a device."""
+        copied = self.copy()
+        copied.server.to(device)
+        copied.client.to(device)
+        return copied
+
     def with_client(self, client: nn.Module) -> SplitModel:
-        """Return it with another client part, such as one of an earlier round."""
+        """Return the model with another client part, such as one of an earlier round."""
         return replace(self, client=client)
 
     def check(self, cells: Float[Tensor, "record column"]) -> None:
@@ -168,11 +175,11 @@ class SplitModel:
             own = self.scaled(some, self.private)
             cut.requires_grad_(True)
             outputs = self.client(cut, own)
-        except Exception as error:  # A module of one's own may raise anything.
-            said = " ".join(str(error).split()) or type(error).__name__
+        except Exception as error:  # A user's module may raise anything.
+            reason = " ".join(str(error).split()) or type(error).__name__
             raise BadInputError(
                 f"the parts of {self.name!r} do not fit the table's {len(self.public)} public and {len(self.private)} "
-                f"private columns, or each other ({said}); the server part takes (record, {len(self.public)}), "
+                f"private columns, or each other ({reason}); the server part takes (record, {len(self.public)}), "
                 f"the client part activations and (record, {len(self.private)})."
             ) from error
         if tuple(outputs.shape) != (len(some), self.outputs) or not bool(outputs.isfinite().all()):
@@ -209,7 +216,7 @@ class SplitModel:
 
 
 def positions(schema: Schema, names: Sequence[str]) -> tuple[int, ...]:
-    """Return where columns stand in a schema.
+    """Return the positions of columns in a schema.
 
     Raises:
         BadInputError: there is no such column, or it is the target, which is the client's anyway.
@@ -242,14 +249,14 @@ def label_chances(head: SplitHead, logits: Float[Tensor, "*some output"]) -> Flo
 
 
 def slopes(head: SplitHead, logits: Float[Tensor, "*some output"]) -> Float[Tensor, "*some label output"]:
-    """Return the derivative of a record's cross-entropy by its logits, for every label it may have.
+    """Return the derivative of a record's cross-entropy with respect to its logits, for every label it may have.
 
     Example:
         >>> slopes("sigmoid", torch.zeros(1)).tolist(), slopes("softmax", torch.zeros(2)).tolist()
         ([[0.5], [-0.5]], [[-0.5, 0.5], [0.5, -0.5]])
     """
     if head == "sigmoid":
-        # Not sigmoid(s) - 1, which is 0 for large s long before the true value is.
+        # Not sigmoid(s) - 1, which rounds to 0 for large s long before the true value does.
         return torch.stack([torch.sigmoid(logits), -torch.sigmoid(-logits)], dim=-2)
     chances = logits.softmax(-1)
     return chances[..., None, :] - torch.eye(chances.shape[-1], dtype=chances.dtype, device=chances.device)

@@ -27,8 +27,8 @@ class Stack(nn.Module):
     """Several fully connected ReLU networks of the same widths, each with PyTorch's default initialisation.
 
     Args:
-        widths: inputs, units of each hidden layer, outputs.
-        seeds: of the initialisation, one a network.
+        widths: number of inputs, units of each hidden layer, number of outputs.
+        seeds: seed of each network's initialisation.
 
     Example:
         >>> Stack((3, 5, 2), seeds=(0, 1))(torch.ones(2, 4, 3)).shape
@@ -37,8 +37,8 @@ class Stack(nn.Module):
 
     def __init__(self, widths: Sequence[int], seeds: Sequence[int]) -> None:
         super().__init__()
-        made = [seeded(lambda: [nn.Linear(a, b) for a, b in pairwise(widths)], seed) for seed in seeds]
-        layers = list(zip(*made, strict=True))
+        networks = [seeded(lambda: [nn.Linear(a, b) for a, b in pairwise(widths)], seed) for seed in seeds]
+        layers = list(zip(*networks, strict=True))
         self.weights = nn.ParameterList(torch.stack([one.weight.detach().T for one in layer]) for layer in layers)
         self.biases = nn.ParameterList(torch.stack([one.bias.detach()[None] for one in layer]) for layer in layers)
 
@@ -54,17 +54,17 @@ class Stack(nn.Module):
 
 @dataclass(frozen=True)
 class VerticalModel:
-    """Bottom models, a top model and who holds what.
+    """Bottom models, a top model and the partition of the columns.
 
     Attributes:
         partition: columns of each party.
-        bottoms: of each party, from its encoded rows (training, record, encoded) to features (training, record,
-            feature). Numbers are scaled so that their schema's bounds are -1 and 1, categories are one-hot.
-        top: from the parties' features, one after the other (training, record, features), to outputs
-            (training, record, output).
+        bottoms: bottom model of each party, from its encoded rows (training, record, encoded) to features (training,
+            record, feature). Numbers are scaled so that their schema's bounds are -1 and 1, categories are one-hot.
+        top: map from the parties' features, one after the other (training, record, features), to outputs (training,
+            record, output).
         head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class.
-        name: in results.
-        image: channels, height and width of what a party holds, where rows are parts of images; None for tables.
+        name: name of the model in results.
+        image: channels, height and width of a party's part, where rows are parts of images; None for tables.
 
     Raises:
         BadInputError: there is not one bottom model a party, or the head does not fit the target.
@@ -97,12 +97,12 @@ class VerticalModel:
 
     @cached_property
     def encoders(self) -> tuple[Encoder, ...]:
-        """From each party's cells to the inputs of its bottom model, and back."""
+        """Encoders between each party's cells and the inputs of its bottom model."""
         return tuple(encoder_of(schema) for schema in self.partition.schemas)
 
     @property
     def schema(self) -> Schema:
-        """Of the whole table."""
+        """Schema of the whole table."""
         return self.partition.schema
 
     @property
@@ -112,7 +112,7 @@ class VerticalModel:
         return self.schema.target.width
 
     def encoded(self, cells: Float[Tensor, "*some column"]) -> tuple[Float[Tensor, "*some _encoded"], ...]:
-        """Return each party's inputs of rows of the table."""
+        """Return each party's inputs for rows of the table."""
         return tuple(
             encoder.encode(cells[..., list(held)])
             for encoder, held in zip(self.encoders, self.partition.columns, strict=True)
@@ -121,7 +121,7 @@ class VerticalModel:
     def features(
         self, encoded: Sequence[Float[Tensor, "training record _encoded"]]
     ) -> tuple[Float[Tensor, "training record _feature"], ...]:
-        """Return what each party's bottom model makes of its inputs."""
+        """Return the features that each party's bottom model computes from its inputs."""
         return tuple(bottom(rows) for bottom, rows in zip(self.bottoms, encoded, strict=True))
 
     def outputs(
@@ -137,11 +137,11 @@ class VerticalModel:
 
     @property
     def active(self) -> ActiveModel:
-        """What the active party knows of it."""
+        """The part of the model that the active party knows."""
         return ActiveModel(self.partition, self.bottoms[0], self.top, self.head)
 
     def copy(self) -> VerticalModel:
-        """Return it with modules of its own, which may be trained without changing this one's."""
+        """Return a copy whose modules may be trained without changing this one's."""
         return replace(self, bottoms=copy.deepcopy(self.bottoms), top=copy.deepcopy(self.top))
 
 
@@ -153,7 +153,7 @@ class ActiveModel:
         partition: columns of each party.
         bottom: its own bottom model.
         top: the top model.
-        head: of the top model.
+        head: head of the top model.
     """
 
     partition: Partition
@@ -194,11 +194,11 @@ def vertical_mlp(
 
     Args:
         partition: columns of each party.
-        seeds: of each training's initialisation.
+        seeds: seed of each training's initialisation.
         bottom: units of each hidden layer of the bottom models.
-        features: that each party sends, of all or by party; few of them are a bottleneck.
+        features: number of features that each party sends, one for all or one a party; few of them are a bottleneck.
         top: units of each hidden layer of the top model.
-        head: default ``sigmoid`` for two classes, ``softmax`` for more.
+        head: head of the model; default ``sigmoid`` for two classes, ``softmax`` for more.
 
     Raises:
         BadInputError: the target has no classes, or there is not one number of features a party.
@@ -214,7 +214,7 @@ def vertical_mlp(
     target = partition.schema.target
     classes = target.width if isinstance(target, Discrete) else 2
     chosen: SplitHead = head or ("sigmoid" if classes == 2 else "softmax")
-    # Parties draw from streams of their own: another party's width changes no one else's initialisation.
+    # Each party draws from a stream of its own: another party's width changes no one else's initialisation.
     streams = [torch.Generator().manual_seed(seed) for seed in seeds]
     drawn = [[int(torch.randint(2**62, (1,), generator=one)) for one in streams] for _ in range(partition.parties + 1)]
     widths = [features] * partition.parties if isinstance(features, int) else list(features)

@@ -1,4 +1,4 @@
-"""Weights of a network from a safetensors file, checked before any is taken over."""
+"""Weights of a network from a safetensors file, checked before any is copied."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seepage.errors import BadInputError, nearest
 
-# What can be turned into a wider type without rounding.
+# Types that can be widened without rounding.
 FLOATS = {torch.float16: 1, torch.bfloat16: 1, torch.float32: 2, torch.float64: 3}
 _ADVICE = "save them with safetensors.torch.save_file(model.state_dict(), FILE)"
 
@@ -18,13 +18,13 @@ _ADVICE = "save them with safetensors.torch.save_file(model.state_dict(), FILE)"
 def load_weights(module: nn.Module, path: str | Path) -> None:
     """Copy the weights of a safetensors file into ``module``, all of them or none.
 
-    Every parameter and every buffer that ``module.state_dict()`` holds must be in the file, in its shape and of a
-    floating-point type that the module's holds without rounding (so float16 and bfloat16 fit float32); tensors that
-    share memory need to be there once.
+    Every parameter and every buffer that ``module.state_dict()`` holds must be in the file, in its shape and in a
+    floating-point type that the module's type represents without rounding (so float16 and bfloat16 fit float32).
+    Tensors that share memory need to be there once.
 
     Raises:
-        BadInputError: there is no such file, it is not a whole safetensors file, or names, shapes, types or numbers
-            are off; the message says which.
+        BadInputError: there is no such file, it is not a complete safetensors file, or names, shapes, types or numbers
+            are wrong; the message says which.
 
     Example:
         >>> import tempfile
@@ -59,10 +59,10 @@ def read_tensors(path: str | Path, shapes: dict[str, tuple[int, ...]], what: str
     Names and shapes are checked in the file's header, before any tensor is read.
 
     Args:
-        path: the file.
-        shapes: what may be in it, by name; not all of it needs to be.
-        what: the file, for messages.
-        advice: how to make one, for messages.
+        path: path of the file.
+        shapes: shape of each tensor that may be in the file, by name; not all need to be in it.
+        what: words for the file, for messages.
+        advice: advice on making such a file, for messages.
 
     Raises:
         BadInputError: the file cannot be read, is damaged, or holds a tensor that it should not.
@@ -97,7 +97,7 @@ def read_tensors(path: str | Path, shapes: dict[str, tuple[int, ...]], what: str
 
 
 def check_numbers(what: str, tensor: Tensor, dtype: torch.dtype) -> None:
-    """Refuse a tensor that ``dtype`` cannot hold without rounding, or that holds NaN or infinities.
+    """Refuse a tensor that ``dtype`` cannot represent without rounding, or that holds NaN or infinities.
 
     Raises:
         BadInputError: says which it is, and how many numbers are concerned.

@@ -1,5 +1,33 @@
-"""What the parties send each other; importing this package registers the protocols."""
+"""What the parties send each other. A new protocol is one file and one line here."""
 
-from seepage.protocols import fedavg, fedsgd
+from __future__ import annotations
 
-__all__ = ["fedavg", "fedsgd"]
+from typing import TYPE_CHECKING, Any, cast
+
+from seepage import registry
+from seepage.lazy import lazy_package
+
+if TYPE_CHECKING:
+    from seepage.protocols.clients import Clients
+    from seepage.wire.horizontal import View
+
+# Registered name and module, which is imported when the protocol is first made.
+registry.protocols.declare({"fedavg": "seepage.protocols.fedavg", "fedsgd": "seepage.protocols.fedsgd"}, "horizontal")
+
+
+def create(name: str, **options: Any) -> Clients[View]:
+    """Return a protocol of horizontal learning, ready to run.
+
+    Raises:
+        BadInputError: the name or an option is unknown.
+
+    Example:
+        >>> create("fedsgd", batch_size=4).records
+        4
+    """
+    return cast("Clients[View]", registry.protocols.of("horizontal").create(name, **options))
+
+
+lazy_package(__name__)
+
+__all__ = ["create"]

@@ -1,4 +1,4 @@
-"""Clients that answer a server: what FedSGD and FedAvg share."""
+"""Simulation of the clients in FedSGD and FedAvg."""
 
 from __future__ import annotations
 
@@ -26,20 +26,19 @@ M = TypeVar("M", bound=View, covariant=True)
 
 
 class Clients(ABC, Generic[M]):
-    """A round, or several: the server sends a model, each client answers from records of its own, defended.
+    """One or several rounds: the server sends a model, and each client answers with a defended message.
 
-    The replication unit is a victim: what the server receives at once. That is one client's message, or the
-    mean of several clients' where a secure aggregation keeps the single messages from the server.
+    The replication unit is a victim: all that the server receives at once. That is one client's message, or the mean
+    of several clients' messages where a secure aggregation hides the single ones.
 
     Args:
-        batch_size: records behind one client's message.
+        batch_size: number of records in one client's message.
         replacement: whether a client may hold a row twice (TabLeak's code draws with replacement).
-        defense: what each client does to its message before it sends it, or to the gradients that it computes;
-            nothing if None.
-        clients: whose messages are aggregated; the records behind what the server receives are
-            ``clients * batch_size``.
-        holds: records of a client; in each round it draws a batch of them anew. As many as its batch if None,
-            which then is the same in every round.
+        defense: defense that each client applies to its message, or to the gradients that it computes; none if None.
+        clients: number of clients whose messages are aggregated; a message that the server receives depends on
+            ``clients * batch_size`` records.
+        holds: number of records of a client; in each round it draws a batch of them. Equal to the batch size if None;
+            the batch is then the same in every round.
 
     Raises:
         BadInputError: a count is below 1, or a client holds less than a batch.
@@ -67,7 +66,7 @@ class Clients(ABC, Generic[M]):
 
     @property
     def records(self) -> int:
-        """Records of the clients behind one victim; the server receives something of each, or of a batch of them."""
+        """Number of records of one victim's clients; a message is about all of them, or about a batch."""
         return self.clients * self.holds
 
     def run(
@@ -80,15 +79,15 @@ class Clients(ABC, Generic[M]):
     ) -> Transcript[M]:
         """Return what the server receives in one round for each seed, and the records behind it.
 
-        A victim depends on its own seeds alone, not on the victims it is run with. Its records do not
-        depend on the defense.
+        A victim depends on its own seeds alone, not on the other victims of the call. Its records do not depend on the
+        defense.
 
         Args:
             model: the global model, or the versions of it that a malicious server sends its clients.
-            rows: the clients'.
-            encoder: from rows to the model's inputs.
-            seeds: one a victim, of its records.
-            defense_seeds: one a victim, of what the defense draws; needed where there is a defense.
+            rows: rows of the clients.
+            encoder: map from rows to the model's inputs.
+            seeds: seed of each victim's records.
+            defense_seeds: seed of the defense's random numbers for each victim; needed where there is a defense.
 
         Raises:
             BadInputError: there are fewer rows than records, the model does not fit them or comes in
@@ -97,7 +96,7 @@ class Clients(ABC, Generic[M]):
         """
         if self.holds > self.batch_size:
             raise BadInputError(
-                f"clients hold {self.holds} records and send something of {self.batch_size}: run it round by round."
+                f"clients hold {self.holds} records and send messages about {self.batch_size}: run it round by round."
             )
         [sent], secret = self._rounds([model], rows, encoder, seeds, defense_seeds or ())
         return Transcript(self.view(model, sent), secret)
@@ -112,12 +111,12 @@ class Clients(ABC, Generic[M]):
     ) -> Transcript[RoundsView]:
         """Return what the server receives in several rounds of the same clients, and all their records.
 
-        The first rounds do not depend on how many follow. What a victim's own messages do to later models is left
-        out: they are those of a training beside it.
+        The first rounds do not depend on the number of rounds that follow. The effect of a victim's own messages on
+        later models is not simulated: these models come from a separate training.
 
         Args:
-            models: what the server sent in each round.
-            rows, encoder, seeds, defense_seeds: see ``run``.
+            models: model that the server sent in each round.
+            rows, encoder, seeds, defense_seeds: arguments of ``run``.
 
         Raises:
             BadInputError: as ``run``, or there is no model.
@@ -160,8 +159,8 @@ class Clients(ABC, Generic[M]):
             batches = [self._batch(generators[i // self.clients]) for i in range(len(clients_x))]
             sent = model.sent(self.clients)
             whole = self.holds == self.batch_size
-            # One client at a time: the bits of a message must not depend on how many clients are simulated at once. Nor
-            # on a copy, which may lie elsewhere in memory.
+            # One client at a time: the bits of a message must not depend on the number of clients simulated at once,
+            # nor on a copy, which may lie elsewhere in memory.
             messages = [
                 self.answer(
                     sent[i % self.clients],
@@ -195,33 +194,33 @@ class Clients(ABC, Generic[M]):
         """Return one client's message before any defense of messages, by parameter name.
 
         Args:
-            model: that the server sent.
-            encoded, labels: the client's records.
-            generator: of what it draws at random.
-            gradient_of: computes gradients, under a defense of records where there is one.
+            model: model that the server sent.
+            encoded, labels: rows and labels of the client's records.
+            generator: generator of the client's random numbers.
+            gradient_of: function that computes gradients, under a defense of records where there is one.
         """
 
     @abstractmethod
     def view(self, model: Model, message: dict[str, Tensor]) -> M:
-        """Return what the server sees, given messages of shape (victim, *parameter)."""
+        """Return the server's view of messages of shape (victim, *parameter)."""
 
     @property
     @abstractmethod
     def gradients(self) -> list[int]:
-        """How many records are behind each of the gradients whose sum, times ``rate``, is a client's message."""
+        """Number of records of each gradient; a client's message is the sum of these gradients times ``rate``."""
 
     @property
     def rate(self) -> float:
-        """By what the sum of gradients is multiplied in a message."""
+        """Factor of the sum of gradients in a message."""
         return 1.0
 
     @property
     @abstractmethod
     def sees(self) -> str:
-        """What the server sees of a victim, for people."""
+        """Text that says what the server sees of a victim."""
 
     def known(self) -> KnownDefense:
-        """Return what an attacker who knows the defense knows of the messages received."""
+        """Return the messages' defense as an attacker who knows the defense knows it."""
         known = KnownDefense() if self.defense is None else self.defense.describe()
         if isinstance(self.defense, RecordDefense):
             noises = [self.defense.noise(records) for records in self.gradients]
@@ -240,13 +239,13 @@ class Clients(ABC, Generic[M]):
         return torch.randperm(rows, generator=generator)[: self.records]
 
     def _batch(self, generator: torch.Generator) -> Int[Tensor, " used"]:
-        """Return which of its records a client takes in a round."""
+        """Return the positions of the records that a client uses in a round."""
         if self.holds == self.batch_size:
             return torch.arange(self.holds)
         return torch.randperm(self.holds, generator=generator)[: self.batch_size]
 
     def _seeds(self, seeds: Sequence[int], rounds: int) -> list[list[int]]:
-        """Return one seed a client for each round: in the first, a victim's own where it is one client."""
+        """Return one seed a client for each round: in the first, a victim's own seed where it is one client."""
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
 
         def drawn() -> list[int]:

@@ -1,4 +1,4 @@
-"""FedAvg: a client trains for a while on its records and sends what that changed."""
+"""FedAvg: a client trains on its records for some epochs and sends the change of the model."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from seepage.registry import protocols
 from seepage.wire.horizontal import UpdateView
 
 
-@protocols.register("fedavg")
+@protocols.register("fedavg", "horizontal")
 class FedAvg(Clients[UpdateView]):
-    """One round of FedAvg (McMahan et al. 2017): a client answers with what local epochs changed, defended.
+    """One round of FedAvg (McMahan et al. 2017): a client answers with the change by local epochs, defended.
 
     Args:
-        batch_size: records of a client, all of which it goes through in each epoch.
-        replacement, defense, clients, holds: see ``Clients``; a defense of messages sees the parameters before less
-            those after, one of records each local step.
-        epochs: local passes over the records.
-        local_batch_size: records of a local step; all of them if None.
-        learning_rate: of local plain SGD.
-        shuffle: whether each epoch goes through the records in an order of its own, as clients do. TabLeak's
-            code keeps the order in which they were drawn (D10).
+        batch_size: number of records of a client, all of which it uses in each epoch.
+        replacement, defense, clients, holds: arguments of ``Clients``; a defense of messages receives the difference
+            of the parameters before and after, a defense of records each local step.
+        epochs: number of local passes over the records.
+        local_batch_size: number of records of a local step; all of them if None.
+        learning_rate: learning rate of local plain SGD.
+        shuffle: whether each epoch has an order of its own, as clients do it. TabLeak's code keeps the order in which
+            the records were drawn (D10).
 
     Raises:
         BadInputError: a count is below 1, or the rate is not a positive number.
@@ -57,7 +57,7 @@ class FedAvg(Clients[UpdateView]):
         generator: torch.Generator,
         gradient_of: GradientOf = gradient,
     ) -> dict[str, Tensor]:
-        """Return the parameters before less those after."""
+        """Return the difference of the parameters before and after."""
         count = len(labels)
         orders = [
             torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
@@ -73,18 +73,18 @@ class FedAvg(Clients[UpdateView]):
 
     @property
     def gradients(self) -> list[int]:
-        """One a local step."""
+        """Number of records of each local step."""
         batches = self.training.batches(self.batch_size)
         return [batch.stop - batch.start for batch in batches] * self.training.epochs
 
     @property
     def rate(self) -> float:
-        """That of local training."""
+        """Learning rate of local training."""
         return float(self.training.learning_rate)
 
     @property
     def sees(self) -> str:
-        """What the server sees of a victim, for people."""
+        """Text that says what the server sees of a victim."""
         training = self.training
         epochs = "1 local epoch" if training.epochs == 1 else f"{training.epochs} local epochs"
         order = "shuffled" if self.shuffle else "in a fixed order"

@@ -13,7 +13,7 @@ from seepage.registry import protocols
 from seepage.wire.horizontal import GradientView
 
 
-@protocols.register("fedsgd")
+@protocols.register("fedsgd", "horizontal")
 class FedSGD(Clients[GradientView]):
     """One round of FedSGD: the server sends a model, a client returns its batch's mean gradient, defended.
 
@@ -37,10 +37,10 @@ class FedSGD(Clients[GradientView]):
 
     @property
     def gradients(self) -> list[int]:
-        """One, of the whole batch."""
+        """Number of records of the whole batch, of which there is one gradient."""
         return [self.batch_size]
 
     @property
     def sees(self) -> str:
-        """What the server sees of a victim, for people."""
+        """Text that says what the server sees of a victim."""
         return self._of_clients("gradient of one batch")

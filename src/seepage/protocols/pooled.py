@@ -1,6 +1,6 @@
-"""Pooled learning: parties train one model on all their rows as though a trusted party did, and share its answers.
+"""Pooled learning: parties train one model on all their rows as if by a trusted party, and share its answers.
 
-The cryptography is taken as ideal: nothing crosses the wire but the trained model's answers, or the model itself.
+The cryptography is taken as ideal: only the trained model's answers cross the wire, or the model itself.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.defenses.answers import Answers
+from seepage.defenses.answers import CoarseAnswers
 from seepage.errors import BadInputError, check_count
 from seepage.shadow.learner import Learner, Trained
 from seepage.shadow.pooling import MarkedRows, joint_models
@@ -28,11 +28,11 @@ class PooledLearning:
     Source: Zhang, Tople and Ohrimenko, *Leakage of Dataset Properties in Multi-Party Machine Learning* (2021).
 
     Attributes:
-        learner: how a model is trained.
-        rows: that the victim, and each further party, holds.
+        learner: training recipe of a model.
+        rows: number of rows of the victim, and of each further party.
         others: shares of the attribute in each further party's rows; none in the paper.
-        answers: what happens to answers before they are given; nothing if None.
-        limit: queries that are answered; None for any number.
+        answers: defense of answers; none if None.
+        limit: largest number of queries that are answered; None for any number.
 
     Raises:
         BadInputError: a count is below 1.
@@ -41,7 +41,7 @@ class PooledLearning:
     learner: Learner
     rows: int
     others: tuple[float, ...] = ()
-    answers: Answers | None = None
+    answers: CoarseAnswers | None = None
     limit: int | None = None
 
     def __post_init__(self) -> None:
@@ -50,45 +50,62 @@ class PooledLearning:
             check_count("limit", self.limit)
 
     def train(
-        self, held: MarkedRows, own: MarkedRows | None, shares: Float[Tensor, " target"], seed: int
+        self, pool: MarkedRows, own: MarkedRows | None, shares: Float[Tensor, " target"], seed: int
     ) -> PooledTranscript:
         """Train one joint model for each share of the attribute in the victim's rows.
 
         Args:
-            held: rows that victims and further parties draw theirs from, without replacement within a model.
-            own: the adversary's, in every model; None in the single-party setting.
-            shares: of the attribute in each victim's rows.
-            seed: of rows, first weights and batches.
+            pool: rows that victims and further parties draw theirs from, without replacement within a model.
+            own: rows of the adversary, in every model; None in the single-party setting.
+            shares: share of the attribute in each victim's rows.
+            seed: seed of rows, first weights and batches.
 
         Raises:
             BadInputError: the rows cannot supply the shares, or the adversary's have other columns.
         """
         generator = torch.Generator().manual_seed(seed)
-        chosen = held.drawn(self._parts(shares[:, None]), self.rows, generator)
-        models = joint_models(self.learner, held, own, chosen, generator)
+        chosen = self._drawn(pool, shares[:, None], generator)
+        models = joint_models(self.learner, pool, own, chosen, generator)
         return PooledTranscript(self._asked(models), ModelView(models), shares)
 
     def update(
-        self, held: MarkedRows, own: MarkedRows | None, shares: Float[Tensor, "target 2"], seed: int
+        self, pool: MarkedRows, own: MarkedRows | None, shares: Float[Tensor, "target 2"], seed: int
     ) -> tuple[UpdatedView, Float[Tensor, "target 2"]]:
-        """Train joint models before and after the victim brings in as many new rows, with another share.
+        """Train joint models before and after the victim adds the same number of new rows, with another share.
 
         Args:
-            held, own, seed: as in ``train``.
-            shares: of the attribute in the victim's first and in its new rows.
+            pool, own, seed: arguments of ``train``.
+            shares: shares of the attribute in the victim's first and in its new rows.
 
         Returns:
-            What is seen, and the shares as they were given.
+            Views before and after, and the realised shares.
 
         Raises:
             BadInputError: see ``train``.
         """
         generator = torch.Generator().manual_seed(seed)
-        chosen = held.drawn(self._parts(shares), self.rows, generator)
+        chosen = self._drawn(pool, shares, generator)
         kept = [part for part in range(chosen.shape[1]) if part != 1]
-        before = joint_models(self.learner, held, own, chosen[:, kept], generator)
-        after = joint_models(self.learner, held, own, chosen, generator)
+        before = joint_models(self.learner, pool, own, chosen[:, kept], generator)
+        after = joint_models(self.learner, pool, own, chosen, generator)
         return UpdatedView(self._asked(before), self._asked(after)), shares
+
+    def drawn(
+        self, pool: MarkedRows, shares: Float[Tensor, "target part"], seed: int
+    ) -> Int[Tensor, "target _parts rows"]:
+        """Return positions of the rows that victims and further parties of each joint model hold, without training.
+
+        Args:
+            pool, seed: arguments of ``train`` and ``update``.
+            shares: share of the attribute in the victims' rows; one a part where they add some later.
+
+        Raises:
+            BadInputError: see ``train``.
+        """
+        return self._drawn(pool, shares, torch.Generator().manual_seed(seed))
+
+    def _drawn(self, pool: MarkedRows, shares: Tensor, generator: torch.Generator) -> Tensor:
+        return pool.drawn(self._parts(shares), self.rows, generator)
 
     def _parts(self, shares: Tensor) -> Float[Tensor, "target part"]:
         others = torch.tensor(self.others, dtype=shares.dtype).expand(len(shares), len(self.others))
@@ -104,7 +121,7 @@ class PooledLearning:
 
 def federated(
     learner: Dense,
-    held: MarkedRows,
+    pool: MarkedRows,
     own: MarkedRows,
     shares: Float[Tensor, " target"],
     rows: int,
@@ -112,33 +129,33 @@ def federated(
     rate: float | int,
     seed: int,
 ) -> GradientsView:
-    """Train joint models by federated gradient descent of two parties instead, and return what one sees of the other.
+    """Train joint models by federated gradient descent of two parties, and return one party's view of the other.
 
-    In each round both send the gradient of all their rows, and the model goes against their mean; whoever knows its own
-    gradient knows the other's.
+    In each round both send the gradient of all their rows, and the model takes a step against their mean. A party that
+    knows its own gradient can therefore compute the other's.
 
     Args:
-        learner: gives networks and their first weights.
-        held: rows that victims draw theirs from.
-        own: the adversary's.
-        shares: of the attribute in each victim's rows.
-        rows: of a victim.
-        rounds: of training.
-        rate: of gradient descent.
-        seed: of rows and first weights.
+        learner: recipe that gives networks and their first weights.
+        pool: rows that victims draw theirs from.
+        own: rows of the adversary.
+        shares: share of the attribute in each victim's rows.
+        rows: number of rows of a victim.
+        rounds: number of rounds of training.
+        rate: learning rate of gradient descent.
+        seed: seed of rows and first weights.
 
     Raises:
         BadInputError: the rows cannot supply the shares, or a count is below 1.
     """
     check_count("rounds", rounds)
     generator = torch.Generator().manual_seed(seed)
-    chosen = held.drawn(shares[:, None], rows, generator)[:, 0]
+    chosen = pool.drawn(shares[:, None], rows, generator)[:, 0]
     seeds = torch.randint(2**62, (len(shares),), generator=generator).tolist()
-    models, _ = learner.initial(held.inputs.shape[1], seeds)
+    models, _ = learner.initial(pool.inputs.shape[1], seeds)
     mine = torch.arange(len(own)).expand(len(shares), len(own))
     snapshots, seen = [], []
     for _ in range(rounds):
-        theirs = learner.gradients(models, held.inputs, held.labels, chosen)
+        theirs = learner.gradients(models, pool.inputs, pool.labels, chosen)
         snapshots.append(models)
         seen.append(theirs)
         ours = learner.gradients(models, own.inputs, own.labels, mine)
@@ -147,10 +164,10 @@ def federated(
 
 
 def alternating(shares: Sequence[float], targets: int) -> Float[Tensor, " target"]:
-    """Return the shares in turn, as many as there are targets.
+    """Return the shares in turn, one for each target.
 
     Raises:
-        BadInputError: targets are no multiple of the shares, so that accuracy would weigh shares differently.
+        BadInputError: targets are not a multiple of the shares, so that accuracy would weigh shares differently.
 
     Example:
         >>> alternating((0.25, 0.75), 4).tolist()
@@ -166,13 +183,13 @@ def alternating(shares: Sequence[float], targets: int) -> Float[Tensor, " target
 
 @dataclass(frozen=True)
 class Sets:
-    """Who holds which rows.
+    """Partition of the rows between attacker, adversary and victims.
 
     Attributes:
         auxiliary: the attacker's own sample of the same kind, with the attribute known.
-        own: what the adversary puts into the pool.
-        queries: what it asks.
-        held: that victims and further parties draw theirs from.
+        own: rows that the adversary contributes to the pool.
+        queries: rows that it asks.
+        held: rows that victims and further parties draw theirs from.
     """
 
     auxiliary: MarkedRows
@@ -191,14 +208,14 @@ def parted(
     own_share: float = 0.33,
     apart: bool = False,
 ) -> Sets:
-    """Deal rows out: auxiliary rows, the adversary's, queries, and the rest for victims, none of them twice.
+    """Split rows into auxiliary rows, the adversary's, queries, and the rest for victims, none of them twice.
 
     Args:
-        rows: all there are.
-        auxiliary, own, queries: number of rows of each.
-        seed: of the draws.
-        auxiliary_share, own_share: of the attribute in each; None for as it comes.
-        apart: whether queries are rows of their own; drawn from the auxiliary ones else.
+        rows: all rows.
+        auxiliary, own, queries: number of rows of each part.
+        seed: seed of the draws.
+        auxiliary_share, own_share: share of the attribute in each part; that of the drawn rows if None.
+        apart: whether queries are rows of their own; otherwise they are drawn from the auxiliary ones.
 
     Raises:
         BadInputError: there are too few rows, or they cannot supply the shares.

@@ -22,13 +22,13 @@ from seepage.wire.split import CutView, KnownCut
 
 @dataclass(frozen=True)
 class TrainedSplit:
-    """What training ended in.
+    """Result of a training in split learning.
 
     Attributes:
-        model: both parts after it.
-        clip: bound on gradients' norms at its end; None where nothing is clipped to one bound.
-        losses: mean over the records of each epoch, in nats, of the labels that were trained with.
-        earlier: the parts at the beginning of each epoch.
+        model: both parts after training.
+        clip: bound on gradients' norms at the end; None where gradients are not clipped to one bound.
+        losses: mean loss over the records in each epoch, in nats, for the labels that were trained with.
+        earlier: parts at the beginning of each epoch.
     """
 
     model: SplitModel
@@ -39,25 +39,26 @@ class TrainedSplit:
 
 @dataclass(frozen=True)
 class SplitLearning:
-    """One client that holds the private columns of all rows (SL), or many that hold some rows' each (FSL).
+    """One client that holds the private columns of all rows (SL), or many with some rows each (FSL).
 
-    In every exchange the server sends the activations of some records, the client answers with the gradient by
-    them, and both step by Adagrad. With several clients, each takes the mean loss over its own rows, and the client
-    parts' gradients are averaged over the clients of the exchange; each record's gradient still reaches the server.
+    In every exchange the server sends the activations of some records, the client answers with the gradient with
+    respect to them, and both take a step of Adagrad. With several clients, each takes the mean loss over its own rows,
+    and the client parts' gradients are averaged over the clients of the exchange; each record's gradient still reaches
+    the server.
 
-    Sources: Qiu et al., EXACT (2024), section 4; what it leaves open is as in DeepCTR-Torch, whose defaults its
-    settings are: batches of 256, weight decay of 1e-5 (added to the loss, not halved) on embeddings and first-order
-    weights. Deviations: the number of epochs is not stated there, 5 here.
+    Source: Qiu et al., EXACT (2024), section 4. Settings that it does not state are those of DeepCTR-Torch, which it
+    uses: batches of 256, weight decay of 1e-5 (added to the loss, not halved) on embeddings and first-order
+    weights. The number of epochs is not stated there, 5 here.
 
     Attributes:
-        epochs: passes over the rows.
-        batch_size: records of an exchange, with one client.
-        learning_rate: of Adagrad.
+        epochs: number of passes over the rows.
+        batch_size: number of records of an exchange, with one client.
+        learning_rate: learning rate of Adagrad.
         decay: weight of the squared embeddings and first-order weights in the loss.
-        rows_each: rows that a client holds; None for one client with all of them.
-        clients: that take part in an exchange, where there are several.
-        flip: what happens to labels; they stay as they are if None.
-        noise: what happens to gradients.
+        rows_each: number of rows of a client; None for one client with all of them.
+        clients: number of clients in an exchange, where there are several.
+        flip: defense of labels; none if None.
+        noise: defense of gradients; none if None.
 
     Raises:
         BadInputError: a count is below 1, or a rate is not a number from 0 up.
@@ -86,9 +87,10 @@ class SplitLearning:
         """Train both parts.
 
         Args:
-            model: what training begins with; left unchanged.
-            rows: whose public columns the server holds, and whose other columns and labels the client or clients.
-            seed: of batches, flipped labels and noise.
+            model: model that training starts from; left unchanged.
+            rows: table whose public columns the server holds; the client or clients hold the other columns and the
+                labels.
+            seed: seed of batches, flipped labels and noise.
 
         Raises:
             BadInputError: the parts do not fit the rows, all labels are the same, or training ended in numbers
@@ -96,7 +98,7 @@ class SplitLearning:
         """
         self._check(model, rows)
         model = model.copy()
-        # Purposes have streams of their own, so that a defense changes no batch.
+        # Each purpose has a random stream of its own, so that a defense changes no batch.
         order, flipping, noising = (torch.Generator().manual_seed(seed + i) for i in range(3))
         labels = rows.labels if self.flip is None else self.flip(rows.labels, model.classes, flipping)
         theirs, own = model.scaled(rows.cells, model.public), model.scaled(rows.cells, model.private)
@@ -137,13 +139,13 @@ class SplitLearning:
     def observe(
         self, trained: TrainedSplit, rows: Table, seed: int, granted: SplitModel | None = None
     ) -> CutTranscript:
-        """Return what the server sees of rows in one more exchange, as though they were trained on next.
+        """Return what the server sees of rows in one more exchange, as if it were the next of the training.
 
         Args:
-            trained: what training ended in; no part steps.
-            rows: of the exchange, in batches of the protocol's size.
-            seed: of flipped labels and noise.
-            granted: the client part that the server knows, where it is not the one that answers.
+            trained: result of the training; neither part takes a step.
+            rows: rows of the exchange, in batches of the protocol's size.
+            seed: seed of flipped labels and noise.
+            granted: client part that the server knows, where it is not the one that answers.
 
         Raises:
             BadInputError: the parts do not fit the rows.
@@ -173,13 +175,13 @@ class SplitLearning:
         return CutTranscript(view, rows.cells[:, list(model.private)], rows.labels)
 
     def known(self) -> KnownCut:
-        """Return what an attacker who knows the defenses knows."""
+        """Return the knowledge of an attacker who knows the defenses."""
         noise, flip = self.noise, self.flip
         return KnownCut(
-            noise_multiplier=0.0 if noise is None else noise.noise_multiplier,
+            noise_multiplier=0.0 if noise is None else float(noise.noise_multiplier),
             clips=noise is not None,
             own_norm=noise is not None and noise.rule == "own",
-            flip=0.0 if flip is None else flip.probability,
+            flip=0.0 if flip is None else float(flip.probability),
         )
 
     def _check(self, model: SplitModel, rows: Table) -> None:
@@ -208,17 +210,17 @@ class SplitLearning:
     def _batches(
         self, rows: int, held: list[Tensor], generator: torch.Generator
     ) -> list[tuple[Int[Tensor, " record"], Float[Tensor, " record"], int]]:
-        """Return positions, the number of records behind each loss and the number of clients, of each exchange."""
+        """Return, for each exchange, positions, number of records in each record's loss, and number of clients."""
         if not held:
             batches = torch.randperm(rows, generator=generator).split(self.batch_size)
             return [(batch, torch.full((len(batch),), float(len(batch))), 1) for batch in batches]
         groups = torch.randperm(len(held), generator=generator).split(self.clients)
-        made = []
+        exchanges = []
         for group in groups:
             chosen = [held[i] for i in group.tolist()]
             behind = torch.cat([torch.full((len(one),), float(len(one))) for one in chosen])
-            made.append((torch.cat(chosen), behind, len(chosen)))
-        return made
+            exchanges.append((torch.cat(chosen), behind, len(chosen)))
+        return exchanges
 
     def _decay(self, model: SplitModel) -> None:
         for part in (model.server, model.client):

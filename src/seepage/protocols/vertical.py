@@ -35,7 +35,7 @@ class Rows:
     """Rows of a table for each of several trainings.
 
     Attributes:
-        cells: of all columns, as ``Table.cells`` holds them.
+        cells: cells of all columns, in the form of ``Table.cells``.
         labels: class codes.
     """
 
@@ -54,15 +54,15 @@ class Rows:
 
 @dataclass(frozen=True)
 class TrainedVertical:
-    """What training ended in.
+    """Result of several trainings in vertical learning.
 
     Attributes:
-        model: all parts after it.
+        model: all parts after training.
         spread: standard deviation of each party's features over the records of training, before any defense.
-        losses: of each training and epoch, mean over records, in nats.
-        rows: that were trained on.
-        sent: every party's features of them, as sent in the last epoch.
-        back: every party's gradients by them, of each record's own loss, as received in the last epoch.
+        losses: loss of each training and epoch, mean over records, in nats.
+        rows: training rows.
+        sent: every party's features of these rows, as sent in the last epoch.
+        back: every party's gradients of each record's own loss with respect to them, as received in the last epoch.
     """
 
     model: VerticalModel
@@ -75,17 +75,17 @@ class TrainedVertical:
 
 @dataclass(frozen=True)
 class VerticalLearning:
-    """Parties send features of the same records, the active one returns gradients by them; all step by Adam.
+    """Parties send features of the same records, the active one returns gradients of them; all train by Adam.
 
     Source: Yang et al., UIFV (arXiv 2406.12588), section 3. It states neither optimiser nor learning rate nor epochs;
     Adam at 0.001, batches of 64 records (its comparison's) and 10 epochs are our choice.
 
     Attributes:
-        epochs: passes over the rows.
-        batch_size: records of an exchange.
-        learning_rate: of Adam.
-        features: what passive parties do to features, in training and at inference; None for nothing.
-        returned: what is done to each record's gradient on its way to a passive party; None for nothing.
+        epochs: number of passes over the rows.
+        batch_size: number of records of an exchange.
+        learning_rate: learning rate of Adam.
+        features: defense of features by passive parties, in training and at inference; None for nothing.
+        returned: defense of each record's gradient on its way to a passive party; None for nothing.
 
     Raises:
         BadInputError: a count is below 1, or the rate is not a positive number.
@@ -108,9 +108,9 @@ class VerticalLearning:
         """Train all parts, in all trainings at once.
 
         Args:
-            model: what training begins with; left unchanged.
-            rows: of which every party holds its columns.
-            seeds: of batches and noise, one a training.
+            model: model that training starts from; left unchanged.
+            rows: rows whose columns the parties hold.
+            seeds: seed of each training's batches and noise.
 
         Raises:
             BadInputError: all labels of a training are the same, or one ended in numbers that are not finite.
@@ -121,7 +121,7 @@ class VerticalLearning:
                 "to learn; choose another target or add rows where it differs."
             )
         model = model.copy()
-        # Purposes have streams of their own, so that a defense changes no batch.
+        # Each purpose has a random stream of its own, so that a defense changes no batch.
         order = [torch.Generator().manual_seed(seed) for seed in seeds]
         noising, returning = (torch.Generator().manual_seed(seeds[0] + i) for i in (1, 2))
         encoded = model.encoded(rows.cells)
@@ -152,7 +152,7 @@ class VerticalLearning:
                         back = [torch.zeros_like(one) for one in sent]
                     for held, message in zip((*sent, *back), (*messages, *gradients), strict=True):
                         held[every, batch] = message
-                    # A batch's gradients are of its mean loss.
+                    # The gradients of a batch are those of its mean loss.
                     for held in back:
                         held[every, batch] *= batch.shape[1]
         if not bool(losses.isfinite().all()):
@@ -167,7 +167,7 @@ class VerticalLearning:
     def send(
         self, trained: TrainedVertical, rows: Rows, generator: torch.Generator
     ) -> tuple[Float[Tensor, "training record _feature"], ...]:
-        """Return what every party sends of rows at inference; the active party's own features have no defense."""
+        """Return every party's features of rows at inference; the active party's own features have no defense."""
         with torch.no_grad():
             computed = trained.model.features(trained.model.encoded(rows.cells))
         return self._defended(computed, trained.spread, generator)
@@ -176,10 +176,10 @@ class VerticalLearning:
         """Return what the active party sees when the trained model predicts for rows.
 
         Args:
-            trained: what training ended in.
-            rows: that are predicted for.
-            target: the passive party that the active one is after.
-            seed: of the noise.
+            trained: result of the training.
+            rows: rows to predict.
+            target: number of the passive party that is attacked.
+            seed: seed of the noise.
 
         Raises:
             BadInputError: the target is no passive party.
@@ -217,13 +217,13 @@ class VerticalLearning:
     def predict(
         self, trained: TrainedVertical, rows: Rows, generator: torch.Generator
     ) -> Float[Tensor, "training record label"]:
-        """Return the chance of each label that the active party gets from what the parties send."""
+        """Return the chance of each label that the active party predicts from the parties' features."""
         with torch.no_grad():
             outputs = trained.model.outputs(self.send(trained, rows, generator))
         return label_chances(trained.model.head, outputs)
 
     def queries(self, trained: TrainedVertical, target: int, limit: int, seed: int) -> Queries:
-        """Return the channel on which a target answers with features as it would send them.
+        """Return the channel on which a target answers queries with its (defended) features.
 
         Raises:
             BadInputError: the target is no passive party, or the limit is negative.
@@ -239,7 +239,7 @@ class VerticalLearning:
         return Queries(answer, limit)
 
     def auxiliary(self, trained: TrainedVertical, rows: Rows, target: int, seed: int) -> FeatureAuxiliary:
-        """Return rows that the attacker holds whole, with the features that parties other than the target send."""
+        """Return complete rows of the attacker, with the features that parties other than the target send."""
         own, theirs = (list(trained.model.partition.columns[party]) for party in (0, target))
         sent = self.send(trained, rows, torch.Generator().manual_seed(seed))
         others = tuple(None if party == target else features for party, features in enumerate(sent))
@@ -248,13 +248,13 @@ class VerticalLearning:
     def gradients(
         self, trained: TrainedVertical, seen: FeatureTranscript, batch_size: int, seed: int
     ) -> WeightGradients:
-        """Return what the target's bottom model would change by, were the trained network to step on attacked records.
+        """Return the gradients of the target's bottom model if the trained network took a step on attacked records.
 
         Args:
-            trained: what training ended in.
-            seen: the records; what is left over after whole batches is left out.
-            batch_size: records of a batch.
-            seed: of the defense of gradients.
+            trained: result of the training.
+            seen: records; those that do not fill a whole batch are left out.
+            batch_size: number of records of a batch.
+            seed: seed of the defense of gradients.
 
         Raises:
             BadInputError: there is not one whole batch.
@@ -282,16 +282,16 @@ class VerticalLearning:
         return WeightGradients(parts, back.unflatten(0, (-1, batches)).flatten(1, 2))
 
     def known(self) -> KnownFeatures:
-        """Return what an attacker who knows the defenses knows."""
+        """Return the knowledge of an attacker who knows the defenses."""
         names: dict[str, dict[str, float | int | str | bool]] = {}
         if self.features is not None:
-            names["feature_noise"] = {"ratio": self.features.ratio}
+            names["feature_noise"] = {"scale": self.features.scale}
         if self.returned is not None:
             names[self.returned.name] = asdict(self.returned)
-        return KnownFeatures(names, 0.0 if self.features is None else float(self.features.ratio))
+        return KnownFeatures(names, 0.0 if self.features is None else float(self.features.scale))
 
     def knowledge(self, trained: TrainedVertical, target: int, statistics: Statistics) -> FeatureKnowledge:
-        """Return what the active party knows of a target before anything is granted."""
+        """Return the active party's knowledge of a target before anything is granted."""
         partition = trained.model.partition
         partition.check_target(target)
         marginals = tuple(statistics.marginals[i] for i in partition.columns[target])
@@ -315,11 +315,11 @@ class VerticalLearning:
 
 
 def leak(seen: FeatureTranscript, records: int) -> tuple[FeatureTranscript, Leaked]:
-    """Return what is left of a transcript when its first records leak, and these.
+    """Return a transcript without its first records, which leak, and these records.
 
     Args:
-        seen: the records attacked.
-        records: that leak, of each training.
+        seen: attacked records.
+        records: number of records that leak, in each training.
 
     Raises:
         BadInputError: no record would be left to attack, or the number is negative.

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from seepage.report import figures, frames, grids
 from seepage.report.frames import Record
 from seepage.report.sections import Audited, Section
-from seepage.results.text import clean
 from seepage.results.verdict import UNDEFENDED, pick
-from seepage.settings.spec import AuditSpec
+from seepage.settings.spec import Spec
+from seepage.text import clean
 
 NAME = "rounds"
 
@@ -24,8 +24,8 @@ def accumulated(reports: Sequence[Audited]) -> Section | None:
     """
     groups: dict[str, list[Audited]] = {}
     for report in reports:
-        groups.setdefault(_else(report.spec), []).append(report)
-    swept = [group for group in groups.values() if len({one.spec.attacked_rounds for one in group}) > 1]
+        groups.setdefault(_else(report.audit.spec), []).append(report)
+    swept = [group for group in groups.values() if len({_rounds(one) for one in group}) > 1]
     if not swept:
         return None
     shown = []
@@ -41,8 +41,8 @@ def accumulated(reports: Sequence[Audited]) -> Section | None:
             ]
             own = list({(one["rounds"], one["attack"]): one for one in reversed(own)}.values())[::-1]
             own.sort(key=lambda one: one["rounds"])
-            subject = group[0].subject
-            title = f"{clean(subject.dataset.name)}, model {clean(subject.model.name)}, batch size {size}"
+            about = group[0].audit.about
+            title = f"{clean(about.dataset)}, model {clean(about.model)}, batch size {size}"
             title += "" if defense == UNDEFENDED else f", {clean(defense, 40)}"
             shown.append((figures.by_rounds(f"{NAME}-{len(shown)}", own, title), _grid(own, title)))
     words = [
@@ -53,20 +53,26 @@ def accumulated(reports: Sequence[Audited]) -> Section | None:
     return Section(NAME, "Leakage over rounds", words, figures=shown)
 
 
-def _else(spec: AuditSpec) -> str:
+def _rounds(report: Audited) -> int:
+    """Return in how many rounds the same units are attacked, 1 in settings that know of none."""
+    return int(getattr(report.audit.spec, "attacked_rounds", 1))
+
+
+def _else(spec: Spec) -> str:
     """Return what is left of a spec without its rounds and its name."""
-    plain = spec.plain()
-    plain["training"] = {**(plain["training"] or {}), "attacked_rounds": None}
+    plain = spec.model_dump(mode="json")
+    plain["training"] = {**(plain.get("training") or {}), "attacked_rounds": None}
     return repr(sorted((name, value) for name, value in plain.items() if name not in ("variant", "victims")))
 
 
 def _records(report: Audited) -> list[Record]:
     """Return the scores of an audit, each with the number of rounds and the share of whole records."""
     made = []
-    for one in frames.scores(report.rows, report.alarms or ()):
+    for one in frames.scores(report.rows, report.findings):
         own = {name: one[name] for name in ("batch_size", "defense", "attack")}
-        [whole] = pick(report.rows, metric="exact_match", column=None, **own) or [{"mean": None}]
-        made.append({**one, "rounds": report.spec.attacked_rounds, "exact": whole["mean"]})
+        whole = next(iter(pick(report.rows, metric="exact_match", column=None, **own)), None)
+        exact = None if whole is None else whole.mean
+        made.append({**one, "rounds": _rounds(report), "exact": exact})
     return made
 
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from seepage.report.frames import Record, Setting
-from seepage.results.text import clean, percent
 from seepage.results.tiers import BOUNDS
 from seepage.results.verdict import UNDEFENDED
+from seepage.text import clean, percent
 
 
 def advice(

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from seepage.assessment.intervals import Estimate, welch
+from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError
 from seepage.report import figures, grids
 from seepage.report.frames import Record
 from seepage.report.grids import Grid
 from seepage.report.html import page
-from seepage.results.text import clean, flattened, listed
+from seepage.results.rows import RESULTS, read_json, read_results
+from seepage.text import clean, flattened, listed
 
-RESULTS = "results.json"
 PROVENANCE = "provenance.json"
 # Shares of cells or records, where a difference is one of percentage points.
 _RATES = ("accuracy", "exact_match", "top_quarter", "bottom_quarter", "task_accuracy", "model_accuracy")
@@ -32,45 +33,22 @@ MOST_ROWS = 3000
 _MOST_POINTS = 8
 
 
-class _Figure(BaseModel):
-    """What a comparison reads of a row of ``results.json``."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    dataset: str
-    protocol: str
-    model: str
-    batch_size: int | None
-    defense: str | None
-    attack: str | None
-    metric: str
-    column: str | None
-    mean: FiniteFloat | None
-    low: FiniteFloat | None
-    high: FiniteFloat | None
-    std: FiniteFloat | None
-    n: int
-    seed: int
-    settings: dict[str, Any] = Field(default_factory=dict)
-    knowledge: dict[str, Any] = Field(default_factory=dict)
-
-    def facts(self) -> dict[str, Any]:
-        """What tells this figure from others of the same run."""
-        also = {
-            "labels": self.knowledge.get("labels"),
-            "batch_statistics": self.knowledge.get("batch_statistics"),
-            "profile": self.settings.get("profile"),
-            "replacement": self.settings.get("replacement"),
-            "seed": self.seed,
-        }
-        return {name: getattr(self, name) for name in _FIELDS} | also
-
-    def estimate(self) -> Estimate:
-        """The figure with its interval."""
-        return Estimate(self.mean, self.low, self.high, self.n, self.std)
+def _facts(row: ResultRow) -> dict[str, Any]:
+    """Return what tells a figure from others of the same run."""
+    also = {
+        "labels": row.knowledge.get("labels"),
+        "batch_statistics": row.knowledge.get("batch_statistics"),
+        "profile": row.settings.get("profile"),
+        "replacement": row.settings.get("replacement"),
+        "seed": row.seed,
+    }
+    return {name: getattr(row, name) for name in _FIELDS} | also
 
 
-_FIGURES = TypeAdapter(list[_Figure]).validate_python
+def _estimate(row: ResultRow) -> Estimate:
+    return Estimate(row.mean, row.low, row.high, row.n, row.std)
+
+
 _ORIGINS = TypeAdapter(list[dict[str, Any]]).validate_python
 
 
@@ -85,7 +63,7 @@ class Run:
     """
 
     name: str
-    figures: list[_Figure]
+    figures: list[ResultRow]
     origin: dict[str, Any]
 
 
@@ -121,21 +99,17 @@ def load_run(folder: Path) -> Run:
         raise BadInputError(
             f"{str(folder)!r} is no run folder; give the folder that an audit was told with --out, or that it named."
         )
-    rows = _read(folder / RESULTS, _FIGURES)
-    origins = _read(folder / PROVENANCE, _ORIGINS)
+    rows = read_results(folder / RESULTS)
+    origins = _read_origins(folder / PROVENANCE)
     if not rows or not origins:
         empty = RESULTS if not rows else PROVENANCE
         raise BadInputError(f"{str(folder / empty)!r} holds no entries; finish the audit, then compare it.")
     return Run(clean(folder.resolve().name or str(folder)), rows, origins[-1])
 
 
-def _read(path: Path, validated: Callable[[Any], Any]) -> Any:
+def _read_origins(path: Path) -> list[dict[str, Any]]:
     try:
-        return validated(json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused))
-    except OSError as error:
-        raise BadInputError(
-            f"{str(path)!r} cannot be read ({error.strerror}); finish the audit in that folder, then compare it."
-        ) from error
+        return _ORIGINS(read_json(path))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -143,14 +117,6 @@ def _read(path: Path, validated: Callable[[Any], Any]) -> Any:
             f"{str(path)!r} was not written by this version of an audit: {clean(where, 80)}: {first['msg']}; run the "
             "audit again."
         ) from error
-    except (ValueError, RecursionError) as error:
-        raise BadInputError(
-            f"{str(path)!r} is not what an audit writes ({clean(error, 120)}); run the audit again."
-        ) from error
-
-
-def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is no figure")
 
 
 def compare_runs(first: Run, second: Run) -> Comparison:
@@ -194,7 +160,7 @@ def _without(points: Sequence[str], paired: Container[str]) -> list[str]:
     return [point for point in points if point not in paired]
 
 
-def _point(figure: _Figure) -> str:
+def _point(figure: ResultRow) -> str:
     return _called({"attack": figure.attack, "batch_size": figure.batch_size, "defense": figure.defense}) or "the task"
 
 
@@ -203,14 +169,14 @@ def _distinct(first: str, second: str) -> tuple[str, str]:
 
 
 def _varies(run: Run, name: str) -> bool:
-    return len({str(figure.facts()[name]) for figure in run.figures}) > 1
+    return len({str(_facts(figure)[name]) for figure in run.figures}) > 1
 
 
-def _keyed(run: Run, fields: Sequence[str]) -> dict[tuple[Any, ...], _Figure]:
+def _keyed(run: Run, fields: Sequence[str]) -> dict[tuple[Any, ...], ResultRow]:
     seen: Counter[tuple[Any, ...]] = Counter()
     made = {}
     for figure in run.figures:
-        facts = figure.facts()
+        facts = _facts(figure)
         key = tuple(facts[name] for name in fields)
         # Whatever else sets two figures of a run apart, they come in the same order in both.
         made[*key, seen[key]] = figure
@@ -218,10 +184,10 @@ def _keyed(run: Run, fields: Sequence[str]) -> dict[tuple[Any, ...], _Figure]:
     return made
 
 
-def _record(first: _Figure, second: _Figure) -> Record | None:
+def _record(first: ResultRow, second: ResultRow) -> Record | None:
     if first.mean is None and second.mean is None:
         return None
-    gained = welch(first.estimate(), second.estimate())
+    gained = welch(_estimate(first), _estimate(second))
     clear = gained.low is not None and gained.high is not None and not gained.low <= 0 <= gained.high
     return {
         **{name: getattr(first, name) for name in ("batch_size", "defense", "attack", "metric", "column")},
@@ -235,7 +201,7 @@ def _record(first: _Figure, second: _Figure) -> Record | None:
     }
 
 
-def _side(figure: _Figure) -> Record:
+def _side(figure: ResultRow) -> Record:
     return {name: getattr(figure, name) for name in ("mean", "low", "high", "n")}
 
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from rich import box
 from rich.console import Console
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from seepage.report.assumptions import assumptions, tolerances
+from seepage.assessment.row import ResultRow
 from seepage.report.frames import TASK_ACCURACY, TASK_RMSE, guarantee
+from seepage.report.sections import Audited
 from seepage.report.summary import summary
+from seepage.report.terminal import make_table
+from seepage.report.tolerances import tolerances
 from seepage.results.checks import Alarm, Severity
 from seepage.results.examples import Cell, Example
-from seepage.results.rows import Row
-from seepage.results.text import clean, percent, points, span
-from seepage.results.tiers import Tier, is_attack, settings
+from seepage.results.tiers import Tier, settings
 from seepage.results.verdict import UNDEFENDED, pick, strongest, verdict
-from seepage.settings.spec import AuditSpec
-from seepage.settings.subject import Subject
+from seepage.settings.setting import Audit
+from seepage.text import clean, percent, points, span
 
 _STYLES: dict[Tier, str] = {
     "none": "green",
@@ -33,7 +33,6 @@ _STYLES: dict[Tier, str] = {
     "inconclusive": "dim",
 }
 _SEVERITIES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
-_PLAIN_WIDTH = 120
 _MISSING = "–"
 _SCORE = "accuracy"
 _LONGEST_MESSAGE = 1200
@@ -45,69 +44,53 @@ _EXAMPLE_NAMES, _EXAMPLE_CELLS = 20, 32
 _MOST_TOLERANCES = 12
 
 
-def make_table(title: str) -> Table:
-    """Return an empty table in the house style."""
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-
-
-def make_console(stderr: bool = False) -> Console:
-    """Return a console as wide as the terminal, or wide enough for tables where there is none."""
-    console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=_PLAIN_WIDTH)
-
-
-def show_report(
-    console: Console,
-    spec: AuditSpec,
-    subject: Subject,
-    rows: Sequence[Row],
-    examples: Sequence[Example],
-    alarms: Sequence[Alarm] = (),
-) -> None:
-    """Print the threat model, the audit's doubts, the results, the columns, examples and a summary."""
-    _show_head(console, spec, subject, rows)
+def show_report(console: Console, report: Audited) -> None:
+    """Print the threat model, the audit's findings about itself, the results, the columns, examples and a summary."""
+    audit, rows, alarms = report.audit, report.rows, report.findings
+    _show_head(console, report)
     _show_alarms(console, alarms)
     console.print(_results_table(rows, alarms, console))
     attacks = {setting: attack for setting in settings(rows) if (attack := strongest(rows, *setting)) is not None}
     # Side by side only as many settings as there is room for.
     room = max(1, (console.width - _COLUMN_NAMES) // _COLUMN_FIGURES)
-    for begin in range(0, len(attacks), room):
+    for begin in range(0, len(attacks) if audit.about.columns else 0, room):
         some = dict(itertools.islice(attacks.items(), begin, begin + room))
-        console.print(_columns_table(subject, rows, alarms, some))
+        console.print(_columns_table(audit, rows, alarms, some))
     if (costs := costs_table(rows)) is not None:
         console.print(costs)
-    if attacks and (told := tolerances(subject.dataset.schema, _MOST_TOLERANCES)):
-        console.print(Padding(Text(told, "dim"), (0, 0, 1, 2)))
-    for size in spec.batch_sizes:
-        shown = [e for e in examples if e.batch_size == size and e.attack == strongest(rows, size)]
+    if audit.dataset is not None and attacks and (words := tolerances(audit.dataset.schema, _MOST_TOLERANCES)):
+        console.print(Padding(Text(words, "dim"), (0, 0, 1, 2)))
+    for size in dict.fromkeys(one.batch_size for one in audit.configurations):
+        shown = [e for e in report.examples if e.batch_size == size and e.attack == strongest(rows, size)]
         if shown:
             room = max(1, (console.width - _EXAMPLE_NAMES) // _EXAMPLE_CELLS)
-            _show_examples(console, shown[:room], subject)
+            _show_examples(console, shown[:room])
             break
     console.print(Text("Summary", style="bold"))
-    console.print(Padding(Text(summary(spec, subject, rows, alarms)), (0, 0, 1, 2)))
+    console.print(Padding(Text(summary(report)), (0, 0, 1, 2)))
 
 
-def _show_head(console: Console, spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> None:
-    dataset = subject.dataset
+def _show_head(console: Console, report: Audited) -> None:
+    audit = report.audit
+    about = audit.about
     console.print()
     console.print(
-        Text(f"Audit of {clean(dataset.name)}", style="bold")
+        Text(f"Audit of {clean(about.dataset)}", style="bold")
         + Text(
-            f" · {dataset.extent}, {len(dataset.schema.columns)} columns · {spec.protocol}, "
-            f"model {clean(subject.model.name)} · {spec.victims} victims a setting · seed {spec.seed}",
+            f" · {about.rows:,} rows · {clean(about.protocol)}, model {clean(about.model)} · {report.asked} "
+            f"{audit.spec.unit}s in each configuration · seed {audit.spec.seed}",
             style="not bold",
         )
     )
-    for fact in assumptions(spec, subject, rows):
-        console.print(Padding(Text(f"· {fact}"), (0, 0, 0, 2)))
+    for fact in audit.threat_model():
+        console.print(Padding(Text(f"· {clean(fact, 600)}"), (0, 0, 0, 2)))
     console.print()
 
 
 def _show_alarms(console: Console, alarms: Sequence[Alarm]) -> None:
     if not alarms:
         return
-    console.print(Text("What to doubt", style="bold"))
+    console.print(Text("Checks of this audit", style="bold"))
     for alarm in alarms:
         text = Text(alarm.severity, style=_SEVERITIES[alarm.severity])
         text.append(f" {alarm.code} ", "not bold default")
@@ -117,9 +100,9 @@ def _show_alarms(console: Console, alarms: Sequence[Alarm]) -> None:
     console.print(Text(f"  seepage checks {alarms[0].code} says more about a code.\n", "dim"))
 
 
-def _results_table(rows: Sequence[Row], alarms: Sequence[Alarm], console: Console) -> Table:
+def _results_table(rows: Sequence[ResultRow], alarms: Sequence[Alarm], console: Console) -> Table:
     """Return the table with as many columns as there is room for, and the figures stacked where there is little."""
-    defended = any(row["defense"] != UNDEFENDED for row in rows)
+    defended = any(row.defense != UNDEFENDED for row in rows)
     for kept in range(len(_EXTRAS), -1, -1):
         table = _results_of(rows, alarms, defended, _EXTRAS[:kept], stacked=False)
         if Measurement.get(console, console.options.update(width=10**4), table).maximum <= console.width:
@@ -128,7 +111,7 @@ def _results_table(rows: Sequence[Row], alarms: Sequence[Alarm], console: Consol
 
 
 def _results_of(
-    rows: Sequence[Row], alarms: Sequence[Alarm], defended: bool, extras: Sequence[str], stacked: bool
+    rows: Sequence[ResultRow], alarms: Sequence[Alarm], defended: bool, extras: Sequence[str], stacked: bool
 ) -> Table:
     table = make_table("Share of cells read and what guessing gives, in percent [95% interval]; lift in points")
     between = "\n" if stacked else " "
@@ -139,33 +122,33 @@ def _results_of(
     table.add_column("attack", overflow="fold")
     for name in ("accuracy", "best guess", "lift", "leakage", *extras):
         table.add_column(name, justify="right", no_wrap=True)
-    scored = list(dict.fromkeys((row["batch_size"], row["defense"]) for row in pick(rows, metric=_SCORE)))
+    scored = list(dict.fromkeys((row.batch_size, row.defense) for row in pick(rows, metric=_SCORE)))
     for i, (size, defense) in enumerate(scored):
         here = pick(rows, batch_size=size, defense=defense, column=None)
-        names = dict.fromkeys(row["attack"] for row in here if row["metric"] == _SCORE)
+        names = dict.fromkeys(row.attack for row in here if row.metric == _SCORE)
         if defended and stacked:
             table.add_row(str(size), Text(clean(defense, 32) if defense != UNDEFENDED else "no defense", "italic"))
         for j, attack in enumerate(names):
-            scores = {row["metric"]: row for row in pick(here, attack=attack)}
+            scores = {row.metric: row for row in pick(here, attack=attack)}
             score = scores[_SCORE]
-            attacks = is_attack(score)
+            attacks = score.is_attack
             found = verdict(score, scores.get("exact_match"), alarms, scores.get("certified"))
             guess = ""
-            if score["baseline"] is not None:
-                guess = f"{_mean(score, 'baseline')}{between}{clean(score['baseline_name'])}"
+            if score.baseline is not None:
+                guess = f"{_plain(score.baseline)}{between}{clean(score.baseline_name)}"
             held = {
                 "whole records": _mean(scores.get("exact_match")),
                 "discrete / numbers": f"{_mean(scores.get('accuracy_discrete'))} / "
                 f"{_mean(scores.get('accuracy_continuous'))}",
-                "s/victim": f"{score['seconds_per_victim']:.2f}" if score["seconds_per_victim"] is not None else "",
+                "s/victim": f"{score.seconds_per_victim:.2f}" if score.seconds_per_victim is not None else "",
             }
             table.add_row(
                 str(size) if j == 0 and not (defended and stacked) else "",
                 *([Text(clean(defense, 32) if j == 0 else "")] if defended and not stacked else []),
                 Text(clean(attack), style="" if attacks else "dim"),
-                Text(f"{_mean(score)}{between}{span(score['low'], score['high'])}".strip()),
+                Text(f"{_mean(score)}{between}{span(score.low, score.high)}".strip()),
                 Text(guess),
-                points(score["lift"]) if attacks else "",
+                points(score.lift) if attacks else "",
                 Text(found.tier, style=_STYLES[found.tier]) if attacks else "",
                 *(held[name] for name in extras),
             )
@@ -174,37 +157,42 @@ def _results_of(
     return table
 
 
-def _mean(row: Row | None, field: str = "mean") -> str:
-    return "–" if row is None else percent(row[field]).removesuffix("%")
+def _mean(row: ResultRow | None) -> str:
+    return "–" if row is None else _plain(row.mean)
+
+
+def _plain(rate: float | None) -> str:
+    return percent(rate).removesuffix("%")
 
 
 def _columns_table(
-    subject: Subject, rows: Sequence[Row], alarms: Sequence[Alarm], attacks: Mapping[tuple[int, str], str]
+    audit: Audit, rows: Sequence[ResultRow], alarms: Sequence[Alarm], attacks: Mapping[tuple[int | None, str], str]
 ) -> Table:
-    marked = "; * sensitive" if any(column.sensitive for column in subject.dataset.schema.columns) else ""
+    marked = "; * sensitive" if audit.about.sensitive else ""
     table = make_table(f"Columns: accuracy of the strongest attack (lift over the best guess, in points){marked}")
     table.add_column("column", no_wrap=True)
     table.add_column("kind", no_wrap=True)
     for (size, defense), attack in attacks.items():
         under = "" if defense == UNDEFENDED else f", {clean(defense, 32)}"
         table.add_column(Text(f"{size}: {clean(attack)}{under}"), justify="right")
-    for column in subject.dataset.schema.columns:
+    kinds = {} if audit.dataset is None else {column.name: column.kind for column in audit.dataset.schema.columns}
+    for column in audit.about.columns:
         cells = []
         for (size, defense), attack in attacks.items():
-            found = pick(rows, batch_size=size, defense=defense, attack=attack, metric="accuracy", column=column.name)
-            text = f"{percent(found[0]['mean'])} ({points(found[0]['lift'])})" if found else "–"
+            found = pick(rows, batch_size=size, defense=defense, attack=attack, metric="accuracy", column=column)
+            text = f"{percent(found[0].mean)} ({points(found[0].lift)})" if found else "–"
             cells.append(Text(text, style=_STYLES[verdict(found[0], alarms=alarms).tier] if found else ""))
-        name = Text(clean(column.name, 32) + (" *" if column.sensitive else ""))
-        table.add_row(name, column.kind, *cells)
+        name = Text(clean(column, 32) + (" *" if column in audit.about.sensitive else ""))
+        table.add_row(name, kinds.get(column, ""), *cells)
     return table
 
 
-def costs_table(rows: Sequence[Row]) -> Table | None:
+def costs_table(rows: Sequence[ResultRow]) -> Table | None:
     """Return what each defense costs and guarantees, None where the task was not learnt."""
-    made = [row for row in pick(rows, column=None) if row["metric"] in (TASK_ACCURACY, TASK_RMSE)]
+    made = [row for row in pick(rows, column=None) if row.metric in (TASK_ACCURACY, TASK_RMSE)]
     if not made:
         return None
-    rate = all(row["metric"] == TASK_ACCURACY for row in made)
+    rate = all(row.metric == TASK_ACCURACY for row in made)
     table = make_table("Defenses: what they cost" + (" (percent of test rows)" if rate else " (RMSE)"))
     table.add_column("batch", justify="right", no_wrap=True)
     table.add_column("defense", overflow="fold")
@@ -216,15 +204,15 @@ def costs_table(rows: Sequence[Row]) -> Table | None:
         table.add_column("epsilon (delta, steps, accountant)", justify="right", overflow="fold")
     for row, one in zip(made, guarantees, strict=True):
         if rate:
-            learnt, guess = f"{_mean(row)} {span(row['low'], row['high'])}".strip(), _mean(row, "baseline")
+            learnt, guess = f"{_mean(row)} {span(row.low, row.high)}".strip(), _plain(row.baseline)
         else:
-            learnt, guess = (_MISSING if row[k] is None else f"{row[k]:.4g}" for k in ("mean", "baseline"))
+            learnt, guess = (_MISSING if k is None else f"{k:.4g}" for k in (row.mean, row.baseline))
         bound = _MISSING
         if one["epsilon"] is not None:
             bound = f"{one['epsilon']:.3g} ({one['delta']:.2g}, {one['steps']:,}, {one['accountant']})"
         table.add_row(
-            str(row["batch_size"]),
-            Text(clean(row["defense"], 32)),
+            str(row.batch_size),
+            Text(clean(row.defense, 32)),
             Text(learnt),
             guess,
             *([bound] if private else []),
@@ -232,7 +220,7 @@ def costs_table(rows: Sequence[Row]) -> Table | None:
     return table
 
 
-def _show_examples(console: Console, shown: Sequence[Example], subject: Subject) -> None:
+def _show_examples(console: Console, shown: Sequence[Example]) -> None:
     first = shown[0]
     title = (
         f"Examples: the first {len(shown)} record(s) at batch size {first.batch_size}, as they are and as "
@@ -243,12 +231,12 @@ def _show_examples(console: Console, shown: Sequence[Example], subject: Subject)
     for i, _ in enumerate(shown, start=1):
         table.add_column(f"truth {i}")
         table.add_column(f"read {i}")
-    for position, column in enumerate(subject.dataset.schema.columns):
+    for position, first_cell in enumerate(first.cells):
         cells: list[Text] = []
         for example in shown:
             cell = example.cells[position]
             cells += [Text(_shown(cell.truth)), _read(cell)]
-        table.add_row(Text(clean(column.name, 32)), *cells)
+        table.add_row(Text(clean(first_cell.column, 32)), *cells)
     console.print(table)
     if any(cell.certainty is not None or cell.spread is not None for example in shown for cell in example.cells):
         console.print(

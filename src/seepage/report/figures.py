@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from seepage.report.frames import TASK_ACCURACY, Record
-from seepage.results.text import clean, percent, points
 from seepage.results.tiers import BOUNDS
+from seepage.text import clean, percent, points
 
 SERIES = 6
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star")

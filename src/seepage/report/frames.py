@@ -15,16 +15,16 @@ import torch
 from jaxtyping import Bool, Float
 
 from seepage.assessment.intervals import Estimate, ratio
-from seepage.report.assumptions import tolerance
+from seepage.assessment.row import ResultRow
+from seepage.report.tolerances import tolerance
 from seepage.results.checks import Alarm
-from seepage.results.rows import Row
-from seepage.results.tiers import closed_gap, is_attack, settings
+from seepage.results.tiers import closed_gap, settings
 from seepage.results.verdict import pick, strongest, verdict
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import frame_of
 
 Record = dict[str, Any]
-Setting = tuple[Any, str]
+Setting = tuple[int | None, str]
 BINS = 10
 SURE = 0.95
 TASK_ACCURACY = "task_accuracy"
@@ -66,12 +66,12 @@ class Evidence(Protocol):
         ...
 
 
-def at(rows: Sequence[Row], setting: Setting) -> list[Row]:
+def at(rows: Sequence[ResultRow], setting: Setting) -> list[ResultRow]:
     """Return the rows of one setting."""
     return pick(rows, batch_size=setting[0], defense=setting[1])
 
 
-def overview(rows: Sequence[Row], alarms: Sequence[Alarm] = ()) -> list[Record]:
+def overview(rows: Sequence[ResultRow], alarms: Sequence[Alarm] = ()) -> list[Record]:
     """Return for each setting what its strongest attack reads and the verdict on it.
 
     Each has batch_size, defense, attack, mean, low, high, n, baseline, baseline_name, lift, lift_low, lift_high,
@@ -94,7 +94,7 @@ def overview(rows: Sequence[Row], alarms: Sequence[Alarm] = ()) -> list[Record]:
 _OF_A_ROW = ("mean", "low", "high", "n", "baseline", "baseline_name", "lift", "lift_low", "lift_high")
 
 
-def _scored(score: Row | None, own: Sequence[Row], alarms: Sequence[Alarm]) -> Record:
+def _scored(score: ResultRow | None, own: Sequence[ResultRow], alarms: Sequence[Alarm]) -> Record:
     if score is None:
         empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds")
         return {**dict.fromkeys(empty), "tier": "inconclusive"}
@@ -102,19 +102,19 @@ def _scored(score: Row | None, own: Sequence[Row], alarms: Sequence[Alarm]) -> R
     found = verdict(score, exact, alarms, _one(own, "certified"))
     parts = {name: _one(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
     return {
-        **{name: score[name] for name in _OF_A_ROW},
+        **{name: getattr(score, name) for name in _OF_A_ROW},
         "closed": found.closed,
         "closed_low": closed_gap(score, "lift_low"),
         "upper": found.upper,
         "tier": found.tier,
-        "exact": None if exact is None else exact["mean"],
-        **{name: None if part is None else part["mean"] for name, part in parts.items()},
-        "seconds": score["seconds_per_victim"],
+        "exact": None if exact is None else exact.mean,
+        **{name: None if part is None else part.mean for name, part in parts.items()},
+        "seconds": score.seconds_per_victim,
     }
 
 
-def _one(rows: Sequence[Row], metric: str) -> Row | None:
-    return next((row for row in rows if row["metric"] == metric and row["column"] is None), None)
+def _one(rows: Sequence[ResultRow], metric: str) -> ResultRow | None:
+    return next((row for row in rows if row.metric == metric and row.column is None), None)
 
 
 def worst(overviews: Sequence[Record]) -> Record | None:
@@ -129,30 +129,30 @@ def worst(overviews: Sequence[Record]) -> Record | None:
     )
 
 
-def scores(rows: Sequence[Row], alarms: Sequence[Alarm] = ()) -> list[Record]:
+def scores(rows: Sequence[ResultRow], alarms: Sequence[Alarm] = ()) -> list[Record]:
     """Return the accuracy over all cells of every attack and baseline in every setting."""
     return [
         {
-            **{name: row[name] for name in ("batch_size", "defense", "attack", *_OF_A_ROW)},
-            "is_attack": is_attack(row),
-            "tier": verdict(row, alarms=alarms).tier if is_attack(row) else None,
+            **{name: getattr(row, name) for name in ("batch_size", "defense", "attack", *_OF_A_ROW)},
+            "is_attack": row.is_attack,
+            "tier": verdict(row, alarms=alarms).tier if row.is_attack else None,
         }
         for row in pick(rows, metric="accuracy", column=None)
-        if row["mean"] is not None
+        if row.mean is not None
     ]
 
 
-def columns(rows: Sequence[Row], schema: Schema, setting: Setting, alarms: Sequence[Alarm] = ()) -> list[Record]:
+def columns(rows: Sequence[ResultRow], schema: Schema, setting: Setting, alarms: Sequence[Alarm] = ()) -> list[Record]:
     """Return what the strongest attack of a setting reads of each column: sensitive ones first, then by lift."""
     here = at(rows, setting)
     attack = strongest(here, *setting)
     if attack is None:
         return []
-    known = {row["column"]: row for row in pick(here, metric="accuracy", attack=attack)}
+    known = {row.column: row for row in pick(here, metric="accuracy", attack=attack)}
     made = []
     for position, column in enumerate(schema.columns):
         row = known.get(column.name)
-        if row is None or row["mean"] is None:
+        if row is None or row.mean is None:
             continue
         made.append(
             {
@@ -398,7 +398,7 @@ def _estimated(estimate: Estimate) -> Record:
     return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high, "n": estimate.n}
 
 
-def frontier(rows: Sequence[Row], overviews: Sequence[Record]) -> list[Record]:
+def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record]) -> list[Record]:
     """Return leakage beside how well the task is learnt, one a setting where that was measured.
 
     To the fields of ``overview`` come task_metric (``task_accuracy`` or ``task_rmse``), task, task_low, task_high,
@@ -410,28 +410,28 @@ def frontier(rows: Sequence[Row], overviews: Sequence[Record]) -> list[Record]:
         task = [
             row
             for row in pick(rows, defense=one["defense"], column=None)
-            if row["metric"] in (TASK_ACCURACY, TASK_RMSE)
-            and row["batch_size"] in (None, one["batch_size"])
-            and row["mean"] is not None
+            if row.metric in (TASK_ACCURACY, TASK_RMSE)
+            and row.batch_size in (None, one["batch_size"])
+            and row.mean is not None
         ]
         if task:
             row = task[0]
             made.append(
                 {
                     **one,
-                    "task_metric": row["metric"],
-                    "task": row["mean"],
-                    "task_low": row["low"],
-                    "task_high": row["high"],
-                    "task_n": row["n"],
-                    "task_baseline": row["baseline"],
+                    "task_metric": row.metric,
+                    "task": row.mean,
+                    "task_low": row.low,
+                    "task_high": row.high,
+                    "task_n": row.n,
+                    "task_baseline": row.baseline,
                     **guarantee(row),
                 }
             )
     return made
 
 
-def guarantee(task: Row) -> Record:
+def guarantee(task: ResultRow) -> Record:
     """Return epsilon, delta, steps and accountant of a row that says how well the task is learnt, None where none."""
-    privacy = (task.get("settings") or {}).get("privacy") or {}
+    privacy = task.settings.get("privacy") or {}
     return {name: privacy.get(name) for name in ("epsilon", "delta", "steps", "accountant")}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seepage.report.frames import Record
-from seepage.results.text import clean, percent, points, span
+from seepage.text import clean, percent, points, span
 
 LONGEST = 80
 NUMBER = "number"

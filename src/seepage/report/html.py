@@ -26,7 +26,7 @@ from seepage.report.figures import Figure
 from seepage.report.frames import worst
 from seepage.report.grids import GridCell
 from seepage.report.sections import Audited, Section, headline, sections
-from seepage.results.text import clean, flattened
+from seepage.text import clean, flattened
 
 FILE = "report.html"
 _PLAIN = 400
@@ -56,7 +56,7 @@ def write_html(
     Raises:
         BadInputError: the file cannot be written, or plotly is not installed as its package ships it.
     """
-    own = any(report.subject.own for report in reports) if private is None else private
+    own = any(report.audit.own for report in reports) if private is None else private
     write_whole(path, render(reports, provenance), own)
 
 
@@ -74,20 +74,20 @@ def render(reports: Sequence[Audited], provenance: Mapping[str, Any]) -> str:
     known = [head["record"] for head in heads if head["record"] is not None]
     gravest = worst(known)
     overall = next((i for i, head in enumerate(heads) if head["record"] is gravest and gravest is not None), 0)
-    title = f"Audit of {clean(reports[0].subject.dataset.name)}" if reports else "Audit"
+    title = f"Audit of {clean(reports[0].audit.about.dataset)}" if reports else "Audit"
     return page(
         "report.html",
         title,
         [figure for section in every for figure, _ in section.figures],
-        lead="What an honest-but-curious participant learns about the records behind an update.",
-        unit="victim",
+        lead=reports[0].audit.about.lead if reports else "",
+        unit=reports[0].audit.spec.unit if reports else "unit",
         parts=parts,
         several=several,
         over_rounds=over_rounds,
         overall={"name": names[overall], **heads[overall]} if heads else None,
         heads=list(zip(parts, heads, strict=True)),
         provenance=flattened(provenance),
-        own=any(report.subject.own for report in reports),
+        own=any(report.audit.own for report in reports),
     )
 
 
@@ -178,7 +178,7 @@ def _digest(text: str) -> str:
 
 def _names(reports: Sequence[Audited]) -> list[str]:
     """Return what tells the audits of a run apart: data set and model, and what else differs in their specs."""
-    specs = [report.spec.plain() for report in reports]
+    specs = [report.audit.spec.model_dump(mode="json") for report in reports]
     hidden = {"dataset", "data", "model"}
     differing = [
         name
@@ -188,7 +188,7 @@ def _names(reports: Sequence[Audited]) -> list[str]:
     names = []
     for report, spec in zip(reports, specs, strict=True):
         also = [f"{name.replace('_', ' ')} {_short(spec[name])}" for name in differing]
-        told = [clean(report.subject.dataset.name), f"model {clean(report.subject.model.name)}", *also]
+        told = [clean(report.audit.about.dataset), f"model {clean(report.audit.about.model)}", *also]
         names.append(", ".join(told))
     return names
 

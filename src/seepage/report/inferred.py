@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from seepage.report.console import make_table
-from seepage.results.text import clean
+from seepage.report.terminal import make_table
 from seepage.tabular.infer import Inferred
+from seepage.text import clean
 
 _COLUMNS = 40
 
@@ -19,7 +19,7 @@ def show_inferred(console: Console, inferred: Inferred) -> None:
         console: where to.
         inferred: what was found.
     """
-    found = inferred.found
+    found = inferred.columns
     shown = found
     if len(found) > _COLUMNS:
         shown = sorted(found, key=lambda one: one.taken != "left out")[:_COLUMNS]

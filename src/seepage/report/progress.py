@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from seepage.results.text import clean, lasting, percent
-from seepage.run.runner import Listener, Plan
+from seepage.run.plan import Plan
+from seepage.run.runner import Listener
+from seepage.text import clean, lasting, percent
 
 # How often a log gets a line where there is no terminal to draw a bar on.
 _LOG_SECONDS = 60.0
@@ -43,7 +44,7 @@ class Bar(Listener):
         )
         self._task = self._progress.add_task("preparing", total=None)
         self._jobs = self._done = self._running = 0
-        self._began = self._told = time.monotonic()
+        self._began = self._shown = time.monotonic()
 
     def __enter__(self) -> Bar:
         self._progress.start()
@@ -61,7 +62,7 @@ class Bar(Listener):
     def begin(self, work: float, jobs: int) -> None:
         """Show how much there is to do, from the start where several studies follow each other."""
         self._jobs, self._done, self._running = jobs, 0, 0
-        self._began = self._told = time.monotonic()
+        self._began = self._shown = time.monotonic()
         self._progress.update(self._task, total=max(work, 1e-9), completed=0)
 
     def started(self, what: str) -> None:
@@ -73,25 +74,26 @@ class Bar(Listener):
         """Move the bar."""
         self._progress.advance(self._task, work)
 
-    def finished(self, what: str, figure: float | None, victims: int) -> None:
-        """Show the setting's figure so far."""
+    def finished(self, what: str, figure: float | None, units: int) -> None:
+        """Show the series' figure so far."""
+        self._show(what if figure is None else f"{what}: {percent(figure)} read (n={units})")
+
+    def ended(self) -> None:
+        """Count the job."""
         self._done += 1
         self._running -= 1
-        self._show(what if figure is None else f"{what}: {percent(figure)} of cells (n={victims})")
 
     def failed(self, what: str, why: str) -> None:
         """Say at once what failed; the rest goes on."""
-        self._done += 1
-        self._running -= 1
         self._progress.console.print(Text(f"failed: {clean(what, 200)}: {clean(why, 400)}", style="red"))
         self._show(what)
 
     def _show(self, what: str) -> None:
-        told = f"{self._done}/{self._jobs} jobs, {max(self._running, 0)} running · {clean(what, 200)}"
-        self._progress.update(self._task, description=told)
+        line = f"{self._done}/{self._jobs} jobs, {max(self._running, 0)} running · {clean(what, 200)}"
+        self._progress.update(self._task, description=line)
         now = time.monotonic()
-        if not self._progress.console.is_terminal and now - self._told >= _LOG_SECONDS:
-            self._told = now
+        if not self._progress.console.is_terminal and now - self._shown >= _LOG_SECONDS:
+            self._shown = now
             self._line(f"{self._done} of {self._jobs} jobs done after {lasting(now - self._began)}.")
 
     def _line(self, text: str) -> None:
@@ -100,18 +102,20 @@ class Bar(Listener):
 
 def outlook(plan: Plan) -> str:
     """Return what is about to be run and about how long it takes, and what was measured before, in a line."""
+    unit = plan.audits[0].spec.unit if plan.audits else "unit"
     if plan.jobs:
-        several = "" if plan.hands == 1 else f" with {plan.hands} at a time"
-        told = [f"{len(plan.jobs)} job{'s' if len(plan.jobs) != 1 else ''}, about {lasting(plan.seconds)}{several}."]
+        several = "" if plan.workers == 1 else f" with {plan.workers} at a time"
+        jobs = f"{len(plan.jobs)} job{'s' if len(plan.jobs) != 1 else ''}"
+        length = ", the first will tell how long" if plan.seconds is None else f", about {lasting(plan.seconds)}"
+        parts = [f"{jobs}{length}{several}."]
     else:
-        told = ["everything is measured already."]
-    if plan.held:
-        fewest, most = min(plan.held.values()), max(plan.held.values())
-        victims = f"{most} victims" if fewest == most else f"{fewest} to {most} victims"
-        told.append(f"Kept from before: {victims} in {len(plan.held)} of {len(plan.settings)} settings.")
-    for i, shown in enumerate(plan.shown):
-        asked = plan.settings[sum(plan.counts[:i])].spec.victims
-        if shown > asked:
-            told.append(f"Asked for {asked} victims a setting; those of before, up to {shown}, are shown too.")
+        parts = ["everything is measured already."]
+    if plan.kept:
+        fewest, most = min(plan.kept.values()), max(plan.kept.values())
+        units = f"{most} {unit}s" if fewest == most else f"{fewest} to {most} {unit}s"
+        parts.append(f"Kept from before: {units} in {len(plan.kept)} of {len(plan.series)} settings.")
+    for audit, shown in zip(plan.audits, plan.shown, strict=True):
+        if shown > audit.units:
+            parts.append(f"Asked for {audit.units} {unit}s a setting; those of before, up to {shown}, are shown too.")
             break
-    return " ".join(told)
+    return " ".join(parts)

@@ -9,21 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from seepage.assessment.row import ResultRow
 from seepage.report import figures, frames, grids
 from seepage.report.advice import advice, sentences
-from seepage.report.assumptions import assumptions
 from seepage.report.figures import Figure
 from seepage.report.frames import Evidence, Record, Setting
 from seepage.report.grids import Grid, GridCell
 from seepage.report.summary import summary
 from seepage.results.checks import LEAKED, SEVERITIES, Alarm, explanation
 from seepage.results.examples import Example
-from seepage.results.rows import Row
-from seepage.results.text import clean, listed, percent, points
 from seepage.results.tiers import BOUNDS
 from seepage.results.verdict import UNDEFENDED, pick, strongest
-from seepage.settings.spec import AuditSpec
-from seepage.settings.subject import Subject
+from seepage.settings.setting import Audit
+from seepage.text import clean, listed, percent, points
 
 MOST_ROWS = 2000
 # On a table of one's own, a rate never speaks of fewer records than this.
@@ -38,21 +36,21 @@ _NO_DEFENSE = (
 
 @runtime_checkable
 class Audited(Protocol):
-    """What a page needs of an audit, see ``seepage.report.Report``."""
+    """What a page needs of an audit, see ``seepage.report.report.Report``."""
 
     @property
-    def spec(self) -> AuditSpec:
-        """What was done."""
+    def audit(self) -> Audit:
+        """The audit."""
         ...
 
     @property
-    def subject(self) -> Subject:
-        """To which rows and model."""
-        ...
-
-    @property
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[ResultRow]:
         """Its figures."""
+        ...
+
+    @property
+    def asked(self) -> int:
+        """Number of units that figures may rest on."""
         ...
 
     @property
@@ -61,18 +59,28 @@ class Audited(Protocol):
         ...
 
     @property
-    def evidence(self) -> Mapping[tuple[int, str, str], Evidence]:
+    def evidence(self) -> Mapping[tuple[int | None, str, str], Evidence]:
         """What was right, by batch size, defense and attack."""
         ...
 
     @property
-    def alarms(self) -> Sequence[Alarm] | None:
-        """What the audit's own checks found; None where they were not run."""
+    def findings(self) -> Sequence[Alarm]:
+        """What the audit's own checks found."""
         ...
 
     @property
-    def control(self) -> Sequence[Row] | None:
+    def control(self) -> Sequence[ResultRow] | None:
         """Figures of the positive control; None where none was run."""
+        ...
+
+    @property
+    def negative(self) -> Sequence[ResultRow] | None:
+        """Figures of the negative control; None where none was run."""
+        ...
+
+    @property
+    def not_applicable(self) -> Mapping[str, str]:
+        """Codes of the checks that do not apply, with the reason."""
         ...
 
 
@@ -137,10 +145,10 @@ def sections(report: Audited, prefix: str) -> list[Section]:
 
 def headline(report: Audited) -> dict[str, Any]:
     """Return the verdict on the setting in which most leaks, in words and as a record (None without attacks)."""
-    one = frames.worst(frames.overview(report.rows, report.alarms or ()))
+    one = frames.worst(frames.overview(report.rows, report.findings))
     if one is None or one["mean"] is None:
         return {"record": None, "tier": "inconclusive", "words": "No attack has a result, so nothing can be concluded."}
-    rounds = report.spec.attacked_rounds
+    rounds = report.audit.spec.attacked_rounds
     messages = "one gradient" if rounds == 1 else f"{rounds} rounds of the same clients, each with a gradient"
     behind = f"{messages} of {one['batch_size']} record{'s' if one['batch_size'] != 1 else ''}"
     defended = "" if one["defense"] == UNDEFENDED else f" under {clean(one['defense'], 60)}"
@@ -156,9 +164,9 @@ class _Found:
     def __init__(self, report: Audited, prefix: str) -> None:
         self.report = report
         self.rows = report.rows
-        self.schema = report.subject.dataset.schema
+        self.schema = report.audit.dataset.schema
         self.prefix = prefix
-        self.alarms = report.alarms or ()
+        self.alarms = report.findings
         self.overviews = frames.overview(report.rows, self.alarms)
         self.worst = frames.worst(self.overviews)
         self.by_column = {
@@ -169,7 +177,7 @@ class _Found:
             if one["attack"] is not None
         }
         # A table of one's own is the secret: of its records only positions are shown unless they are kept anyway.
-        self.open = not report.subject.own or report.spec.keep_records
+        self.open = not report.audit.own or report.audit.spec.keep_records
         self.defended = any(one["defense"] != UNDEFENDED for one in self.overviews)
 
     def name(self, part: str) -> str:
@@ -234,8 +242,7 @@ def _verdict(found: _Found) -> Section:
         for one in found.overviews
         if one["attack"] is not None
     ]
-    told = summary(report.spec, report.subject, report.rows, found.alarms)
-    words = [paragraph for paragraph in told.split("\n\n") if paragraph]
+    words = [paragraph for paragraph in summary(report).split("\n\n") if paragraph]
     return Section(
         found.name("verdict"),
         "What the server learns",
@@ -246,24 +253,15 @@ def _verdict(found: _Found) -> Section:
 
 
 def _threat_model(found: _Found) -> Section:
-    report = found.report
-    spec, dataset = report.spec, report.subject.dataset
-    facts = [_sentence(fact) for fact in assumptions(spec, report.subject, report.rows)]
-    of = "batch" if spec.attacked_rounds == 1 else f"client with its records in {spec.attacked_rounds} rounds"
-    facts += [
-        f"Protocol {clean(spec.protocol)}, model {clean(report.subject.model.name)}, "
-        f"{dataset.extent}, {len(dataset.schema.columns)} columns, "
-        f"target {clean(dataset.schema.target.name)}.",
-        f"One victim is one {of}, drawn at random from the client's rows {_drawn(spec)}; "
-        f"{spec.victims} victims a setting, seed {spec.seed}.",
-    ]
-    marked = [clean(column.name) for column in dataset.schema.columns if column.sensitive]
-    facts.append(
+    about = found.report.audit.about
+    marked = [clean(name) for name in about.sensitive]
+    facts = [
+        *(clean(fact, 600) for fact in found.report.audit.threat_model()),
+        *(f"{clean(note, 200)}." for note in about.notes),
         f"Columns marked as sensitive: {listed(marked[:20])}{', ...' if len(marked) > 20 else ''}."
         if marked
-        else "No column is marked as sensitive, so none is singled out below."
-    )
-    facts.append("Guesses hold the same knowledge as the attacker and never see the gradient.")
+        else "No column is marked as sensitive, so none is singled out below.",
+    ]
     words = [
         "Every figure below holds under these assumptions. A low figure means that these attacks found little, "
         "not that nothing can be found."
@@ -271,16 +269,8 @@ def _threat_model(found: _Found) -> Section:
     return Section(found.name("threat-model"), "Threat model and what the attacker is granted", words, facts)
 
 
-def _drawn(spec: AuditSpec) -> str:
-    return "with replacement" if spec.replacement else "without replacement"
-
-
-def _sentence(fact: str) -> str:
-    return fact[:1].upper() + fact[1:] + ("" if fact.endswith(".") else ".")
-
-
 def _doubts(found: _Found) -> Section:
-    alarms = found.report.alarms
+    alarms = found.report.findings
     shown = sorted(alarms or (), key=lambda alarm: SEVERITIES.index(alarm.severity))
     codes = dict.fromkeys(alarm.code for alarm in shown)
     if alarms is None:
@@ -291,7 +281,7 @@ def _doubts(found: _Found) -> Section:
         words = []
     return Section(
         found.name("checks"),
-        "What the audit doubts about itself",
+        "Checks of this audit",
         [*words, _control(found.report)],
         kind="alarms",
         extra={"alarms": shown, "explained": {code: words for code in codes if (words := explanation(code))}},
@@ -300,7 +290,7 @@ def _doubts(found: _Found) -> Section:
 
 def _control(report: Audited) -> str:
     if report.control is None:
-        asked = "It was switched off." if not report.spec.control else "It has no result."
+        asked = "It was switched off." if not report.audit.spec.control else "It has no result."
         return f"Positive control: none. {asked} That the attacks work on this table at all is not shown."
     one = frames.worst(frames.overview(report.control))
     if one is None or one["closed"] is None:
@@ -427,10 +417,10 @@ def _reliability(found: _Found) -> Section:
     known = frames.sure(evidence, found.schema)
     told = listed([f"{percent(rate, 0)} of the {kind} cells" for kind, rate in known.items()])
     associated = [
-        f"{kind} cells {-row['mean']:+.2f}"
+        f"{kind} cells {-row.mean:+.2f}"
         for kind in ("discrete", "continuous")
         for row in pick(frames.at(found.rows, (one["batch_size"], one["defense"])), metric=f"kendall_{kind}")
-        if row["attack"] == one["attack"] and row["mean"] is not None
+        if row.attack == one["attack"] and row.mean is not None
     ]
     words = [
         f"An attacker that knows which of its guesses are right can act on them. Taking cells from the most certain "
@@ -583,7 +573,7 @@ def _groups(found: _Found) -> Section:
         return _empty(found, "groups", title, "The run kept no record of single cells, so groups cannot be told apart.")
     one, evidence = held
     width = len(found.schema.columns)
-    least = 1 if not found.report.subject.own else LEAST_RECORDS
+    least = 1 if not found.report.audit.own else LEAST_RECORDS
     grouped = frames.subgroups(evidence, least, width)
     rare = frames.rarity(evidence)
     where = _where(found, one)
@@ -713,7 +703,9 @@ def _all(found: _Found) -> Section:
     return every_figure(found.rows, _setting_columns(found), "s/victim", found.name("all"))
 
 
-def every_figure(rows: Sequence[Row], settings: Sequence[grids.Column], seconds: str, name: str = "all") -> Section:
+def every_figure(
+    rows: Sequence[ResultRow], settings: Sequence[grids.Column], seconds: str, name: str = "all"
+) -> Section:
     """Return all figures as one folded table, those of whole settings before those of columns.
 
     Args:
@@ -722,7 +714,7 @@ def every_figure(rows: Sequence[Row], settings: Sequence[grids.Column], seconds:
         seconds: title of the column with the time that an attack took.
         name: of the section.
     """
-    ordered = sorted(rows, key=lambda row: row["column"] is not None)
+    ordered = sorted(rows, key=lambda row: row.column is not None)
     table = grids.filled(
         "Every figure of this audit",
         [
@@ -741,7 +733,7 @@ def every_figure(rows: Sequence[Row], settings: Sequence[grids.Column], seconds:
             grids.number(seconds, "seconds_per_victim"),
             grids.text("Status", "status"),
         ],
-        ordered[:MOST_ROWS],
+        [row.as_dict() for row in ordered[:MOST_ROWS]],
         _left_out(len(rows)),
     )
     words = ["Rates are shares of 1. results.json and results.csv beside this file hold the same with all settings."]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.report import frames
@@ -19,15 +20,15 @@ from seepage.report.report import DOCUMENT
 from seepage.report.study_sections import Picture, headline, sections
 from seepage.results.checks import Alarm, Where
 from seepage.results.checks.certainty import open_tier
-from seepage.results.rows import Row, write_results
-from seepage.results.text import clean, flattened, listed, points
-from seepage.results.tiers import is_attack, settings
+from seepage.results.rows import frame, write_results
+from seepage.results.tiers import settings
 from seepage.results.verdict import UNDEFENDED, pick
 from seepage.run.provenance import check_study_folder, study_provenance, write_provenance
 from seepage.run.runner import Listener
 from seepage.run.store import Store
 from seepage.settings.study import Study, run_study, study_rows
 from seepage.settings.study_spec import StudySpec
+from seepage.text import clean, flattened, listed, points
 
 # An attack works if it closes so much of the gap where nothing protects the records.
 _WORKS = 0.5
@@ -55,7 +56,7 @@ class StudyReport:
     """
 
     study: Study
-    rows: list[Row]
+    rows: list[ResultRow]
     alarms: Sequence[Alarm] = field(default_factory=tuple)
     pictures: Sequence[Picture] = field(default_factory=tuple)
 
@@ -66,7 +67,7 @@ class StudyReport:
 
     def frame(self) -> pd.DataFrame:
         """Return the results as a DataFrame, one row each."""
-        return pd.DataFrame(self.rows)
+        return frame(self.rows)
 
 
 def run_studies(
@@ -113,29 +114,32 @@ def run_studies(
     return reports
 
 
-def study_alarms(study: Study, rows: Sequence[Row]) -> list[Alarm]:
+def study_alarms(study: Study, rows: Sequence[ResultRow]) -> list[Alarm]:
     """Return what a study doubts about itself: attacks that lose to guesses, few repetitions, wide intervals.
 
     An attack that loses to a guess does not use what crossed the wire well. Under a defense that is what success looks
     like; there it is a warning if the same attack closes half of the gap without one.
     """
     alarms = []
-    scores = [row for row in pick(rows, metric="accuracy", column=None) if is_attack(row) and row["mean"] is not None]
+    scores = [row for row in pick(rows, metric="accuracy", column=None) if row.is_attack and row.mean is not None]
     working = {
-        row["attack"]
+        row.attack
         for row in scores
-        if row["defense"] == UNDEFENDED and row["lift"] is not None and row["lift"] >= _WORKS * (1 - row["baseline"])
+        if row.defense == UNDEFENDED
+        and row.lift is not None
+        and row.baseline is not None
+        and row.lift >= _WORKS * (1 - row.baseline)
     }
     for row in scores:
-        if row["lift_high"] is None or row["lift_high"] >= 0:
+        if row.lift_high is None or row.lift_high >= 0:
             continue
-        excused = row["defense"] != UNDEFENDED and row["attack"] in working
+        excused = row.defense != UNDEFENDED and row.attack in working
         said = (
-            f"{row['attack']} under {row['defense']}: {points(row['lift'])} points of accuracy against "
-            f"{row['baseline_name']} (95% interval {points(row['lift_low'])} to {points(row['lift_high'])}). An "
+            f"{row.attack} under {row.defense}: {points(row.lift)} points of accuracy against "
+            f"{row.baseline_name} (95% interval {points(row.lift_low)} to {points(row.lift_high)}). An "
             "attacker could still guess instead, so read it as no less than guessing."
         )
-        where = (Where(row["batch_size"], row["defense"], row["attack"]),)
+        where = (Where(row.batch_size, row.defense, row.attack),)
         severity = "warning" if excused else "error"
         alarms.append(Alarm("SEEP001", severity, "An attack does worse than guessing", said, where))
     if study.units < _FEW:
@@ -160,10 +164,10 @@ def study_alarms(study: Study, rows: Sequence[Row]) -> list[Alarm]:
             f"end. Ask for more {study.unit}s; four times as many halve an interval."
         )
         alarms.append(Alarm("SEEP006", "warning", "An interval is too wide to decide", said, where))
-    without = [row for row in scores if row["baseline"] is None]
+    without = [row for row in scores if row.baseline is None]
     if without:
         said = (
-            f"No guess was run beside {listed(sorted({clean(row['attack']) for row in without}))}, so nothing shows "
+            f"No guess was run beside {listed(sorted({clean(row.attack) for row in without}))}, so nothing shows "
             f"what could have been known without {study.seen}. Leave the default guesses on."
         )
         alarms.append(Alarm("SEEP016", "error", "Nothing to compare with", said))

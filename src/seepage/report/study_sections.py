@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from seepage.assessment.row import ResultRow
 from seepage.report import figures, frames, grids
 from seepage.report.frames import Record
 from seepage.report.sections import Ruler, Section, every_figure
 from seepage.results.checks import Alarm, explanation
-from seepage.results.rows import Row
-from seepage.results.text import clean, listed, percent, points
 from seepage.results.tiers import BOUNDS, strongest_row
 from seepage.results.verdict import UNDEFENDED, pick, verdict
 from seepage.settings.study import Study
+from seepage.text import clean, listed, percent, points
 
 
 class Picture(NamedTuple):
@@ -44,7 +44,7 @@ def headline(study: Study, one: Record | None) -> dict[str, Any]:
 
 
 def sections(
-    study: Study, rows: Sequence[Row], alarms: Sequence[Alarm], prefix: str, pictures: Sequence[Picture] = ()
+    study: Study, rows: Sequence[ResultRow], alarms: Sequence[Alarm], prefix: str, pictures: Sequence[Picture] = ()
 ) -> list[Section]:
     """Return all parts of one study.
 
@@ -86,7 +86,7 @@ def _under(defense: str) -> str:
     return "with no defense" if defense == UNDEFENDED else f"under {clean(defense, 60)}"
 
 
-def _verdict(study: Study, rows: Sequence[Row], overviews: Sequence[Record]) -> Section:
+def _verdict(study: Study, rows: Sequence[ResultRow], overviews: Sequence[Record]) -> Section:
     table = grids.filled(
         f"The strongest attack under each defense, beside the best guess; {study.headline}",
         [
@@ -123,7 +123,7 @@ def _verdict(study: Study, rows: Sequence[Row], overviews: Sequence[Record]) -> 
     )
 
 
-def _summary(study: Study, rows: Sequence[Row], overviews: Sequence[Record]) -> list[str]:
+def _summary(study: Study, rows: Sequence[ResultRow], overviews: Sequence[Record]) -> list[str]:
     words = []
     one = frames.worst(overviews)
     if one is not None and one["attack"] is not None:
@@ -163,7 +163,7 @@ def _doubts(alarms: Sequence[Alarm]) -> Section:
     return Section("doubts", title, kind="alarms", extra={"alarms": alarms, "explained": explained})
 
 
-def _attacks(study: Study, rows: Sequence[Row], alarms: Sequence[Alarm]) -> Section:
+def _attacks(study: Study, rows: Sequence[ResultRow], alarms: Sequence[Alarm]) -> Section:
     title = "Leakage by attack and defense"
     records = frames.scores(rows, alarms)
     if not any(one["is_attack"] for one in records):
@@ -194,31 +194,31 @@ def _attacks(study: Study, rows: Sequence[Row], alarms: Sequence[Alarm]) -> Sect
     return Section("attacks", title, words, figures=[(figures.by_defense("by-defense", shown, caption, "Read"), table)])
 
 
-def _by_column(study: Study, rows: Sequence[Row], defense: str) -> list[Record]:
+def _by_column(study: Study, rows: Sequence[ResultRow], defense: str) -> list[Record]:
     """Return what the strongest attack under a defense reads of each column: sensitive ones first, then by lift."""
     best = strongest_row(rows, study.batch_size, defense)
     if best is None:
         return []
     made = []
-    for position, row in enumerate(pick(rows, metric="accuracy", attack=best["attack"], defense=defense)):
-        if row["column"] is None or row["mean"] is None:
+    for position, row in enumerate(pick(rows, metric="accuracy", attack=best.attack, defense=defense)):
+        if row.column is None or row.mean is None:
             continue
         found = verdict(row)
         made.append(
             {
-                **{name: row[name] for name in ("defense", "attack", "column", "mean", "low", "high", "n")},
-                **{name: row[name] for name in ("baseline", "baseline_name", "lift", "lift_low", "lift_high")},
+                **{name: getattr(row, name) for name in ("defense", "attack", "column", "mean", "low", "high", "n")},
+                **{name: getattr(row, name) for name in ("baseline", "baseline_name", "lift", "lift_low", "lift_high")},
                 "closed": found.closed,
                 "upper": found.upper,
                 "tier": found.tier,
-                "sensitive": row["column"] in study.sensitive,
+                "sensitive": row.column in study.sensitive,
                 "position": position,
             }
         )
     return sorted(made, key=lambda one: (not one["sensitive"], -(one["lift"] or 0.0), one["position"]))
 
 
-def _columns(study: Study, rows: Sequence[Row], overviews: Sequence[Record]) -> Section | None:
+def _columns(study: Study, rows: Sequence[ResultRow], overviews: Sequence[Record]) -> Section | None:
     shown = []
     words = []
     for i, one in enumerate(overviews):
@@ -250,11 +250,11 @@ def _columns(study: Study, rows: Sequence[Row], overviews: Sequence[Record]) -> 
     return Section("columns", "Columns", words, figures=shown) if shown else None
 
 
-def _pictures(study: Study, rows: Sequence[Row], pictures: Sequence[Picture]) -> Section | None:
+def _pictures(study: Study, rows: Sequence[ResultRow], pictures: Sequence[Picture]) -> Section | None:
     """Return originals and what attacks and guesses make of them, one below the other."""
     if not pictures:
         return None
-    measured = {(row["defense"], row["attack"], row["metric"]): row["mean"] for row in rows if row["column"] is None}
+    measured = {(row.defense, row.attack, row.metric): row.mean for row in rows if row.column is None}
     kinds = {part.called: part.kind for part in study.parts}
     shown = []
     for one in pictures:
@@ -267,26 +267,25 @@ def _pictures(study: Study, rows: Sequence[Row], pictures: Sequence[Picture]) ->
     return Section("pictures", "Images and what is read of them", words, kind="pictures", extra={"pictures": shown})
 
 
-def _utility(study: Study, rows: Sequence[Row], overviews: Sequence[Record]) -> Section | None:
+def _utility(study: Study, rows: Sequence[ResultRow], overviews: Sequence[Record]) -> Section | None:
     records = []
     for one in overviews:
-        about = [row for row in rows if row["defense"] == one["defense"] and not row["is_attack"]]
+        about = [row for row in rows if row.defense == one["defense"] and not row.is_attack]
         learnt = [
-            row for name in study.utility for row in pick(about, metric=name, column=None) if row["mean"] is not None
+            row for name in study.utility for row in pick(about, metric=name, column=None) if row.mean is not None
         ]
         if not learnt:
             continue
-        told = {row["metric"]: row["mean"] for row in about if row["column"] is None and "epsilon" in row["metric"]}
+        told = {row.metric: row.mean for row in about if row.column is None and "epsilon" in row.metric}
         records.append(
             {
                 **one,
                 **{name: told.get(name) for name in ("epsilon", "label_epsilon")},
-                "task_metric": learnt[0]["metric"],
-                **{
-                    name: learnt[0][field]
-                    for name, field in (("task", "mean"), ("task_low", "low"), ("task_high", "high"))
-                },
-                "task_n": learnt[0]["n"],
+                "task_metric": learnt[0].metric,
+                "task": learnt[0].mean,
+                "task_low": learnt[0].low,
+                "task_high": learnt[0].high,
+                "task_n": learnt[0].n,
             }
         )
     if not records:

@@ -3,28 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
+from seepage.assessment.row import ResultRow
 from seepage.results.checks import Alarm
-from seepage.results.rows import Row
-from seepage.results.text import clean, listed, percent
 from seepage.results.tiers import settings
 from seepage.results.verdict import UNDEFENDED, pick, strongest, verdict
-from seepage.settings.spec import AuditSpec
-from seepage.settings.subject import Subject
+from seepage.settings.setting import Audit
+from seepage.text import clean, listed, percent
 
 _COLUMNS = 3
 
 
-def summary(spec: AuditSpec, subject: Subject, rows: Sequence[Row], alarms: Sequence[Alarm] = ()) -> str:
+@runtime_checkable
+class Summarised(Protocol):
+    """What a summary reads of a report."""
+
+    @property
+    def audit(self) -> Audit:
+        """The audit."""
+        ...
+
+    @property
+    def rows(self) -> Sequence[ResultRow]:
+        """Its figures."""
+        ...
+
+    @property
+    def findings(self) -> Sequence[Alarm]:
+        """What the audit's own checks found."""
+        ...
+
+
+def summary(report: Summarised) -> str:
     """Return a paragraph for each batch size and defense, and one on how to read them."""
-    paragraphs = [_of_setting(subject, rows, size, defense, alarms) for size, defense in settings(rows)]
+    audit, rows = report.audit, report.rows
+    paragraphs = [_of_setting(audit, rows, size, defense, report.findings) for size, defense in settings(rows)]
     paragraphs = [paragraph for paragraph in paragraphs if paragraph]
     if paragraphs:
-        paragraphs.append(_reading(spec))
+        paragraphs.append(_READING)
     return "\n\n".join(paragraphs)
 
 
-def _of_setting(subject: Subject, rows: Sequence[Row], size: int, defense: str, alarms: Sequence[Alarm]) -> str:
+def _of_setting(
+    audit: Audit, rows: Sequence[ResultRow], size: int | None, defense: str, alarms: Sequence[Alarm]
+) -> str:
     attack = strongest(rows, size, defense)
     if attack is None:
         return ""
@@ -33,54 +56,53 @@ def _of_setting(subject: Subject, rows: Sequence[Row], size: int, defense: str, 
     exact = pick(own, metric="exact_match", column=None)
     proved = pick(own, metric="certified", column=None)
     found = verdict(score, exact[0] if exact else None, alarms, proved[0] if proved else None)
-    of = f"{score['n']} victim{'s' if score['n'] != 1 else ''}"
-    if score["low"] is None:
+    of = f"{score.n} {audit.spec.unit}{'s' if score.n != 1 else ''}"
+    if score.low is None:
         between = ""
-    elif score["low"] == score["high"]:
+    elif score.low == score.high:
         between = ", the same for each"
     else:
-        between = f", 95% interval {percent(score['low'])} to {percent(score['high'])}"
-    under = "" if defense == UNDEFENDED else f" under {clean(defense, 60)}"
-    text = f"At batch size {size}{under} the server reads {percent(score['mean'])} of all cells "
+        between = f", 95% interval {percent(score.low)} to {percent(score.high)}"
+    text = f"{_place(audit, size, defense)} reads {percent(score.mean)} of {audit.about.secret} "
     text += f"({clean(attack)}, {of}{between})"
-    if score["lift"] is not None:
-        gain = score["lift"]
-        against = f"the best guess ({score['baseline_name']}, {percent(score['baseline'])})"
+    if score.lift is not None:
+        gain = score.lift
+        against = f"the best guess ({score.baseline_name}, {percent(score.baseline)})"
         more = "more" if gain >= 0 else "fewer"
         text += f", {abs(100 * gain):.1f} points {more} than {against}"
-    if exact and exact[0]["mean"] is not None:
-        text += f"; {percent(exact[0]['mean'])} of the records come back whole"
-    if proved and proved[0]["mean"]:
-        text += f", and {percent(proved[0]['mean'])} are certified, under the conditions that check SEEP020 names"
+    if exact and exact[0].mean is not None:
+        text += f"; {percent(exact[0].mean)} of the records come back whole"
+    if proved and proved[0].mean:
+        text += f", and {percent(proved[0].mean)} are certified, under the conditions that check SEEP020 names"
     text += f". Leakage: {found.tier}."
     if found.tier == "inconclusive":
-        text += f" {_why_inconclusive(score, found.because)}"
-    unclear = score["lift_low"] is not None and score["lift_low"] <= 0
-    if unclear and score["lift_high"] >= 0:
+        text += f" {_why_inconclusive(score, found.because, audit.spec.unit)}"
+    unclear = score.lift_low is not None and score.lift_low <= 0
+    if unclear and score.lift_high is not None and score.lift_high >= 0:
         text += (
-            " The interval of that difference includes zero: over all cells, these victims do not tell the attack from "
+            " The interval of that difference includes zero: over all of it, these figures do not tell the attack from "
             "guessing, which does not show that nothing leaks."
         )
     elif unclear:
         text += " Guessing does better than this attack, which does not show that nothing leaks."
-    return " ".join([text, *_of_columns(subject, own, alarms, unclear)])
+    return " ".join([text, *_of_columns(audit, own, alarms, unclear)])
 
 
-def _why_inconclusive(score: Row, because: Alarm | None) -> str:
+def _why_inconclusive(score: ResultRow, because: Alarm | None, unit: str) -> str:
     if because is not None:
         return f"{because.title} ({because.code})."
-    if score["baseline"] is None:
+    if score.baseline is None:
         return "No baseline was run, so there is nothing to compare with: add one."
-    if score["baseline"] >= 1:
+    if score.baseline >= 1:
         return "Guessing is right already."
-    if score["n"] == 1:
-        return "One victim allows no interval: audit more."
-    return f"All {score['n']} victims are alike, which allows no interval: audit more."
+    if score.n == 1:
+        return f"One {unit} allows no interval: audit more."
+    return f"All {score.n} {unit}s are alike, which allows no interval: audit more."
 
 
-def _of_columns(subject: Subject, own: Sequence[Row], alarms: Sequence[Alarm], unclear: bool) -> list[str]:
-    columns = [row for row in pick(own, metric="accuracy") if row["column"] is not None and row["lift"] is not None]
-    ranked = sorted(columns, key=lambda row: row["lift"], reverse=True)
+def _of_columns(audit: Audit, own: Sequence[ResultRow], alarms: Sequence[Alarm], unclear: bool) -> list[str]:
+    columns = [row for row in pick(own, metric="accuracy") if row.column is not None and row.lift is not None]
+    ranked = sorted(columns, key=lambda row: row.lift or 0.0, reverse=True)
     sentences = []
     if exposed := [_column(row) for row in ranked if _is_clear(row)][:_COLUMNS]:
         # Of many columns some exceed guessing by chance alone, which shows where all of them together do not.
@@ -90,12 +112,12 @@ def _of_columns(subject: Subject, own: Sequence[Row], alarms: Sequence[Alarm], u
             if unclear
             else f"Clearly above guessing, most of all: {listed(exposed)}."
         )
-    marked = {column.name for column in subject.dataset.schema.columns if column.sensitive}
+    marked = set(audit.about.sensitive)
     tiers: dict[str, list[str]] = {}
     for row in ranked:
-        if row["column"] in marked:
-            known = "guessing is always right" if row["baseline"] >= 1 else verdict(row, alarms=alarms).tier
-            tiers.setdefault(known, []).append(clean(row["column"]))
+        if row.column in marked:
+            known = "guessing is always right" if (row.baseline or 0.0) >= 1 else verdict(row, alarms=alarms).tier
+            tiers.setdefault(known, []).append(clean(row.column))
     if tiers:
         order = ("total", "high", "moderate", "low", "none", "inconclusive", "guessing is always right")
         told = "; ".join(f"{tier}: {', '.join(tiers[tier])}" for tier in order if tier in tiers)
@@ -103,22 +125,31 @@ def _of_columns(subject: Subject, own: Sequence[Row], alarms: Sequence[Alarm], u
     return sentences
 
 
-def _is_clear(row: Row) -> bool:
+def _is_clear(row: ResultRow) -> bool:
     # Where all victims are alike the interval is a point, which claims too much.
-    return row["lift_low"] is not None and 0 < row["lift_low"] < row["lift_high"]
+    return row.lift_low is not None and row.lift_high is not None and 0 < row.lift_low < row.lift_high
 
 
-def _column(row: Row) -> str:
-    return f"{clean(row['column'])} ({percent(row['mean'], 0)}, guess {percent(row['baseline'], 0)})"
+def _column(row: ResultRow) -> str:
+    return f"{clean(row.column)} ({percent(row.mean, 0)}, guess {percent(row.baseline, 0)})"
 
 
-def _reading(spec: AuditSpec) -> str:
-    granted = "was told the true labels" if spec.labels == "true" else "restored the labels from the gradient"
-    if spec.batch_statistics == "granted":
-        granted += ", and was told the statistics of batches where the model normalises them"
-    return (
-        "Leakage is the share of the gap between guessing and certainty that the attack may close, by the upper end of "
-        "the 95% interval: none below 5%, low below 20%, moderate below 50%, high below 90%, else total (also where "
-        f"half of all records come back whole or any is proved). The attacker {granted}. These are the attacks that "
-        "were run; a better one may exist."
-    )
+def _place(audit: Audit, size: int | None, defense: str) -> str:
+    """Return the begin of a sentence: the configuration and who attacks."""
+    attacker = audit.about.attacker
+    under = "" if defense == UNDEFENDED else f" under {clean(defense, 60)}"
+    if size is None:
+        return attacker if defense == UNDEFENDED else f"Under {clean(defense, 60)} {_lower(attacker)}"
+    return f"At batch size {size}{under} {_lower(attacker)}"
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+_READING = (
+    "Leakage is the share of the gap between the best baseline and certainty that the attack may close, by the "
+    "upper end of the 95% interval: none below 5%, low below 20%, moderate below 50%, high below 90%, else total "
+    "(also where half of all records come back whole or any is certified). These are the attacks that were run; a "
+    "better one may exist."
+)

@@ -1,13 +1,34 @@
 """Published tables as data, run by the same runner as any audit."""
 
-from seepage.reproduce.compare import Compared, Difference, Gain, compare, welch
-from seepage.reproduce.console import show_comparison
-from seepage.reproduce.reproduce import QUICK, Comparison, Selection, reproduce
-from seepage.reproduce.study_table import StudyTable, load_study_table, reproduce_study, study_tables
-from seepage.reproduce.table import Figure, PlannedRun, Printed, PublishedTable, Reading, load_table, tables
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seepage.lazy import lazy_package
+
+if TYPE_CHECKING:
+    from seepage.reproduce.compare import (
+        MARGIN,
+        Agreement,
+        Compared,
+        Difference,
+        Gain,
+        agreement_of,
+        compare,
+        margin_of,
+        welch,
+    )
+    from seepage.reproduce.console import show_comparison
+    from seepage.reproduce.reproduce import QUICK, Comparison, Selection, reproduce
+    from seepage.reproduce.study_table import StudyTable, load_study_table, reproduce_study, study_tables
+    from seepage.reproduce.table import Figure, PlannedRun, Printed, PublishedTable, Reading, load_table, tables
+
+lazy_package(__name__)
 
 __all__ = [
+    "MARGIN",
     "QUICK",
+    "Agreement",
     "Compared",
     "Comparison",
     "Difference",
@@ -19,9 +40,11 @@ __all__ = [
     "Reading",
     "Selection",
     "StudyTable",
+    "agreement_of",
     "compare",
     "load_study_table",
     "load_table",
+    "margin_of",
     "reproduce",
     "reproduce_study",
     "show_comparison",

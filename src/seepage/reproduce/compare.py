@@ -14,56 +14,43 @@ import torch
 from scipy import stats
 
 from seepage.assessment import Estimate, Measurement, paired
+from seepage.assessment.row import ResultRow
 from seepage.reproduce.table import Figure, Place, PlannedRun, Printed, PublishedTable, Unit
-from seepage.results.rows import Row
 from seepage.results.tuning import swept, tuned
 from seepage.run.runner import Run
 from seepage.settings.spec import AuditSpec
 
-# Within so much, or within the interval of the difference where that is wider, rates agree.
-MARGIN = 0.02
+# Margins of agreement, in rates. The finer one serves where both deviations are small enough for it.
+MARGIN, FINE_MARGIN = 0.05, 0.02
+# One-sided level of each test, and the power that the finer margin asks for where both means are alike.
+LEVEL, POWER = 0.05, 0.8
 
-Agreement = Literal["yes", "above", "below", "undetermined"]
+Agreement = Literal["agrees", "differs", "too few to tell"]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Ours less theirs.
+    """Our mean less the printed one.
 
     Attributes:
-        mean: of the difference.
-        low, high: 95% interval; None where ours has fewer than two victims.
-        margin: within which figures agree in any case.
+        mean: the difference.
+        low, high: its 95% interval (Welch); None where ours or the print has no deviation.
     """
 
     mean: float
     low: float | None
     high: float | None
-    margin: float = MARGIN
-
-    @property
-    def agreement(self) -> Agreement:
-        """Whether it is within the margin or the interval's half width, whichever is wider."""
-        if abs(self.mean) <= self.margin:
-            return "yes"
-        if self.low is None or self.high is None:
-            return "undetermined"
-        if abs(self.mean) <= (self.high - self.low) / 2:
-            return "yes"
-        return "above" if self.mean > 0 else "below"
 
 
-def welch(ours: Estimate, published: Figure, published_victims: int, margin: float = MARGIN) -> Difference | None:
-    """Return ours less theirs with Welch's t interval (unequal variances, unequal numbers of victims).
+def welch(ours: Estimate, published: Figure, published_n: int) -> Difference | None:
+    """Return our mean less the printed one, with Welch's t interval (unequal variances, unequal numbers of units).
 
-    The published standard deviations are population ones and are corrected to unbiased ones. A published figure
-    without one is taken as exact: the interval is then that of ours alone.
+    Printed standard deviations are population ones and are corrected to unbiased ones.
 
     Args:
         ours: our estimate; None is returned where it has no mean.
-        published: their figure.
-        published_victims: number behind it.
-        margin: see ``Difference``.
+        published: the printed figure.
+        published_n: number of units behind it.
 
     Example:
         >>> difference = welch(Estimate(0.80, None, None, 20, 0.04), Figure(mean=0.79, std=0.05), 50)
@@ -73,33 +60,110 @@ def welch(ours: Estimate, published: Figure, published_victims: int, margin: flo
     if ours.mean is None:
         return None
     mean = ours.mean - published.mean
-    if published.std is None and ours.low is not None and ours.high is not None:
-        return Difference(mean, ours.low - published.mean, ours.high - published.mean, margin)
-    if published.std is None or ours.std is None or ours.n < 2:
-        return Difference(mean, None, None, margin)
-    one, other = ours.std**2 / ours.n, published.std**2 / (published_victims - 1)
+    std = _deviation(ours)
+    if published.std is None or std is None:
+        return Difference(mean, None, None)
+    one, other = std**2 / ours.n, published.std**2 / (published_n - 1)
     if one + other == 0:
-        return Difference(mean, mean, mean, margin)
-    freedom = (one + other) ** 2 / (one**2 / (ours.n - 1) + other**2 / (published_victims - 1))
+        return Difference(mean, mean, mean)
+    freedom = (one + other) ** 2 / (one**2 / (ours.n - 1) + other**2 / (published_n - 1))
     half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(one + other)
-    return Difference(mean, mean - half, mean + half, margin)
+    return Difference(mean, mean - half, mean + half)
+
+
+def margin_of(ours: Estimate, published: Figure, published_n: int) -> float | None:
+    """Return the margin within which a rate counts as the printed one.
+
+    It depends on deviations and numbers of units alone, never on the difference: the finer margin is taken where two
+    like means would be found to agree within it with a power of 0.8.
+
+    Args:
+        ours: our estimate.
+        published: the printed figure.
+        published_n: number of units behind it.
+
+    Returns:
+        The margin; None where ours or the print has no deviation.
+
+    Example:
+        >>> margin_of(Estimate(0.8, None, None, 20, 0.05), Figure(mean=0.8, std=0.05), 50)
+        0.05
+        >>> margin_of(Estimate(0.8, None, None, 10, 0.002), Figure(mean=0.8, std=0.001), 5)
+        0.02
+    """
+    std = _deviation(ours)
+    if published.std is None or std is None:
+        return None
+    variance = std**2 / ours.n + published.std**2 / (published_n - 1)
+    needed = float(stats.norm.ppf(1 - LEVEL) + stats.norm.ppf((1 + POWER) / 2))
+    return FINE_MARGIN if variance <= (FINE_MARGIN / needed) ** 2 else MARGIN
+
+
+def agreement_of(ours: Estimate, published: Figure, published_n: int) -> Agreement:
+    """Return whether our mean agrees with the printed one.
+
+    With the difference d, its standard error se, the 95% quantile q of Welch's t and the margin D: ``agrees`` where
+    ``|d| + q se < D``, ``differs`` where ``|d| - q se > D``, ``too few to tell`` otherwise, and always where the print
+    does not say what its deviation is of.
+
+    Args:
+        ours: our estimate.
+        published: the printed figure.
+        published_n: number of units behind it.
+
+    Example:
+        >>> agreement_of(Estimate(0.80, None, None, 20, 0.04), Figure(mean=0.79, std=0.05), 50)
+        'agrees'
+        >>> agreement_of(Estimate(0.80, None, None, 3, 0.04), Figure(mean=0.79, std=0.05), 50)
+        'too few to tell'
+    """
+    std, margin = _deviation(ours), margin_of(ours, published, published_n)
+    if margin is None or std is None or ours.mean is None or published.std is None:
+        return "too few to tell"
+    if std == published.std == 0:
+        # Without any deviation the t statistic is not defined, and the difference is exact.
+        return "agrees" if abs(ours.mean - published.mean) < margin else "differs"
+    unbiased = published.std * math.sqrt(published_n / (published_n - 1))
+    # p-values of 'not above the lower limit' and 'not below the upper limit'.
+    low, high = (
+        float(
+            stats.ttest_ind_from_stats(
+                ours.mean, std, ours.n, limit, unbiased, published_n, equal_var=False, alternative=side
+            ).pvalue
+        )
+        for limit, side in ((published.mean - margin, "greater"), (published.mean + margin, "less"))
+    )
+    if max(low, high) < LEVEL:
+        return "agrees"
+    return "differs" if max(low, high) > 1 - LEVEL else "too few to tell"
+
+
+def _deviation(ours: Estimate) -> float | None:
+    """Return the standard deviation of an estimate, from its interval where it is not given."""
+    if ours.n < 2 or ours.std is not None:
+        return ours.std if ours.n >= 2 else None
+    if ours.low is None or ours.high is None:
+        return None
+    return (ours.high - ours.low) / 2 / float(stats.t.ppf(0.975, ours.n - 1)) * math.sqrt(ours.n)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One cell of a table, ours and theirs; rates in [0, 1].
+    """One cell of a table: our figure, and the printed one where both are of the same thing; rates in [0, 1].
 
     Attributes:
-        run: which.
+        run: name of the run.
         place: its value on each axis of the table.
-        unit: of its numbers in print.
+        unit: unit of its numbers in print.
         ours, ours_std, n: our mean, unbiased standard deviation and number of victims (or trainings).
-        published, published_std: theirs, None where the table has no such figure.
-        difference, low, high: ours less theirs, with its 95% interval.
-        agrees: see ``Difference``; None without a published figure.
+        ours_low, ours_high: 95% interval of our mean.
+        published, published_std, published_n: the printed mean, its deviation and the number of units behind it; None
+            where the table has no such figure, or has it of another attack than this run's.
+        difference, low, high: our mean less the printed one, with its 95% interval.
+        margin, agreement: see ``agreement_of``; None where there is nothing to judge.
         guess, guess_name, lift: the best correct baseline on the same cells, and the gain over it.
-        seconds_per_victim: the attack took; None for what is no attack.
-        rows: of the data set, as far as it was at hand.
+        seconds_per_victim: time of the attack; None for what is no attack.
+        rows: number of rows of the data set, as far as it was at hand.
     """
 
     run: str
@@ -107,13 +171,17 @@ class Compared:
     unit: Unit
     ours: float | None
     ours_std: float | None
+    ours_low: float | None
+    ours_high: float | None
     n: int
     published: float | None
     published_std: float | None
+    published_n: int | None
     difference: float | None
     low: float | None
     high: float | None
-    agrees: Agreement | None
+    margin: float | None
+    agreement: Agreement | None
     guess: float | None
     guess_name: str | None
     lift: float | None
@@ -122,7 +190,7 @@ class Compared:
 
 
 def compare(
-    table: PublishedTable, planned: PlannedRun, spec: AuditSpec, made: Sequence[Row], rows: int
+    table: PublishedTable, planned: PlannedRun, spec: AuditSpec, made: Sequence[ResultRow], rows: int
 ) -> list[Compared]:
     """Return the cells of one audit, those of baselines that are held against nothing left out.
 
@@ -133,14 +201,12 @@ def compare(
     """
     cells = []
     for row in made:
-        if row["metric"] not in table.metrics or row["column"] is not None:
+        if row.metric not in table.metrics or row.column is not None:
             continue
-        called = str(row["attack"])
-        if planned.tuned(called) or not (row["is_attack"] or called in planned.compared):
+        called = row.attack
+        if planned.tuned(called) or not (row.is_attack or called in planned.compared):
             continue
-        place = table.place(
-            planned, spec, called, row["metric"], batch_size=row["batch_size"], defense=str(row["defense"])
-        )
+        place = table.place(planned, spec, called, row.metric, batch_size=row.batch_size, defense=row.defense)
         cells.append(of_row(table, planned.name, place, row, rows))
     return cells
 
@@ -175,26 +241,44 @@ def compare_tuned(
 
 
 def beside(table: Printed, run: str, place: Place, metric: str, ours: Estimate, rows: int) -> Compared:
-    """Return an estimate beside what the table prints in that place; no guess, no time."""
+    """Return an estimate beside what the table prints in that place; no guess, no time.
+
+    Only the run that is as the paper's stands beside the print. Figures that are no rates have no margin in points and
+    get no verdict.
+
+    Args:
+        table: the printed table.
+        run: name of the run.
+        place: value on each axis.
+        metric: name in results.
+        ours: our estimate.
+        rows: number of rows of the data set.
+    """
     reading = table.metrics[metric]
-    published = table.figure(place, reading.unit)
-    difference = None
-    if published is not None and table.judged:
-        margin = MARGIN if reading.unit == "percent" else 0.0
-        difference = welch(ours, published, reading.published or table.published_victims, margin)
+    published = table.figure(place, reading.unit) if run == table.first else None
+    number = reading.published or table.published_victims
+    alike = published is not None and table.judges(place)
+    # A deviation of nobody knows what is shown, but not calculated with.
+    told = published if table.spread_stated or published is None else Figure(mean=published.mean, std=None)
+    difference = welch(ours, told, number) if told is not None and alike else None
+    rate = difference is not None and reading.unit == "percent"
     return Compared(
         run=run,
         place=place,
         unit=reading.unit,
         ours=ours.mean,
         ours_std=ours.std,
+        ours_low=ours.low,
+        ours_high=ours.high,
         n=ours.n,
         published=None if published is None else published.mean,
         published_std=None if published is None else published.std,
+        published_n=None if told is None or told.std is None else number,
         difference=None if difference is None else difference.mean,
         low=None if difference is None else difference.low,
         high=None if difference is None else difference.high,
-        agrees=None if difference is None else difference.agreement,
+        margin=margin_of(ours, told, number) if rate and told is not None else None,
+        agreement=agreement_of(ours, told, number) if rate and told is not None else None,
         guess=None,
         guess_name=None,
         lift=None,
@@ -203,7 +287,7 @@ def beside(table: Printed, run: str, place: Place, metric: str, ours: Estimate, 
     )
 
 
-def of_row(table: Printed, run: str, place: Place, row: Row, rows: int) -> Compared:
+def of_row(table: Printed, run: str, place: Place, row: ResultRow, rows: int) -> Compared:
     """Return a row of results beside what the table prints in that place.
 
     Args:
@@ -211,13 +295,13 @@ def of_row(table: Printed, run: str, place: Place, row: Row, rows: int) -> Compa
         row: of an audit or a study.
         rows: of its data set.
     """
-    estimate = Estimate(row["mean"], row["low"], row["high"], row["n"], row["std"])
+    estimate = Estimate(row.mean, row.low, row.high, row.n, row.std)
     return replace(
-        beside(table, run, place, str(row["metric"]), estimate, rows),
-        guess=row["baseline"],
-        guess_name=row["baseline_name"],
-        lift=row["lift"],
-        seconds_per_victim=row["seconds_per_victim"],
+        beside(table, run, place, row.metric, estimate, rows),
+        guess=row.baseline,
+        guess_name=row.baseline_name,
+        lift=row.lift,
+        seconds_per_victim=row.seconds_per_victim,
     )
 
 

@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from seepage.report import make_table
-from seepage.reproduce.compare import MARGIN, Compared
+from seepage.reproduce.compare import FINE_MARGIN, MARGIN, Compared
 from seepage.reproduce.reproduce import Comparison
 from seepage.reproduce.table import Place, Unit
-from seepage.results.text import percent, points
+from seepage.text import percent, points
 
 
 def show_comparison(console: Console, comparison: Comparison) -> None:
@@ -45,24 +45,23 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
         console.print(grid)
     for note in (*table.notes, *comparison.notes):
         console.print(Text(f"Note: {note}."))
-    # A run meant to be stronger is not expected to agree.
-    checked = [cell for cell in comparison.cells if cell.run == table.first and cell.agrees is not None]
-    off = [cell for cell in checked if cell.agrees in ("above", "below")]
-    unsure = [cell for cell in checked if cell.agrees == "undetermined"]
+    checked = [cell for cell in comparison.cells if cell.agreement is not None]
     if not checked:
         return
+    differ = [cell for cell in checked if cell.agreement == "differs"]
+    unsure = sum(cell.agreement == "too few to tell" for cell in checked)
     console.print(
         Text(
-            f"{table.first}: {len(checked) - len(off) - len(unsure)} of {len(checked)} cells agree with the "
-            f"print (rates within {100 * MARGIN:g} points, any figure within the half width of the difference's 95% "
-            "interval)" + (f"; {len(unsure)} have too few victims to tell" if unsure else "") + "."
+            f"{table.first}: of {len(checked)} cells {len(checked) - len(differ) - unsure} agree with the print, "
+            f"{len(differ)} differ from it and {unsure} are too few to tell (margin {100 * MARGIN:g} points, "
+            f"{100 * FINE_MARGIN:g} where the deviations are small enough; two one-sided Welch tests at 5%)."
         )
     )
-    for cell in off:
+    for cell in differ:
         where = ", ".join(f"{_head(axis)} {value}" for axis, value in cell.place.items())
         console.print(
             Text(
-                f"  {cell.agrees}: {where}: {_change(cell.difference, cell.unit)} "
+                f"  differs: {where}: {_change(cell.difference, cell.unit)} "
                 f"[{_change(cell.low, cell.unit)}, {_change(cell.high, cell.unit)}]"
             )
         )
@@ -85,7 +84,7 @@ def _table(run: str, axes: Sequence[str], cells: list[Compared]) -> Table:
     for axis in differ:
         number = all(isinstance(cell.place.get(axis, 0), int | float) for cell in cells)
         grid.add_column(_head(axis), justify="right" if number else "left", no_wrap=True)
-    for name in ("ours ± sd", "n", "printed ± sd", "difference [95%]", "", "best guess", "lift", "s/victim"):
+    for name in ("ours ± sd", "n", "printed ± sd", "difference [95%]", "outcome", "best guess", "lift", "s/victim"):
         grid.add_column(name, justify="right", no_wrap=True)
     order = {axis: list(dict.fromkeys(cell.place.get(axis) for cell in cells)) for axis in differ}
     axes = sorted(differ, key=lambda axis: axis == "method")
@@ -97,10 +96,7 @@ def _table(run: str, axes: Sequence[str], cells: list[Compared]) -> Table:
             _with_spread(cell.published, cell.published_std, cell.unit),
             _change(cell.difference, cell.unit)
             + ("" if cell.low is None else f" [{_change(cell.low, cell.unit)}, {_change(cell.high, cell.unit)}]"),
-            Text(
-                {"yes": "✓", "above": "↑", "below": "↓", "undetermined": "?"}.get(cell.agrees or "", ""),
-                style="red" if cell.agrees == "below" else "",
-            ),
+            Text(cell.agreement or "", style="red" if cell.agreement == "differs" else ""),
             "" if cell.guess is None or cell.unit == "plain" else f"{percent(cell.guess)} {cell.guess_name}",
             "" if cell.lift is None else _change(cell.lift, cell.unit),
             "" if cell.seconds_per_victim is None else f"{cell.seconds_per_victim:.2f}",

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from seepage.assessment import Measurement
+from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
 from seepage.reproduce.compare import Compared, Gain, as_csv, compare, compare_tuned, gain
 from seepage.reproduce.table import PlannedRun, Printed, PublishedTable
-from seepage.results.rows import Row, rows, write_results
+from seepage.results.rows import rows, write_results
 from seepage.run.provenance import check_folder, commit, provenance, write_provenance
 from seepage.run.runner import Listener, Outcome, Run, held_runs, make_plan, run_audits
 from seepage.run.store import Store
@@ -94,7 +95,7 @@ class Comparison:
     table: Printed
     cells: list[Compared] = field(default_factory=list)
     gains: dict[str, list[Gain]] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ResultRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,13 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
 from seepage.reproduce.compare import Compared, as_csv, of_row
 from seepage.reproduce.reproduce import FILE, Comparison, Selection, short_commit
 from seepage.reproduce.table import Place, Printed
-from seepage.results.rows import Row, write_results
+from seepage.results.rows import write_results
 from seepage.run.provenance import study_provenance, write_provenance
 from seepage.run.runner import Listener
 from seepage.run.store import Store
@@ -82,18 +84,18 @@ class StudyTable(Printed):
         for planned in self.audits:
             yield planned, study_kind(self.study).spec.of(**{**self.audit, **planned.audit, **settings})
 
-    def place(self, planned: StudyAudit, row: Row) -> Place:
+    def place(self, planned: StudyAudit, row: ResultRow) -> Place:
         """Return where a result stands in the table, on the axes on which it has a value."""
         known = {
-            "dataset": row["dataset"],
-            "model": row["model"],
-            "batch_size": row["batch_size"],
-            "column": row["column"],
-            "defense": row["defense"],
-            "method": row["attack"],
+            "dataset": row.dataset,
+            "model": row.model,
+            "batch_size": row.batch_size,
+            "column": row.column,
+            "defense": row.defense,
+            "method": row.attack,
             **planned.place,
-            **self.compared.get(str(row["attack"]), {}),
-            **self.metrics[str(row["metric"])].place,
+            **self.compared.get(row.attack, {}),
+            **self.metrics[row.metric].place,
         }
         return {axis: value for axis in self.axes if (value := known.get(axis)) is not None}
 
@@ -158,8 +160,8 @@ def reproduce_study(
             study = study_kind(table.study).study(chosen)
             studies.append((chosen, study))
             made = study_rows(run_study(study, store, listener, run_missing))
-            comparison.rows.extend({**row, "variant": _told(planned.place)} for row in made)
-            first = chosen.swept[0].label if chosen.swept else None
+            comparison.rows.extend(replace(row, variant=_told(planned.place)) for row in made)
+            first = chosen.swept[0].called if chosen.swept else None
             comparison.cells.extend(_cells(table, planned, study, first, made, selection))
             comparison.notes.extend(n for n in study.notes if n not in comparison.notes)
         if not comparison.cells and run_missing:
@@ -189,7 +191,7 @@ def _chosen(table: StudyTable, planned: StudyAudit, spec: StudySpec, selection: 
 
     if not kept():
         return None
-    defenses = tuple(defense for defense in spec.swept if kept(defense=defense.label))
+    defenses = tuple(defense for defense in spec.swept if kept(defense=defense.called))
     attacks = tuple(p for p in spec.attacks if shown(p.called))
     if selection.attacks:
         attacks = tuple(p for p in attacks if p.called in selection.attacks)
@@ -203,21 +205,21 @@ def _cells(
     planned: StudyAudit,
     study: Study,
     first: str | None,
-    made: Sequence[Row],
+    made: Sequence[ResultRow],
     selection: Selection,
 ) -> list[Compared]:
     cells = []
     for row in made:
-        called = str(row["attack"])
+        called = row.attack
         run = table.part(called)
-        if run is None or row["metric"] not in table.metrics or (selection.runs and run not in selection.runs):
+        if run is None or row.metric not in table.metrics or (selection.runs and run not in selection.runs):
             continue
-        if called in table.once and row["defense"] != first:
+        if called in table.once and row.defense != first:
             continue
         # Figures of all columns together and of single ones never stand in the same table.
-        if ("column" in table.axes) == (row["column"] is None):
+        if ("column" in table.axes) == (row.column is None):
             continue
-        named = {**row, "column": "label" if row["column"] == study.target else row["column"]}
+        named = replace(row, column="label" if row.column == study.target else row.column)
         place = table.place(planned, named)
         if any(axis in place and str(place[axis]) not in wanted for axis, wanted in selection.only.items()):
             continue
@@ -243,7 +245,7 @@ def _values(table: StudyTable) -> str:
     for planned, spec in table.specs():
         note({"dataset": spec.dataset, **planned.place})
         for defense in spec.swept:
-            note({"defense": defense.label})
+            note({"defense": defense.called})
     walk(table.published, table.axes)
     told = [f"{axis}: {', '.join(values)}" for axis, values in found.items() if values]
     return f"Known values: {'; '.join(told)}." if told else ""

@@ -110,6 +110,8 @@ class Printed(BaseModel):
             for a figure whose values are not printed.
         notes: what a reader of the comparison must know.
         judged: whether ours are held against the print; not where they are of other data, as from a generator.
+        unlike: places whose printed figure is of something else than ours; a place names values on some of the axes.
+        spread_stated: whether the paper says what its standard deviations are of.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -123,6 +125,8 @@ class Printed(BaseModel):
     published: dict[Any, Any] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
     judged: bool = True
+    unlike: tuple[Place, ...] = ()
+    spread_stated: bool = True
 
     @property
     def first(self) -> str:
@@ -144,6 +148,12 @@ class Printed(BaseModel):
         by = 100 if unit == "percent" else 1
         mean, *std = [round(number / by, 6) for number in (found if isinstance(found, list) else [found])]
         return Figure(mean=mean, std=std[0] if std else None)
+
+    def judges(self, place: Place) -> bool:
+        """Return whether the printed figure of a place is of the same thing as ours."""
+        return self.judged and not any(
+            all(str(place.get(axis)) == str(value) for axis, value in other.items()) for other in self.unlike
+        )
 
 
 class PublishedTable(Printed):
@@ -171,7 +181,12 @@ class PublishedTable(Printed):
         return self.runs[0].name
 
     def place(
-        self, run: PlannedRun, spec: AuditSpec, called: str | None = None, metric: str | None = None, **more: Scalar
+        self,
+        run: PlannedRun,
+        spec: AuditSpec,
+        called: str | None = None,
+        metric: str | None = None,
+        **more: Scalar | None,
     ) -> Place:
         """Return where something stands in the table, on the axes on which it has a value.
 

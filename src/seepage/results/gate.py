@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError, unknown_name
 from seepage.results.checks import Alarm, Where
 from seepage.results.checks.wording import place
-from seepage.results.rows import Row
-from seepage.results.text import clean, points
 from seepage.results.tiers import settings, strongest_row
 from seepage.results.verdict import blocking
+from seepage.text import clean, points
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,11 @@ class Decision:
 
 
 def gate(
-    rows: Sequence[Row], above: float, column: str | None = None, alarms: Sequence[Alarm] = (), unit: str = "victim"
+    rows: Sequence[ResultRow],
+    above: float,
+    column: str | None = None,
+    alarms: Sequence[Alarm] = (),
+    unit: str = "victim",
 ) -> Decision:
     """Decide whether an audit stays below a lift over guessing in every setting.
 
@@ -51,13 +55,13 @@ def gate(
         BadInputError: ``above`` is not in [0, 1), or no row speaks of the column.
 
     Example:
-        >>> made = {"dataset": "adult", "model": "nn3", "batch_size": 8, "defense": "none", "attack": "tableak"}
-        >>> made |= {"metric": "accuracy", "column": None, "is_attack": True, "n": 10}
-        >>> made |= {"mean": 0.7, "baseline": 0.5, "lift": 0.2, "lift_low": 0.1, "lift_high": 0.3}
-        >>> gate([made], above=0.25).failed, gate([made], above=0.3).failed
+        >>> from dataclasses import replace
+        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="tableak", metric="accuracy", n=10)
+        >>> row = replace(row, mean=0.7, baseline=0.5, lift=0.2, lift_low=0.1, lift_high=0.3)
+        >>> gate([row], above=0.25).failed, gate([row], above=0.3).failed
         (True, False)
     """
-    check_gate(above, column, [row["column"] for row in rows if row["column"] is not None])
+    check_gate(above, column, [row.column for row in rows if row.column is not None])
     decisions = [_decide(rows, size, defense, above, column, alarms, unit) for size, defense in settings(rows)]
     return combined(decisions) if decisions else Decision(True, "gate failed: no attack was run.", None)
 
@@ -73,7 +77,7 @@ def combined(decisions: Sequence[Decision]) -> Decision:
 
 
 def _decide(
-    rows: Sequence[Row],
+    rows: Sequence[ResultRow],
     size: int | None,
     defense: str,
     above: float,
@@ -86,15 +90,15 @@ def _decide(
     row = strongest_row(rows, size, defense, column)
     if row is None:
         return Decision(True, f"gate failed: no attack was scored on {what} at {setting}.", None)
-    at = f"{clean(row['dataset'])}, {clean(row['model'])}, {setting}"
-    told = f"{clean(row['attack'])} on {what} ({at})"
-    upper = row["lift_high"]
+    at = f"{clean(row.dataset)}, {clean(row.model)}, {setting}"
+    told = f"{clean(row.attack)} on {what} ({at})"
+    upper = row.lift_high
     failed = upper is not None and upper > above
     problem = None if failed else _nothing_shown(row, alarms, unit)
     if upper is None or problem is not None:
         return Decision(True, f"gate failed: {told} shows nothing: {problem}.", None)
     line = (
-        f"{told} gains {points(row['lift'])} points over guessing, 95% interval up to {points(upper)}; "
+        f"{told} gains {points(row.lift)} points over guessing, 95% interval up to {points(upper)}; "
         f"up to {points(above)} passes."
     )
     return Decision(failed, f"gate {'failed' if failed else 'passed'}: {line}", upper)
@@ -115,15 +119,15 @@ def check_gate(above: float, column: str | None, columns: Iterable[str]) -> None
         raise unknown_name("column of the gate", column, columns)
 
 
-def _nothing_shown(row: Row, alarms: Sequence[Alarm], unit: str) -> str | None:
-    if row["baseline"] is None:
+def _nothing_shown(row: ResultRow, alarms: Sequence[Alarm], unit: str) -> str | None:
+    if row.baseline is None:
         return "no baseline was run to compare with"
-    if row["baseline"] >= 1:
+    if row.baseline >= 1:
         return f"guessing is always right, so no lift is possible on these {unit}s"
-    if row["lift_high"] is None:
-        return f"{row['n']} {unit} allows no interval"
-    if row["lift_low"] == row["lift_high"]:
-        return f"all {row['n']} {unit}s are alike, which allows no interval"
+    if row.lift_high is None:
+        return f"{row.n} {unit} allows no interval"
+    if row.lift_low == row.lift_high:
+        return f"all {row.n} {unit}s are alike, which allows no interval"
     if alarm := blocking(alarms, row):
         return f"the audit is inconclusive: {alarm.title} ({alarm.code})"
     return None

@@ -5,123 +5,220 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from seepage.assessment import Association, Estimate, Lift, Measured, lift
+from seepage.assessment.row import FIELDS, ResultRow
+from seepage.errors import BadInputError, FieldError
 from seepage.files import write_whole
-from seepage.run.runner import Outcome, Run
-from seepage.settings.spec import AuditSpec
-from seepage.settings.subject import Subject
+from seepage.run.runner import Run
+from seepage.settings.setting import Audit
+from seepage.text import clean
 
-Row = dict[str, Any]
+RESULTS = "results.json"
+SCHEMA_VERSION = 1
+# With one of these a spreadsheet takes a text for a formula, and may run what stands in it.
+_FORMULA = ("=", "+", "-", "@")
 
 
-def rows(spec: AuditSpec, subject: Subject, outcome: Outcome) -> list[Row]:
-    """Return one row a setting, attack or baseline, metric and column.
+def rows_of(audit: Audit, runs: Sequence[Run]) -> list[ResultRow]:
+    """Return one row for each configuration, part, metric and column; attacks first in each configuration.
 
-    Each has dataset, protocol, model, variant (what else tells the audits of one document apart), batch_size,
-    attack (or the baseline's name), defense, metric,
-    column (None: all of them), mean, low, high and std over n victims, baseline and baseline_name
-    (the best baseline's mean on the same metric and column), lift with lift_low and lift_high (paired
-    mean of the gain over it), seconds_per_victim, is_attack, status, seed, settings and knowledge. Rates
-    are in [0, 1]. What does not apply is None; ``status`` is ``undefined`` where the figure itself does not
-    (too few victims for a correlation, for example), ``failed`` where a job of the setting failed (its
-    figures are of the others, n says how many) and ``left_out`` where there was no time for any victim.
+    The lift is over the best baseline on the same metric, column and units; figures that say nothing about leakage have
+    none. Where a job failed, figures are of the other units; where there was no time for any unit of an attack, there
+    is one row without a figure.
     """
-    made: list[Row] = []
-    for batch_size in spec.batch_sizes:
-        for defense in spec.defenses:
-            here = [run for run in outcome.runs if (run.batch_size, run.defense) == (batch_size, defense.called)]
-            guessing = [run for run in here if not run.is_attack]
-            for run in sorted(here, key=lambda run: not run.is_attack):
-                made.extend(_rows_of(spec, subject, run, guessing if run.is_attack else []))
-    return made
+    found: list[ResultRow] = []
+    for configuration in audit.configurations:
+        here = [run for run in runs if run.configuration == configuration]
+        baselines = [run for run in here if run.part.kind == "baseline"]
+        for run in sorted(here, key=lambda run: not run.is_attack):
+            found.extend(_rows_of(audit, run, baselines))
+    return found
 
 
-def _rows_of(spec: AuditSpec, subject: Subject, run: Run, guessing: list[Run]) -> list[Row]:
+def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow]:
     if not run.measured:
-        return [_row(spec, subject, run, ("accuracy", None), None, None)] if run.is_attack else []
-    # On the very same victims, all of them: a baseline that lacks some cannot be compared with.
+        return [_row(audit, run, ("accuracy", None), None, None)] if run.is_attack else []
+    # On the very same units, all of them: a baseline that lacks some cannot be compared with.
     compared = {
-        other.called: [_of(m, [other.victims.index(victim) for victim in run.victims]) for m in other.measured]
-        for other in guessing
-        if {*run.victims} <= {*other.victims}
+        other.label: [_of(m, [other.units.index(unit) for unit in run.units]) for m in other.measured]
+        for other in baselines
+        if run.is_attack and {*run.units} <= {*other.units}
     }
-    made = []
+    found = []
     for measured in run.measured:
-        gained = lift(measured, compared)
-        made.append(_row(spec, subject, run, (measured.metric, measured.column), measured.estimate(), gained))
-    return made
+        telling = run.is_attack and audit.about.scale(measured.metric).higher_leaks is not None
+        gained = lift(measured, compared) if telling else None
+        found.append(_row(audit, run, (measured.metric, measured.column), measured.estimate(), gained))
+    return found
 
 
 def _row(
-    spec: AuditSpec,
-    subject: Subject,
+    audit: Audit,
     run: Run,
     figure: tuple[str, str | None],
     estimate: Estimate | None,
     gained: Lift | None,
-) -> Row:
+) -> ResultRow:
     metric, column = figure
     status = run.status if estimate is None or run.failures else "undefined" if estimate.mean is None else "ok"
-    return {
-        "dataset": subject.dataset.name,
-        "protocol": spec.protocol,
-        "model": subject.model.name,
-        "variant": spec.variant,
-        "batch_size": run.batch_size,
-        "attack": run.called,
-        "defense": run.defense,
-        "metric": metric,
-        "column": column,
-        "mean": None if estimate is None else estimate.mean,
-        "low": None if estimate is None else estimate.low,
-        "high": None if estimate is None else estimate.high,
-        "std": None if estimate is None else estimate.std,
-        "n": 0 if estimate is None else estimate.n,
-        "baseline": None if gained is None else gained.reference.mean,
-        "baseline_name": None if gained is None else gained.baseline,
-        "lift": None if gained is None else gained.gain.mean,
-        "lift_low": None if gained is None else gained.gain.low,
-        "lift_high": None if gained is None else gained.gain.high,
-        "seconds_per_victim": run.seconds,
-        "is_attack": run.is_attack,
-        "status": status,
-        "seed": spec.seed,
-        "settings": run.settings,
-        "knowledge": run.knowledge,
-    }
+    return ResultRow(
+        setting=audit.setting,
+        dataset=audit.about.dataset,
+        protocol=audit.about.protocol,
+        model=audit.about.model,
+        variant=audit.spec.variant,
+        batch_size=run.configuration.batch_size,
+        attack=run.label,
+        defense=run.configuration.defense,
+        metric=metric,
+        column=column,
+        mean=None if estimate is None else estimate.mean,
+        low=None if estimate is None else estimate.low,
+        high=None if estimate is None else estimate.high,
+        std=None if estimate is None else estimate.std,
+        n=0 if estimate is None else estimate.n,
+        baseline=None if gained is None else gained.reference.mean,
+        baseline_name=None if gained is None else gained.baseline,
+        lift=None if gained is None else gained.gain.mean,
+        lift_low=None if gained is None else gained.gain.low,
+        lift_high=None if gained is None else gained.gain.high,
+        seconds_per_victim=run.seconds,
+        kind=run.part.kind,
+        status=status,
+        seed=audit.spec.seed,
+        settings=run.settings,
+        knowledge=run.knowledge,
+    )
 
 
 def _of(measured: Measured, places: list[int]) -> Measured:
     if isinstance(measured, Association):
         return replace(measured, accuracy=measured.accuracy[places], entropy=measured.entropy[places])
-    return replace(measured, values=measured.values[places])
+    clusters = None if measured.clusters is None else tuple(measured.clusters[i] for i in places)
+    return replace(measured, values=measured.values[places], clusters=clusters)
 
 
-def write_results(folder: Path, made: Sequence[Row], private: bool = False) -> None:
+def write_results(folder: Path, made: Sequence[ResultRow], private: bool = False) -> None:
     """Write ``results.json`` and ``results.csv``, each whole or not at all.
 
     Raises:
         BadInputError: a file cannot be written.
     """
-    write_whole(
-        folder / "results.json", json.dumps(made, indent=1, allow_nan=False, ensure_ascii=False) + "\n", private
-    )
+    write_whole(folder / RESULTS, as_json(made) + "\n", private)
     write_whole(folder / "results.csv", as_csv(made), private)
 
 
-def as_csv(made: Sequence[Row]) -> str:
-    """Return rows as CSV text: None is empty, settings and knowledge are JSON."""
+def read_results(path: Path) -> list[ResultRow]:
+    """Read a ``results.json``; earlier ones, which are a plain list of rows, are read too.
+
+    Args:
+        path: the file.
+
+    Raises:
+        BadInputError: the file cannot be read, is of another schema version or holds no rows of results.
+    """
+    held = read_json(path)
+    if isinstance(held, dict):
+        came = held.get("schema_version")
+        if came != SCHEMA_VERSION:
+            raise BadInputError(
+                f"{str(path)!r} was not written by this version of an audit: its schema_version is {clean(came, 40)}, "
+                f"and {SCHEMA_VERSION} is read here; read it with the version of seepage that wrote it, or run the "
+                "audit again."
+            )
+        held = held.get("rows")
+    if not isinstance(held, list):
+        raise BadInputError(
+            f"{str(path)!r} is not what an audit writes (expected a list of rows, got {clean(held, 80)}); run the "
+            "audit again."
+        )
+    return [_read_row(path, place, one) for place, one in enumerate(held)]
+
+
+def _read_row(path: Path, place: int, held: object) -> ResultRow:
+    try:
+        if not isinstance(held, Mapping):
+            raise FieldError((place,), f"expected the fields of a row, got {held!r}.")
+        return ResultRow.from_dict(held)
+    except FieldError as error:
+        where = error.field if error.path == (place,) else f"{place}.{error.field}"
+        raise BadInputError(
+            f"{str(path)!r} was not written by this version of an audit: {clean(f'{where}: {error.said}', 200)} Run "
+            "the audit again."
+        ) from error
+
+
+def read_json(path: Path) -> Any:
+    """Return what a JSON file of a run folder holds.
+
+    Args:
+        path: the file.
+
+    Raises:
+        BadInputError: the file cannot be read, is no JSON or holds a number that is not finite.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused)
+    except OSError as error:
+        raise BadInputError(
+            f"{str(path)!r} cannot be read ({error.strerror}); finish the audit in that folder, then read its files."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(
+            f"{str(path)!r} is not what an audit writes ({clean(error, 120)}); run the audit again."
+        ) from error
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no figure")
+
+
+def as_json(made: Sequence[ResultRow]) -> str:
+    """Return rows as the JSON document that ``results.json`` holds: schema_version and rows.
+
+    Example:
+        >>> print(as_json([]))
+        {
+         "schema_version": 1,
+         "rows": []
+        }
+    """
+    document = {"schema_version": SCHEMA_VERSION, "rows": [row.as_dict() for row in made]}
+    return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
+
+
+def as_csv(made: Sequence[ResultRow]) -> str:
+    """Return rows as CSV text: None is empty, settings and knowledge are JSON.
+
+    Texts that a spreadsheet would take for formulas get an apostrophe in front.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    if made:
-        writer.writerow(made[0])
+    writer.writerow(FIELDS)
     for row in made:
-        # Rows of attacks and of trainings hold the same fields, not in the same order.
-        values = [row.get(name) for name in made[0]]
-        writer.writerow([json.dumps(v, ensure_ascii=False) if isinstance(v, dict | list) else v for v in values])
+        writer.writerow([_cell(value) for value in row.as_dict().values()])
     return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False)
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def frame(made: Sequence[ResultRow]) -> pd.DataFrame:
+    """Return rows as a DataFrame, a column each field and ``is_attack``.
+
+    Example:
+        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="mode", metric="rmse", mean=0.5)
+        >>> frame([row])[["attack", "mean", "is_attack"]].values.tolist()
+        [['mode', 0.5, True]]
+    """
+    return pd.DataFrame([row.as_dict() for row in made], columns=list(FIELDS))

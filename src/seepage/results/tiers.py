@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
+
+from seepage.assessment.row import ResultRow
 
 Tier = Literal["none", "low", "moderate", "high", "total", "inconclusive"]
 _HALF = 0.5
@@ -25,7 +27,7 @@ def tier_of(closed: float | None) -> Tier:
     return "total"
 
 
-def closed_gap(row: dict[str, Any], field: str = "lift") -> float | None:
+def closed_gap(row: ResultRow, field: Literal["lift", "lift_low", "lift_high"] = "lift") -> float | None:
     """Return the share of the gap between the best guess and certainty that a row's attack closes.
 
     Args:
@@ -37,43 +39,43 @@ def closed_gap(row: dict[str, Any], field: str = "lift") -> float | None:
         field, or where guessing is always right.
 
     Example:
-        >>> closed_gap({"lift": 0.25, "baseline": 0.5}), closed_gap({"lift": 0.0, "baseline": 1.0})
+        >>> from dataclasses import replace
+        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="tableak", metric="accuracy")
+        >>> closed_gap(replace(row, lift=0.25, baseline=0.5)), closed_gap(replace(row, lift=0.0, baseline=1.0))
         (0.5, None)
     """
-    if row["lift"] is None or row[field] is None or row["baseline"] is None or row["baseline"] >= 1:
+    end: float | None = getattr(row, field)
+    if row.lift is None or end is None or row.baseline is None or row.baseline >= 1:
         return None
-    return row[field] / (1 - row["baseline"])
+    return end / (1 - row.baseline)
 
 
-def is_whole(exact: dict[str, Any] | None) -> bool:
+def is_whole(exact: ResultRow | None) -> bool:
     """Return whether half of all records come back whole, of those too that the best guess does not get whole.
 
     Args:
         exact: a row of exact matches, None where there is none.
 
     Example:
-        >>> is_whole({"mean": 0.7, "baseline": 0.1}), is_whole({"mean": 0.7, "baseline": 0.7}), is_whole({"mean": 0.4})
-        (True, False, False)
+        >>> from dataclasses import replace
+        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="tableak", metric="exact_match")
+        >>> [is_whole(replace(row, mean=0.7, baseline=guessed)) for guessed in (0.1, 0.7, None)]
+        [True, False, True]
     """
-    if exact is None or exact["mean"] is None:
+    if exact is None or exact.mean is None:
         return False
-    guessed = exact.get("baseline") or 0.0
-    return exact["mean"] - guessed >= _HALF * (1 - guessed) > 0
+    guessed = exact.baseline or 0.0
+    return exact.mean - guessed >= _HALF * (1 - guessed) > 0
 
 
-def settings(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, str]]:
+def settings(rows: Iterable[ResultRow]) -> list[tuple[int | None, str]]:
     """Return the batch sizes (None where there is no such number) and defenses of attacks, in order of appearance."""
-    return list(dict.fromkeys((row["batch_size"], row["defense"]) for row in rows if is_attack(row)))
-
-
-def is_attack(row: dict[str, Any]) -> bool:
-    """Return whether a row is an attack's and not a baseline's or a defense's."""
-    return row["is_attack"]
+    return list(dict.fromkeys((row.batch_size, row.defense) for row in rows if row.is_attack))
 
 
 def strongest_row(
-    rows: Sequence[dict[str, Any]], batch_size: int | None, defense: str, column: str | None = None
-) -> dict[str, Any] | None:
+    rows: Sequence[ResultRow], batch_size: int | None, defense: str, column: str | None = None
+) -> ResultRow | None:
     """Return the row of the attack with the highest accuracy in a setting, None where none was scored.
 
     Args:
@@ -82,17 +84,16 @@ def strongest_row(
         column: whose accuracy; of all cells if None.
 
     Example:
-        >>> made = {"batch_size": 8, "defense": "none", "metric": "accuracy", "column": None, "is_attack": True}
-        >>> two = [{**made, "attack": "a", "mean": 0.4}, {**made, "attack": "b", "mean": 0.6}]
-        >>> (strongest_row(two, 8, "none") or {})["attack"], strongest_row(two, 16, "none")
-        ('b', None)
+        >>> from dataclasses import replace
+        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="dlg", metric="accuracy", mean=0.4)
+        >>> two = [row, replace(row, attack="tableak", mean=0.6)]
+        >>> strongest_row(two, None, "none") == two[1], strongest_row(two, 16, "none")
+        (True, None)
     """
     wanted = (batch_size, defense, "accuracy", column)
     scored = [
-        row
+        (row.mean, row)
         for row in rows
-        if is_attack(row)
-        and (row["batch_size"], row["defense"], row["metric"], row["column"]) == wanted
-        and row["mean"] is not None
+        if row.is_attack and (row.batch_size, row.defense, row.metric, row.column) == wanted and row.mean is not None
     ]
-    return max(scored, key=lambda row: row["mean"], default=None)
+    return max(scored, key=lambda one: one[0], default=(None, None))[1]

@@ -38,12 +38,15 @@ def swept(runs: Sequence[Run], attack: str) -> list[Run]:
     """Return the runs of one attack with swept options, by its registered name or its label.
 
     Example:
-        >>> def run(called: str) -> Run:
-        ...     return Run(8, "none", called, True, [], (), None, {}, {})
-        >>> [r.called for r in swept([run("dlg"), run("tableak(restarts=1)"), run("tableak_no_softmax")], "tableak")]
+        >>> from seepage.settings.setting import Configuration, PlannedPart
+        >>> from seepage.settings.spec import Part
+        >>> def run(label: str) -> Run:
+        ...     part = PlannedPart(Part(name="tableak", label=label), "attack")
+        ...     return Run(Configuration("none", 8), part, [], (), None, {}, {})
+        >>> [r.label for r in swept([run("dlg"), run("tableak(restarts=1)"), run("tableak_no_softmax")], "tableak")]
         ['tableak(restarts=1)']
     """
-    return [run for run in runs if run.called == attack or run.called.startswith(f"{attack}(")]
+    return [run for run in runs if run.label == attack or run.label.startswith(f"{attack}(")]
 
 
 def tuned(runs: Sequence[Run], pilots: Sequence[int] = (0,), metric: str = "accuracy") -> tuple[Tuned, Tuned]:
@@ -60,13 +63,14 @@ def tuned(runs: Sequence[Run], pilots: Sequence[int] = (0,), metric: str = "accu
         BadInputError: there is no point, points differ in more than the attack or in their victims, a pilot is none
             of them or no other is left, or the figure is missing.
     """
-    if len({(run.batch_size, run.defense, run.victims) for run in runs}) != 1:
+    if len({(run.configuration.batch_size, run.configuration.defense, run.units) for run in runs}) != 1:
         raise BadInputError(
             f"an attack is tuned on points of the same batch size, defense and victims, got {len(runs)} points with "
-            f"{len({run.batch_size for run in runs})} batch sizes, {len({run.defense for run in runs})} defenses and "
-            f"{len({run.victims for run in runs})} sets of victims; choose them with swept() and finish the audit."
+            f"{len({run.configuration.batch_size for run in runs})} batch sizes, "
+            f"{len({run.configuration.defense for run in runs})} defenses and "
+            f"{len({run.units for run in runs})} sets of victims; choose them with swept() and finish the audit."
         )
-    victims = runs[0].victims
+    victims = runs[0].units
     missing = [pilot for pilot in pilots if pilot not in victims]
     counted = [place for place, victim in enumerate(victims) if victim not in pilots]
     if missing or not pilots or not counted:
@@ -79,8 +83,8 @@ def tuned(runs: Sequence[Run], pilots: Sequence[int] = (0,), metric: str = "accu
     best = int(values[:, places].mean(1).argmax())
     oracle = int(values[:, counted].mean(1).argmax())
     return (
-        Tuned("pilot", runs[best].called, interval(values[best, counted], bounds=(0.0, 1.0)), len(runs)),
-        Tuned("oracle", runs[oracle].called, interval(values[oracle, counted], bounds=(0.0, 1.0)), len(runs)),
+        Tuned("pilot", runs[best].label, interval(values[best, counted], bounds=(0.0, 1.0)), len(runs)),
+        Tuned("oracle", runs[oracle].label, interval(values[oracle, counted], bounds=(0.0, 1.0)), len(runs)),
     )
 
 
@@ -91,6 +95,6 @@ def _values(run: Run, metric: str) -> Float[Tensor, " victim"]:
                 break
             return measured.values.double()
     raise BadInputError(
-        f"{run.called} has no {metric} of every victim that grows with what leaks; tune on another metric, such as "
+        f"{run.label} has no {metric} of every victim that grows with what leaks; tune on another metric, such as "
         "'accuracy'."
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from seepage.assessment.row import ResultRow
 from seepage.results.checks import Alarm
-from seepage.results.rows import Row
 from seepage.results.tiers import Tier, closed_gap, is_whole, strongest_row, tier_of
 
 UNDEFENDED = "none"
@@ -29,7 +29,9 @@ class Verdict:
     because: Alarm | None = None
 
 
-def verdict(row: Row, exact: Row | None = None, alarms: Sequence[Alarm] = (), certified: Row | None = None) -> Verdict:
+def verdict(
+    row: ResultRow, exact: ResultRow | None = None, alarms: Sequence[Alarm] = (), certified: ResultRow | None = None
+) -> Verdict:
     """Return the tier of an accuracy.
 
     ``none`` below 0.05 of the gap closed, ``low`` below 0.2, ``moderate`` below 0.5, ``high`` below
@@ -47,39 +49,43 @@ def verdict(row: Row, exact: Row | None = None, alarms: Sequence[Alarm] = (), ce
         certified: the row of the same attack's share of certified records, if it proves any.
 
     Example:
-        >>> verdict({"lift": 0.4, "lift_low": 0.36, "lift_high": 0.44, "baseline": 0.5}).tier
+        >>> from dataclasses import replace
+        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="tableak", metric="accuracy")
+        >>> verdict(replace(row, lift=0.4, lift_low=0.36, lift_high=0.44, baseline=0.5)).tier
         'high'
     """
-    whole = is_whole(exact) or (certified is not None and (certified["mean"] or 0) > 0)
+    whole = is_whole(exact) or (certified is not None and (certified.mean or 0) > 0)
     closed, upper = closed_gap(row), closed_gap(row, "lift_high")
     tier = "total" if whole else tier_of(upper)
     because = blocking(alarms, row)
     if because is not None and not whole and tier_of(closed_gap(row, "lift_low")) != "total":
         return Verdict("inconclusive", closed, upper, because)
-    if tier != "total" and row["lift_low"] == row["lift_high"]:
+    if tier != "total" and row.lift_low == row.lift_high:
         tier = "inconclusive"
     return Verdict(tier, closed, upper)
 
 
-def blocking(alarms: Sequence[Alarm], row: Row) -> Alarm | None:
+def blocking(alarms: Sequence[Alarm], row: ResultRow) -> Alarm | None:
     """Return the first alarm because of which a row's figure cannot be relied on, None where there is none."""
     for alarm in alarms:
-        if alarm.severity == "error" and alarm.concerns(row["batch_size"], row["defense"], row["attack"]):
+        if alarm.severity == "error" and alarm.concerns(row.batch_size, row.defense, row.attack):
             return alarm
     return None
 
 
-def pick(rows: Iterable[Row], **wanted: object) -> list[Row]:
+def pick(rows: Iterable[ResultRow], **wanted: object) -> list[ResultRow]:
     """Return the rows whose fields are as wanted.
 
     Example:
-        >>> pick([{"metric": "a"}, {"metric": "b"}], metric="b")
-        [{'metric': 'b'}]
+        >>> from dataclasses import replace
+        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="tableak", metric="accuracy")
+        >>> pick([row, replace(row, attack="mode")], attack="tableak") == [row]
+        True
     """
-    return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+    return [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
 
 
-def strongest(rows: Sequence[Row], batch_size: int | None, defense: str = UNDEFENDED) -> str | None:
+def strongest(rows: Sequence[ResultRow], batch_size: int | None, defense: str = UNDEFENDED) -> str | None:
     """Return the attack with the highest accuracy over all cells in a setting; None without attacks."""
     found = strongest_row(rows, batch_size, defense)
-    return None if found is None else found["attack"]
+    return None if found is None else found.attack

@@ -6,33 +6,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seepage.run.memory import peak_memory
-from seepage.run.runner import Audit, make_plan
+from seepage.run.plan import Series, make_plan
 from seepage.run.store import Store
+from seepage.settings.setting import Audit, Configuration, PartKind
 
 
 @dataclass(frozen=True)
 class Line:
-    """One setting: an attack or a guess at one point of the sweep.
+    """One kind of job: a part in one configuration, or all parts that share an exposure there.
 
     Attributes:
         about: the table and the model, and what else tells the audit from the others.
-        batch_size: records behind one update.
-        defense: what clients do to their updates.
-        called: the attack or guess.
-        is_attack: which of the two.
-        victims: that the audit asks for.
-        jobs: to run; none where another audit runs the same.
-        seconds: of one process that the jobs would take.
+        configuration: point of the sweep.
+        label: the attack or baseline, or the number of parts.
+        kind: the part's kind; ``attack`` where parts share an exposure.
+        units: number of units that the audit asks for.
+        jobs: number of jobs to run; none where another audit runs the same.
+        seconds: time that the jobs would take in one process; None where only running them tells.
     """
 
     about: str
-    batch_size: int
-    defense: str
-    called: str
-    is_attack: bool
-    victims: int
+    configuration: Configuration
+    label: str
+    kind: PartKind
+    units: int
     jobs: int
-    seconds: float
+    seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -40,9 +39,9 @@ class Forecast:
     """What audits would run.
 
     Attributes:
-        lines: one a setting, guesses before attacks at each point.
-        workers: jobs that would run side by side.
-        memory: bytes that this process has held at most while it tried the settings; None where that is not known.
+        lines: kinds of jobs, baselines before attacks in each configuration.
+        workers: number of jobs that would run side by side.
+        memory: most bytes that this process has held while it tried the parts; None where that is not known.
     """
 
     lines: list[Line]
@@ -55,40 +54,50 @@ class Forecast:
         return sum(line.jobs for line in self.lines)
 
     @property
-    def seconds(self) -> float:
-        """How long all of it would take."""
-        return sum(line.seconds for line in self.lines) / self.workers
+    def seconds(self) -> float | None:
+        """Time that all of it would take; None where only running it tells."""
+        known = [line.seconds for line in self.lines]
+        return None if None in known else sum(seconds or 0.0 for seconds in known) / self.workers
 
 
 def forecast(audits: Sequence[Audit]) -> Forecast:
-    """Try every setting of audits for a moment, without keeping anything.
+    """Try every part of some audits for a moment, without keeping anything.
 
-    The time is an estimate: the pace of the first steps of each attack, measured while nothing else ran beside it.
-
-    Args:
-        audits: specs with what they were prepared to.
+    The time is an estimate: the pace of the first steps, measured while nothing else ran beside it.
 
     Raises:
-        BadInputError: a setting cannot be run.
+        BadInputError: a part cannot be run.
     """
     with Store(None) as store:
         plan = make_plan(audits, store)
-    jobs = [0] * len(plan.settings)
-    for place, _ in plan.jobs:
-        jobs[place] += 1
+    jobs: dict[int, list[int]] = {}
+    for job in plan.jobs:
+        jobs.setdefault(job.series[0], []).append(job.name)
     lines = []
-    for place, setting in enumerate(plan.settings):
-        names = (setting.subject.dataset.name, setting.subject.model.name, setting.spec.variant)
+    shown: set[tuple[int, Configuration]] = set()
+    for place, one in enumerate(plan.series):
+        audit = one.audit
+        if audit.shared and (one.place, one.configuration) in shown:
+            continue
+        shown.add((one.place, one.configuration))
+        several = f"{sum(part.kind == 'attack' for part in audit.parts)} attack(s) and what they are compared with"
+        begun = [i for i in jobs if i == place or (audit.shared and _together(plan.series[i], one))]
+        own = [name for i in begun for name in jobs[i]]
+        known = [plan.seconds_of[name] for name in own]
+        names = (audit.about.dataset, audit.about.model, audit.spec.variant)
         lines.append(
             Line(
                 about=", ".join(name for name in names if name),
-                batch_size=setting.batch_size,
-                defense=setting.defense.called,
-                called=setting.part.called,
-                is_attack=setting.is_attack,
-                victims=setting.spec.victims,
-                jobs=jobs[place],
-                seconds=jobs[place] * plan.groups.get(place, 0.0),
+                configuration=one.configuration,
+                label=several if audit.shared else one.part.label,
+                kind="attack" if audit.shared else one.part.kind,
+                units=audit.units,
+                jobs=len(own),
+                seconds=None if None in known else sum(seconds or 0.0 for seconds in known),
             )
         )
-    return Forecast(lines, plan.hands, peak_memory())
+    return Forecast(lines, plan.workers, peak_memory())
+
+
+def _together(one: Series, other: Series) -> bool:
+    return (one.place, one.configuration) == (other.place, other.configuration)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -18,39 +17,40 @@ import torch
 
 from seepage.assessment import Association, Measured, Measurement
 from seepage.assessment.evidence import ARRAYS, Evidence, together
+from seepage.digests import digest_of
 from seepage.errors import BadInputError
 from seepage.files import PRIVATE, make_folder
+from seepage.files import STORE as FILE
 
-FILE = "audit.sqlite"
 # In the file's header: whose it is, and which layout of tables it has.
 _APPLICATION = 0x5EE9A6E0
-_VERSION = 1
+_VERSION = 2
 _SECONDS_TO_WAIT = 2.0
 
 _TABLES = """
 CREATE TABLE setups (key TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE runs (id INTEGER PRIMARY KEY, entry TEXT NOT NULL);
-CREATE TABLE settings (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, setting TEXT NOT NULL);
+CREATE TABLE series (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, identity TEXT NOT NULL);
 CREATE TABLE figures (
-    id INTEGER PRIMARY KEY, setting INTEGER NOT NULL REFERENCES settings (id), position INTEGER NOT NULL,
-    metric TEXT NOT NULL, "column" TEXT, higher_leaks INTEGER, low REAL, high REAL, UNIQUE (setting, position)
+    id INTEGER PRIMARY KEY, series INTEGER NOT NULL REFERENCES series (id), position INTEGER NOT NULL,
+    metric TEXT NOT NULL, "column" TEXT, higher_leaks INTEGER, low REAL, high REAL, UNIQUE (series, position)
 );
 CREATE TABLE jobs (
-    id INTEGER PRIMARY KEY, setting INTEGER NOT NULL REFERENCES settings (id), first INTEGER NOT NULL,
-    victims INTEGER NOT NULL, state TEXT NOT NULL CHECK (state IN ('done', 'failed')), failure TEXT, traceback TEXT,
-    UNIQUE (setting, first)
+    id INTEGER PRIMARY KEY, series INTEGER NOT NULL REFERENCES series (id), first INTEGER NOT NULL,
+    units INTEGER NOT NULL, state TEXT NOT NULL CHECK (state IN ('done', 'failed')), failure TEXT, traceback TEXT,
+    UNIQUE (series, first)
 );
-CREATE TABLE victims (
-    setting INTEGER NOT NULL REFERENCES settings (id), victim INTEGER NOT NULL, seconds REAL NOT NULL, loss REAL,
-    PRIMARY KEY (setting, victim)
+CREATE TABLE units (
+    series INTEGER NOT NULL REFERENCES series (id), unit INTEGER NOT NULL, seconds REAL, loss REAL, picture TEXT,
+    PRIMARY KEY (series, unit)
 ) WITHOUT ROWID;
 CREATE TABLE scores (
-    figure INTEGER NOT NULL REFERENCES figures (id), victim INTEGER NOT NULL, value REAL, entropy REAL,
-    PRIMARY KEY (figure, victim)
+    figure INTEGER NOT NULL REFERENCES figures (id), unit INTEGER NOT NULL, value REAL, entropy REAL, members BLOB,
+    PRIMARY KEY (figure, unit)
 ) WITHOUT ROWID;
 CREATE TABLE evidence (
-    setting INTEGER NOT NULL REFERENCES settings (id), victim INTEGER NOT NULL, about TEXT NOT NULL,
-    arrays BLOB NOT NULL, PRIMARY KEY (setting, victim)
+    series INTEGER NOT NULL REFERENCES series (id), unit INTEGER NOT NULL, about TEXT NOT NULL,
+    arrays BLOB NOT NULL, PRIMARY KEY (series, unit)
 ) WITHOUT ROWID;
 """
 
@@ -60,44 +60,35 @@ class Failure:
     """A job that failed.
 
     Attributes:
-        victims: indices of its victims.
-        message: why, in a line.
-        traceback: where, for those who mend it.
+        units: indices of its units.
+        message: reason in one line.
+        traceback: place of the failure, for those who mend it.
     """
 
-    victims: range
+    units: range
     message: str
     traceback: str
 
 
-def digest_of(values: Mapping[str, Any]) -> str:
-    """Return a short digest of JSON values, the same for equal ones.
-
-    Example:
-        >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
-        True
-    """
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
-
-
 class Store:
-    """The measured victims of a run folder, in ``audit.sqlite``; in memory where there is no folder.
+    """The measured units of a run folder, in ``audit.sqlite``; in memory where there is no folder.
 
-    A job's victims are written in one transaction, so that a killed run loses the jobs in flight and
-    nothing else. The file appears with the first of them. While a store is open, no other can write.
+    What a job measured is written in one transaction, so that a killed run loses the jobs in flight and nothing else.
+    The file appears with the first of them. While a store is open, no other can write.
 
-    The tables: ``setups`` (what was dear to make, by a digest of what it was made from), ``runs`` (the
-    provenance of each command that wrote here, as JSON), ``settings`` (key, and everything that determines
-    its figures, as JSON), ``figures`` (what is measured of a setting), ``scores`` (one a figure and victim;
-    ``value`` is the accuracy where the figure is a correlation with ``entropy``), ``victims``, ``jobs`` and
-    ``evidence`` (see ``Evidence``; arrays are zlib-compressed).
+    A series is one attack or baseline in one configuration. The tables: ``setups`` (what is expensive to make, by a
+    digest of what it was made from), ``runs`` (the provenance of each command that wrote here, as JSON), ``series``
+    (key, and everything that determines its figures, as JSON), ``figures`` (what is measured of a series), ``scores``
+    (one a figure and unit; ``value`` is the accuracy where the figure is a correlation with ``entropy``, and the mean
+    of the float64 ``members`` where they are kept), ``units``, ``jobs`` and ``evidence`` (see ``Evidence``; arrays are
+    zlib-compressed).
 
     Args:
         folder: the run folder, None to keep nothing.
         private: whether only its owner may read the file.
 
     Raises:
-        BadInputError: the file is not one of these, damaged, of a later version, or in use.
+        BadInputError: the file is not one of these, damaged, of another version, or in use.
     """
 
     def __init__(self, folder: Path | None, private: bool = False) -> None:
@@ -124,52 +115,62 @@ class Store:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no victim of any setting is held."""
-        return not self._rows("SELECT 1 FROM victims LIMIT 1")
+        """Whether no unit of any series is kept."""
+        return not self._rows("SELECT 1 FROM units LIMIT 1")
 
-    def victims(self, key: str) -> set[int]:
-        """Return the indices of the victims measured so far under ``key``."""
-        return {victim for (victim,) in self._of(key, "victims", "victim")}
+    def units(self, key: str) -> set[int]:
+        """Return the indices of the units measured so far under ``key``."""
+        return {unit for (unit,) in self._of(key, "units", "unit")}
 
-    def seconds(self, key: str) -> dict[int, float]:
-        """Return what each victim under ``key`` took of the machine's time, in seconds."""
-        return dict(self._of(key, "victims", "victim, seconds"))
+    def seconds(self, key: str) -> dict[int, float | None]:
+        """Return the machine time of each unit under ``key``, in seconds; None where it has none."""
+        return dict(self._of(key, "units", "unit, seconds"))
 
     def losses(self, key: str) -> dict[int, float | None]:
-        """Return the attack's own loss of each victim under ``key``; None where it has none."""
-        return dict(self._of(key, "victims", "victim, loss"))
+        """Return the attack's own loss of each unit under ``key``; None where it has none."""
+        return dict(self._of(key, "units", "unit, loss"))
 
-    def measured(self, key: str, victims: Iterable[int], only: str | None = None) -> list[Measured]:
-        """Return the measurements of these victims under ``key``, in their order; of one metric if named."""
-        place = {victim: i for i, victim in enumerate(victims)}
-        made: list[Measured] = []
+    def picture(self, key: str) -> str | None:
+        """Return the picture of the first unit under ``key`` that has one, a data URI."""
+        found = self._of(key, "units", "picture", "AND picture IS NOT NULL ORDER BY unit LIMIT 1")
+        return found[0][0] if found else None
+
+    def measured(self, key: str, units: Iterable[int], only: str | None = None) -> list[Measured]:
+        """Return the measurements of these units under ``key``, in their order; of one metric if named."""
+        place = {unit: i for i, unit in enumerate(units)}
+        measured: list[Measured] = []
         figures = self._of(key, "figures", 't.id, metric, "column", higher_leaks, low, high', "ORDER BY position")
         for number, metric, column, higher_leaks, low, high in figures:
             if only not in (None, metric):
                 continue
             pairs = torch.full((len(place), 2), torch.nan, dtype=torch.float64)
-            for victim, *pair in self._rows("SELECT victim, value, entropy FROM scores WHERE figure = ?", number):
-                if victim in place:
-                    pairs[place[victim]] = torch.tensor([_number(v) for v in pair], dtype=torch.float64)
+            members: dict[int, torch.Tensor] = {}
+            query = "SELECT unit, value, entropy, members FROM scores WHERE figure = ?"
+            for unit, value, entropy, some in self._rows(query, number):
+                if unit not in place:
+                    continue
+                pairs[place[unit]] = torch.tensor([_number(value), _number(entropy)], dtype=torch.float64)
+                if some is not None:
+                    members[place[unit]] = torch.frombuffer(bytearray(some), dtype=torch.float64)
             if higher_leaks is None:
-                made.append(Association(metric, column, pairs[:, 0].clone(), pairs[:, 1].clone()))
-            else:
-                bounds = (-math.inf if low is None else low, math.inf if high is None else high)
-                made.append(Measurement(metric, column, pairs[:, 0].clone(), bool(higher_leaks), bounds))
-        return made
+                measured.append(Association(metric, column, pairs[:, 0].clone(), pairs[:, 1].clone()))
+                continue
+            bounds = (-math.inf if low is None else low, math.inf if high is None else high)
+            clusters = tuple(members[i] for i in range(len(place))) if len(members) == len(place) > 0 else None
+            measured.append(Measurement(metric, column, pairs[:, 0].clone(), bool(higher_leaks), bounds, clusters))
+        return measured
 
-    def evidence(self, key: str, victims: Iterable[int]) -> Evidence | None:
-        """Return the evidence of these victims under ``key``, in their order; None where there is none."""
-        held = {
-            victim: _unpacked(about, arrays)
-            for victim, about, arrays in self._of(key, "evidence", "victim, about, arrays")
+    def evidence(self, key: str, units: Iterable[int]) -> Evidence | None:
+        """Return the evidence of these units under ``key``, in their order; None where there is none."""
+        kept = {
+            unit: _unpacked(about, arrays) for unit, about, arrays in self._of(key, "evidence", "unit, about, arrays")
         }
-        parts = [held[victim] for victim in victims if victim in held]
+        parts = [kept[unit] for unit in units if unit in kept]
         return together(parts) if parts else None
 
     def failures(self, key: str) -> list[Failure]:
         """Return the jobs under ``key`` that failed and were not done since."""
-        rows = self._of(key, "jobs", "first, victims, failure, traceback", "AND state = 'failed' ORDER BY first")
+        rows = self._of(key, "jobs", "first, units, failure, traceback", "AND state = 'failed' ORDER BY first")
         return [Failure(range(first, first + count), message, trace) for first, count, message, trace in rows]
 
     def runs(self) -> list[dict[str, Any]]:
@@ -207,81 +208,88 @@ class Store:
     def add(
         self,
         key: str,
-        setting: Mapping[str, Any],
-        first: int,
+        identity: Mapping[str, Any],
+        units: range,
         measured: Sequence[Measured],
-        seconds: float,
+        seconds: float | None,
         evidence: Sequence[Evidence] = (),
+        pictures: Sequence[str | None] = (),
     ) -> None:
-        """Keep the victims of one job, all in one transaction.
+        """Keep the units of one job, all in one transaction.
 
         Args:
-            key: of the setting.
-            setting: what the key stands for.
-            first: index of the first of the victims.
-            measured: of the victims.
-            seconds: each took of the machine's time.
-            evidence: one a victim, or none.
+            key: digest of the series.
+            identity: everything that determines the figures of the series, as JSON values.
+            units: indices of the units.
+            measured: figures of the units.
+            seconds: machine time of a unit; None where it says nothing.
+            evidence: one a unit, or none.
+            pictures: one a unit, or none.
 
         Raises:
             BadInputError: the file cannot be written.
         """
-        number, writes = self._setting(key, setting)
-        known = dict(self._rows("SELECT position, id FROM figures WHERE setting = ?", number))
+        number, writes = self._series(key, identity)
+        rows = self._rows('SELECT metric, "column", id FROM figures WHERE series = ?', number)
+        known = {(metric, column): figure for metric, column, figure in rows}
         fresh, scores = [], []
         free = self._next("figures")
-        for position, m in enumerate(measured):
-            if position not in known:
-                known[position] = free + len(fresh)
-                fresh.append((known[position], number, position, *_about(m)))
+        for m in measured:
+            # Units may differ in what applies to them, so figures go by name.
+            name = (m.metric, m.column)
+            if name not in known:
+                fresh.append((free + len(fresh), number, len(known), *_about(m)))
+                known[name] = fresh[-1][0]
             values, entropy = (m.accuracy, m.entropy) if isinstance(m, Association) else (m.values, None)
+            clusters = None if isinstance(m, Association) else m.clusters
             for i, value in enumerate(values.tolist()):
                 doubt = None if entropy is None else _plain(float(entropy[i]))
-                scores.append((known[position], first + i, _plain(value), doubt))
-        count = len(measured[0].accuracy if isinstance(measured[0], Association) else measured[0].values)
-        losses = [None if e.loss is None else _plain(float(e.loss[0])) for e in evidence] or [None] * count
+                members = None if clusters is None else clusters[i].double().cpu().contiguous().numpy().tobytes()
+                scores.append((known[name], units.start + i, _plain(value), doubt, members))
+        losses = [None if e.loss is None else _plain(float(e.loss[0])) for e in evidence] or [None] * len(units)
+        shown = list(pictures) or [None] * len(units)
         writes += [
             ("INSERT INTO figures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", fresh),
-            ("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?)", scores),
+            ("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", scores),
             (
-                "INSERT OR REPLACE INTO victims VALUES (?, ?, ?, ?)",
-                [(number, first + i, seconds, losses[i]) for i in range(count)],
+                "INSERT OR REPLACE INTO units VALUES (?, ?, ?, ?, ?)",
+                [(number, unit, seconds, losses[i], shown[i]) for i, unit in enumerate(units)],
             ),
             (
                 "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?)",
-                [(number, first + i, *_packed(e)) for i, e in enumerate(evidence)],
+                [(number, unit, *_packed(e)) for unit, e in zip(units, evidence, strict=False)],
             ),
-            (_JOB, [(number, first, count, "done", None, None)]),
+            (_JOB, [(number, units.start, len(units), "done", None, None)]),
         ]
         self._write(writes)
 
-    def add_failure(self, key: str, setting: Mapping[str, Any], failure: Failure) -> None:
-        """Keep why a job failed, until it is done by another run.
+    def add_failure(self, key: str, identity: Mapping[str, Any], failure: Failure) -> None:
+        """Keep the reason why a job failed, until it is done by another run.
 
         Raises:
             BadInputError: the file cannot be written.
         """
-        number, writes = self._setting(key, setting)
-        victims = failure.victims
-        row = (number, victims.start, len(victims), "failed", failure.message, failure.traceback)
+        number, writes = self._series(key, identity)
+        units = failure.units
+        row = (number, units.start, len(units), "failed", failure.message, failure.traceback)
         self._write([*writes, (_JOB, [row])])
 
-    def _setting(self, key: str, setting: Mapping[str, Any]) -> tuple[int, list[tuple[str, list[tuple[Any, ...]]]]]:
-        found = self._rows("SELECT id FROM settings WHERE key = ?", key)
+    def _series(self, key: str, identity: Mapping[str, Any]) -> tuple[int, list[tuple[str, list[tuple[Any, ...]]]]]:
+        found = self._rows("SELECT id FROM series WHERE key = ?", key)
         if found:
             return found[0][0], []
-        number = self._next("settings")
-        row = (number, key, json.dumps(setting, sort_keys=True, ensure_ascii=False))
-        return number, [("INSERT INTO settings VALUES (?, ?, ?)", [row])]
+        number = self._next("series")
+        row = (number, key, json.dumps(identity, sort_keys=True, ensure_ascii=False))
+        return number, [("INSERT INTO series VALUES (?, ?, ?)", [row])]
 
     def _next(self, table: str) -> int:
         rows = self._rows(f"SELECT max(id) FROM {table}")
         return 1 + ((rows[0][0] or 0) if rows else 0)
 
     def _of(self, key: str, table: str, columns: str, rest: str = "") -> list[tuple[Any, ...]]:
-        """Return columns of a table (called t) for one setting."""
+        """Return columns of a table (t in the query) for one series."""
         return self._rows(
-            f"SELECT {columns} FROM {table} t JOIN settings s ON s.id = t.setting WHERE s.key = ? {rest}", key
+            f"SELECT {columns} FROM {table} t JOIN series s ON s.id = t.series WHERE s.key = ? {rest}", key
         )
 
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -333,6 +341,11 @@ class Store:
                 return connection
             if application != _APPLICATION:
                 raise BadInputError(f"{str(path)!r} was not written by seepage; choose another --out.")
+            if 0 < version < _VERSION:
+                raise BadInputError(
+                    f"{str(path)!r} was written by an earlier seepage (layout {version}, this one writes {_VERSION}) "
+                    "and is not read; choose another --out to measure anew, or read its results.json."
+                )
             if version > _VERSION:
                 raise BadInputError(
                     f"{str(path)!r} was written by a later seepage (layout {version}, this one knows {_VERSION}); "
@@ -377,7 +390,7 @@ class Store:
         )
 
 
-_JOB = "INSERT OR REPLACE INTO jobs (setting, first, victims, state, failure, traceback) VALUES (?, ?, ?, ?, ?, ?)"
+_JOB = "INSERT OR REPLACE INTO jobs (series, first, units, state, failure, traceback) VALUES (?, ?, ?, ?, ?, ?)"
 
 
 def _about(m: Measured) -> tuple[str, str | None, int | None, float | None, float | None]:

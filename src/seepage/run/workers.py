@@ -2,158 +2,164 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import signal
+import sys
+import threading
+import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
+from cloudpickle import register_pickle_by_value  # noqa: TID251 - of this process's own objects, on their way to workers
 from loky import ProcessPoolExecutor
 from loky.backend.context import get_context
 
 from seepage.errors import BadInputError
-from seepage.run.job import Done, Job, carry_out
+from seepage.models.own import loaded_files
 from seepage.run.memory import keep_freed_memory
 from seepage.run.store import Failure
-from seepage.tabular.schema import Schema
-from seepage.tabular.statistics import Statistics
+from seepage.settings.setting import Audit, Configuration, Outcome, PlannedPart
+from seepage.threads import threads
 
 _POLL_SECONDS = 0.1
+# How often a worker looks whether the process that it works for still lives.
+_WATCH_SECONDS = 0.5
 # A job that ended its worker is tried once more, alone: it may have been another's fault.
 _ATTEMPTS = 2
 
 
 @dataclass(frozen=True)
-class Errand:
-    """A job to be made when its turn comes, and what its outcome is reported by.
+class Job:
+    """Some parts of an audit on some units of one configuration.
 
     Attributes:
-        name: unique among the errands.
-        make: returns the job; it runs in this process, which alone holds the client's rows.
-        about: which of the tables it is about.
-        victims: whom it attacks.
-        threads: CPU threads it runs with.
+        name: number that is unique in the run.
+        series: places of the parts' series in the plan.
+        audit: place of the audit in the run; workers hold all audits.
+        configuration: point of the sweep.
+        units: indices of the units.
+        parts: what is measured, on one exposure.
+        threads: number of CPU threads.
     """
 
     name: int
-    make: Callable[[], Job]
-    about: int
-    victims: range
+    series: tuple[int, ...]
+    audit: int
+    configuration: Configuration
+    units: range
+    parts: tuple[PlannedPart, ...]
     threads: int
 
 
 @runtime_checkable
 class Watcher(Protocol):
-    """Told how errands get on."""
+    """Told how jobs get on."""
 
     def started(self, name: int) -> None:
-        """Called when an errand's job begins."""
+        """Called when a job begins."""
 
     def advanced(self, name: int, share: float) -> None:
         """Called now and then with the share of a job done since the last call."""
 
 
-Tables = Mapping[int, tuple[Schema, Statistics]]
-Outcomes = Generator[tuple[Errand, Done | Failure]]
+# One a part of a job.
+Results = list[Outcome | Failure]
+Finished = Generator[tuple[Job, Results]]
 
 
-@contextlib.contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Have PyTorch use so many CPU threads for a while."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
+def carry_out(audit: Audit, job: Job, progress: Callable[[float], None]) -> Results:
+    """Return what the parts of a job measured; a part that fails stops no other."""
     try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+        exposure = audit.expose(job.configuration, job.units)
+    except Exception as error:
+        return [_failure(job, error)] * len(job.parts)
+    results: Results = []
+    # Where parts share an exposure, making it counts as one of them.
+    count = len(job.parts) + audit.shared
+    if audit.shared:
+        progress(1 / count)
+    for part in job.parts:
+        try:
+            results.append(exposure.measure(part, lambda share: progress(share / count)))
+        except Exception as error:
+            results.append(_failure(job, error))
+    return results
 
 
-def run_here(errands: list[Errand], tables: Tables, watcher: Watcher, wanted: Callable[[], bool]) -> Outcomes:
-    """Carry errands out one after the other in this process.
+def run_here(jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wanted: Callable[[], bool]) -> Finished:
+    """Carry jobs out one after the other in this process.
 
     Args:
-        errands: what to do.
-        tables: schema and statistics by ``Errand.about``.
+        jobs: what to do.
+        audits: what the jobs are of.
         watcher: told about the progress.
         wanted: asked before each; nothing more is begun once it says no.
     """
-    for errand in errands:
+    for job in jobs:
         if not wanted():
             return
-        watcher.started(errand.name)
-        with threads(errand.threads):
-            try:
-                schema, statistics = tables[errand.about]
-                report = functools.partial(watcher.advanced, errand.name)
-                done = carry_out(errand.make(), schema, statistics, report)
-            except Exception as error:
-                yield errand, _failure(errand, error)
-                continue
-        yield errand, done
+        watcher.started(job.name)
+        with threads(job.threads):
+            results = carry_out(audits[job.audit], job, functools.partial(watcher.advanced, job.name))
+        yield job, results
 
 
 def run_in_workers(
-    errands: list[Errand], tables: Tables, watcher: Watcher, wanted: Callable[[], bool], workers: int
-) -> Outcomes:
-    """Carry errands out in worker processes; as ``run_here``, but outcomes come in any order."""
-    waiting = deque(errands)
-    attempts = dict.fromkeys((errand.name for errand in errands), 0)
-    alone: deque[Errand] = deque()
+    jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wanted: Callable[[], bool], workers: int
+) -> Finished:
+    """Carry jobs out in worker processes; as ``run_here``, but results come in any order."""
+    waiting = deque(jobs)
+    attempts = dict.fromkeys((job.name for job in jobs), 0)
+    alone: deque[Job] = deque()
+    for module in loaded_files():
+        # A file that was named by its path is no module that another process could import.
+        register_pickle_by_value(module)
     while (waiting and wanted()) or alone:
-        # One a crew: a worker that is killed while it writes leaves its lock behind.
+        # One a pool: a worker that is killed while it writes leaves its lock behind.
         messages = get_context("loky").SimpleQueue()
-        crew = ProcessPoolExecutor(
+        pool = ProcessPoolExecutor(
             1 if alone else workers,
             initializer=_initialise,
-            initargs=(messages, dict(tables), os.getpid()),
-            env={"OMP_NUM_THREADS": str(max(errand.threads for errand in errands))},
+            initargs=(messages, list(audits), os.getpid()),
+            env={"OMP_NUM_THREADS": str(max(job.threads for job in jobs))},
         )
-        # What ended a worker is tried by itself first, in a crew of one.
+        # What ended a worker is tried by itself first, in a pool of one.
         source, at_once = (alone, 1) if alone else (waiting, workers + 1)
-        running: dict[Future[Done], Errand] = {}
+        running: dict[Future[Results], Job] = {}
         started: set[int] = set()
         try:
             broken = False
             while not broken and (running or (source and (alone or wanted()))):
                 while source and len(running) < at_once and (alone or wanted()):
-                    errand = source.popleft()
-                    try:
-                        with threads(errand.threads):
-                            job = errand.make()
-                    except Exception as error:
-                        yield errand, _failure(errand, error)
-                        continue
-                    running[crew.submit(_work, errand.name, errand.about, errand.threads, job)] = errand
+                    job = source.popleft()
+                    running[pool.submit(_work, job)] = job
                 finished, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
                 _listen(messages, watcher, started)
                 for future in finished:
-                    errand = running.pop(future)
-                    error = future.exception()
-                    if error is None:
-                        yield errand, future.result()
-                    elif isinstance(error, _Failed):
-                        yield errand, Failure(errand.victims, error.message, error.trace)
+                    job = running.pop(future)
+                    if future.exception() is None:
+                        yield job, future.result()
                     else:
                         broken = True
-                        running[future] = errand
+                        running[future] = job
                         break
             if broken:
-                for errand in running.values():
-                    began = errand.name in started or not started
-                    attempts[errand.name] += began
-                    if attempts[errand.name] >= _ATTEMPTS:
-                        why = "its worker process ended twice without a word: killed, or out of memory"
-                        yield errand, Failure(errand.victims, why, "")
+                for job in running.values():
+                    began = job.name in started or not started
+                    attempts[job.name] += began
+                    if attempts[job.name] >= _ATTEMPTS:
+                        reason = "its worker process ended twice without a word: killed, or out of memory"
+                        yield job, [Failure(job.units, reason, "")] * len(job.parts)
                     else:
-                        (alone if began else waiting).appendleft(errand)
+                        (alone if began else waiting).appendleft(job)
         finally:
-            crew.shutdown(wait=True, kill_workers=True)
+            pool.shutdown(wait=True, kill_workers=True)
             _listen(messages, watcher, started)
 
 
@@ -167,45 +173,34 @@ def _listen(messages: Any, watcher: Watcher, started: set[int]) -> None:
             watcher.advanced(name, share)
 
 
-def _failure(errand: Errand, error: Exception) -> Failure:
-    return Failure(errand.victims, _line(error), traceback.format_exc())
-
-
-def _line(error: Exception) -> str:
+def _failure(job: Job, error: Exception) -> Failure:
     text = " ".join(str(error).split())
-    return text if isinstance(error, BadInputError) and text else f"{type(error).__name__}: {text}".rstrip(": ")
-
-
-class _Failed(Exception):  # noqa: N818 - the carrier of an error, which itself may not survive the way back
-    def __init__(self, message: str, trace: str) -> None:
-        super().__init__(message, trace)
-        self.message, self.trace = message, trace
+    line = text if isinstance(error, BadInputError) and text else f"{type(error).__name__}: {text}".rstrip(": ")
+    return Failure(job.units, line, traceback.format_exc())
 
 
 # What a worker process holds from its start to its end.
 _held: dict[str, Any] = {}
 
 
-def _initialise(messages: Any, tables: Tables, parent: int) -> None:
+def _initialise(messages: Any, audits: list[Audit], parent: int) -> None:
     # The interrupt of a terminal reaches every process of the group; the parent alone answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_freed_memory()
-    _held.update(messages=messages, tables=tables, parent=parent)
+    _held.update(messages=messages, audits=audits)
+    threading.Thread(target=_outlive_nobody, args=(parent,), daemon=True).start()
 
 
-def _work(name: int, about: int, count: int, job: Job) -> Done:
+def _outlive_nobody(parent: int) -> None:
+    """End this process once the one that it works for is gone: nobody is left to take its results."""
+    while os.getppid() == parent:
+        time.sleep(_WATCH_SECONDS)
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _work(job: Job) -> Results:
     messages = _held["messages"]
-    messages.put((name, None))
-
-    def advanced(share: float) -> None:
-        # Nobody is left to take the outcome of a parent that was killed.
-        if os.getppid() != _held["parent"]:
-            os._exit(1)
-        messages.put((name, share))
-
-    torch.set_num_threads(count)
-    try:
-        schema, statistics = _held["tables"][about]
-        return carry_out(job, schema, statistics, advanced)
-    except Exception as error:
-        raise _Failed(_line(error), traceback.format_exc()) from None
+    messages.put((job.name, None))
+    torch.set_num_threads(job.threads)
+    return carry_out(_held["audits"][job.audit], job, lambda share: messages.put((job.name, share)))

@@ -14,13 +14,8 @@ import torch
 _PACKAGE = Path(__file__).parents[1]
 # What reports and the command line do with figures changes none of them.
 _DETERMINING = (
-    *("tabular", "models", "datasets", "protocols", "defenses", "attacks", "baselines", "assessment"),
-    *("learning.py", "knowledge.py", "views.py", "guesses.py", "transcript.py"),
-    *("audit/grid.py", "audit/job.py", "audit/evidence.py", "audit/seeds.py", "audit/utility.py", "audit/network.py"),
-    "audit/training.py",
-    *("audit/split_study.py", "audit/split_spec.py", "audit/study.py"),
-    *("audit/vertical_study.py", "audit/vertical_spec.py"),
-    *("audit/pooled_study.py", "audit/pooled_spec.py"),
+    *("tabular", "models", "shadow", "datasets", "wire", "protocols", "defenses", "attacks", "baselines"),
+    *("assessment", "settings", "learning.py", "seeds.py"),
 )
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from seepage import models
 from seepage.errors import BadInputError
 from seepage.models.embedding import adapted
 from seepage.models.model import Head, Model, usual_head
 from seepage.models.own import is_own, load_own
 from seepage.models.weights import load_weights
-from seepage.settings.parts import registry
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 
@@ -55,11 +55,11 @@ def make_model(
     """
     digest = None
     if isinstance(model, str) and not is_own(model):
-        made = registry.models.create(model, **(options or {}), schema=schema, seed=seed, head=head)
+        made = models.create(model, **(options or {}), schema=schema, seed=seed, head=head)
         assert isinstance(made, Model)
     elif isinstance(model, str):
         own = load_own(model, schema, seed, head, options)
-        made, digest = own.made, own.digest
+        made, digest = own.network, own.digest
     else:
         made = copy.deepcopy(model)
     if isinstance(made, nn.Module):

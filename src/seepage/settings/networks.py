@@ -11,9 +11,9 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from seepage.digests import digest_of
 from seepage.files import write_whole
 from seepage.models.model import Model
-from seepage.run.store import digest_of
 from seepage.settings.spec import Training
 from seepage.settings.training import Learnt, holding
 

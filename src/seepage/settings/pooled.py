@@ -1,19 +1,22 @@
-"""Pooled learning as a study: every attack on the same joint models, with the same shadow models, of several seeds."""
+"""Pooled learning: a party reads the distribution of a sensitive column in another's rows from the joint model."""
 
 from __future__ import annotations
 
 import inspect
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Float
+from safetensors.torch import save
 from torch import Tensor
 
-from seepage import datasets
+from seepage import datasets, registry
 from seepage.assessment import Figures, rows_worth
 from seepage.attacks.pooled import (
     DeepSets,
@@ -28,17 +31,21 @@ from seepage.attacks.pooled import (
 from seepage.attacks.pooled.parts.shadows import Shadows, SpreadShadows, halved
 from seepage.attacks.pooled.parts.synthesis import synthesised
 from seepage.datasets import Dataset
+from seepage.datasets.coins import SIDES, some_rows, with_coins
 from seepage.datasets.marked import SYNTHETIC, marked, with_synthetic
 from seepage.datasets.population import Nodes, Texts
 from seepage.defenses.accounting import gaussian_guarantee
+from seepage.digests import digest_of, plain
 from seepage.errors import BadInputError, unknown_name
+from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
-from seepage.settings.grid import plain
-from seepage.settings.parts import registry
+from seepage.settings.code import own_code
 from seepage.settings.pooled_spec import UPDATES, PooledDefense, PooledSpec, pair
+from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Part
-from seepage.settings.study import Answer, Scale, Study, StudyPart, rows_identity
+from seepage.settings.subject import Subjects
+from seepage.settings.units import UnitFigures, check_cpu, extrapolated, outcome, planned, rehearse, rows_identity
 from seepage.shadow.graph import Convolutional
 from seepage.shadow.learner import Learner
 from seepage.shadow.pooling import MarkedRows
@@ -52,103 +59,255 @@ from seepage.wire.secret import PooledTranscript
 Each = dict[tuple[str, str | None], list[float]]
 
 DELTA = 1e-5
-# What the attack gets out of shuffled shadow models: guessing, or the audit is at fault.
+# What the attack gets out of shuffled shadow models: no more than the baseline, or the audit is at fault.
 SHUFFLED = "shuffled"
 _SHUFFLES = 5
 # Range of shares of an attack that estimates one, and models that are trained without other parties' rows.
 _RANGE = (0.1, 0.9)
 _LOCAL = 20
-# Fields of a spec that say what is measured, on how many seeds and how it is called, but change no set-up.
-_NOT_DETERMINING = {"attacks", "baselines", "defenses", "units", "data_folder", "dataset"}
+# Fields of a spec that say what is measured, on how many seeds and how, but change nothing that is trained.
+_NOT_DETERMINING = {
+    *("attacks", "baselines", "defenses", "units", "data_folder", "dataset"),
+    *("device", "keep_records", "variant"),
+}
+_TRAINING = Part(name="training")
+# Folder of a run that the drawn rows are kept in.
+DRAWN = "drawn_rows"
 
 
-def pooled_study(spec: PooledSpec, dataset: Dataset | None = None, own: bool = False) -> Study:
-    """Return what a spec of pooled learning measures.
+class PooledAudit(Audit):
+    """An audit of pooled learning; a unit is an attack seed, with all target models in it.
 
     Args:
         spec: what to do.
-        dataset: rows of one's own, instead of those that the spec names.
-        own: whether they are private.
+        dataset: rows of the caller; those that the spec names if None.
+        own: whether the rows are the user's own.
+        swapped: whether each target comes with the answers of another one, so that they carry nothing of its share: the
+            negative control.
 
     Raises:
-        BadInputError: a setting cannot be used with these rows.
+        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
     """
-    by_label = {defense.label: defense for defense in spec.defenses}
-    source = (
-        _of_population(spec)
-        if dataset is None and spec.dataset in registry.populations.names()
-        else _of_table(spec, dataset)
-    )
-    _check(spec, source, by_label)
-    parts = [StudyPart(Part(name="training"), "about")]
-    if spec.protocol != "update":
-        parts.append(StudyPart(Part(name=SHUFFLED), "about"))
-    parts += [StudyPart(part, "guess") for part in spec.baselines]
-    parts += [StudyPart(part, "attack") for part in spec.attacks]
 
-    def granted(defense: str, part: StudyPart) -> dict[str, Any]:
-        models = part.part.name in ("white_box", "deep_sets")
+    setting = "pooled"
+    spec: PooledSpec
+
+    def __init__(
+        self, spec: PooledSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
+    ) -> None:
+        self.spec, self.own, self.swapped = spec, own, swapped
+        check_cpu(spec.device, "pooled")
+        self.defenses = {part.called: spec.defense(part) for part in spec.defenses}
+        is_table = dataset is not None or spec.dataset not in registry.populations.names()
+        self.source = source = _of_table(spec, dataset) if is_table else _of_population(spec)
+        self.dataset = source.table
+        _check(spec, source, self.defenses)
+        shuffled = [] if spec.protocol == "update" else [Part(name=SHUFFLED)]
+        self.parts = planned([_TRAINING, *shuffled], spec.baselines, spec.attacks)
+        self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
+        self._known = {
+            part.called: {one.name: plain(one.options) for one in part.mechanisms if one.name != "none"}
+            for part in spec.defenses
+        }
+        self._forecast: dict[bool, float | None] = {}
+        self.about = About(
+            dataset=source.name,
+            protocol=spec.protocol,
+            model=str(source.learner(PooledDefense()).describe()["model"]),
+            lead="What the answers of a jointly trained model give away of how a sensitive column is distributed in "
+            "another party's data.",
+            attacker="A party",
+            secret="shares of a sensitive column",
+            message="the joint model",
+            control="The target follows the planted column, so answers differ with its share and a working attack "
+            "tells nearly all shares apart.",
+            threat_model=_threat_model(spec, source),
+            notes=source.notes,
+            rows=source.count,
+            target=source.target,
+            columns=spec.told,
+            sensitive=(source.sensitive,),
+            scales={
+                "loss": Scale(None),
+                "epsilon": Scale(None),
+                "local_accuracy": Scale(None, 0.0, 1.0),
+                "rows_worth": Scale(True),
+                "share_error": Scale(False, 0.0, 1.0),
+                "coverage": Scale(None, 0.0, 1.0),
+                "width": Scale(None, 0.0, 1.0),
+            },
+            utility=("task_accuracy",),
+            settings={"hidden": list(spec.hidden), "epochs": spec.epochs, "shares": list(spec.shares)},
+        )
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        """What tells these rows from others."""
+        source = self.source
+        rows = {"name": source.name, "rows": source.count, "notes": list(source.notes)}
+        return {"dataset": {**rows, "digest": digest_of({"rows": source.identity})}}
+
+    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
+        """Return everything that determines the figures of a part, as JSON values."""
+        found = {
+            "setting": self.setting,
+            "spec": self.spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
+            "dataset": self.source.name,
+            "rows": self.source.identity,
+            "code": own_code(),
+            "defense": plain(self.defenses[configuration.defense]),
+            "part": part.part.name,
+            "kind": part.kind,
+            "options": plain(part.part.options),
+        }
+        return {**found, "swapped": True} if self.swapped else found
+
+    def expose(self, configuration: Configuration, units: range) -> PooledExposure:
+        """Return who holds what in some attack seeds; models are trained by the first part that needs them."""
+        defense = self.defenses[configuration.defense]
+        return PooledExposure(self, [_seed(self.spec, self.source, defense, unit, self.swapped) for unit in units])
+
+    def forecast(self, configuration: Configuration) -> float | None:
+        """Return the seconds of an attack seed with all its parts, from two rehearsals with few models.
+
+        A rehearsal trains and attacks a small share of the target models with the same share of the shadow models;
+        seconds grow with their number. Training with DP-SGD has a forecast of its own, all other defenses share one.
+        Its error is that of extrapolating a line.
+        """
+        private = self.defenses[configuration.defense].training is not None
+        if private not in self._forecast:
+            self._forecast[private] = self._rehearsed(configuration)
+        return self._forecast[private]
+
+    def _rehearsed(self, configuration: Configuration) -> float | None:
+        spec = self.spec
+        worlds = 4 if spec.protocol == "update" else len(spec.shares)
+        # Attacks with intervals take 20 shadow models at least, in pairs from two halves.
+        with_intervals = any(part.name == "ratio" for part in spec.attacks)
+        least = 5 * math.lcm(4, len(spec.shares)) if with_intervals else 2 * len(spec.shares)
+        if 4 * worlds > spec.targets or 2 * least > spec.shadows:
+            return None
+        found = []
+        for size in (1, 2):
+            changed = {"targets": size * worlds, "shadows": size * least}
+            small = _seed(spec.model_copy(update=changed), self.source, self.defenses[configuration.defense], 0)
+            found.append(rehearse(lambda small=small: PooledExposure(self, [small]), self.parts))
+        (one, two) = found
+        if one is None or two is None:
+            return None
+        times = (spec.targets + spec.shadows) / (worlds + least)
+        return extrapolated(sum(one), sum(two), times)
+
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+        """Return what an attacker is granted, for results."""
+        spec = self.spec
+        auxiliary = spec.auxiliary if spec.auxiliary_from == "rows" else f"made up from {spec.auxiliary_from}"
         if part.part.name == "melis":
             return {
                 "sees": "the victim's gradients in federated training",
                 "queries": 0,
-                "auxiliary": spec.auxiliary if spec.auxiliary_from == "rows" else f"made up from {spec.auxiliary_from}",
+                "auxiliary": auxiliary,
                 "own rows": spec.rows,
                 "training": "known",
             }
-        limit = by_label[defense].queries
+        models = part.part.name in ("white_box", "deep_sets")
+        limit = self.defenses[configuration.defense].queries
         return {
             "sees": "the joint models" if models else "answers to its queries",
             "queries": 0 if models else spec.queries if limit is None else min(limit, spec.queries),
-            "auxiliary": spec.auxiliary if spec.auxiliary_from == "rows" else f"made up from {spec.auxiliary_from}",
+            "auxiliary": auxiliary,
             "own rows": 0 if spec.protocol == "single_party" else spec.rows,
             "training": "known",
-            "defense": by_label[defense].model_dump(mode="json", exclude={"label"}, exclude_defaults=True),
+            "defense": self._known[configuration.defense],
         }
 
-    return Study(
-        kind="pooled",
-        dataset=source.name,
-        protocol=spec.protocol,
-        model=str(source.learner(PooledDefense()).describe()["model"]),
-        batch_size=spec.batch_size,
-        units=spec.units,
-        unit=spec.unit,
-        make=lambda unit, defense: _make(spec, source, by_label[defense], unit).measure,
-        defenses={label: one.model_dump(mode="json", exclude={"label"}) for label, one in by_label.items()},
-        parts=tuple(parts),
-        identity={
-            "spec": spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
-            "dataset": source.name,
-            "rows": source.identity,
-        },
-        scales={
-            "loss": Scale(None),
-            "epsilon": Scale(None),
-            "local_accuracy": Scale(None, 0.0, 1.0),
-            "rows_worth": Scale(True),
-            "share_error": Scale(False, 0.0, 1.0),
-            "coverage": Scale(None, 0.0, 1.0),
-            "width": Scale(None, 0.0, 1.0),
-        },
-        utility=("task_accuracy",),
-        granted=granted,
-        settings={"hidden": list(spec.hidden), "epochs": spec.epochs, "shares": list(spec.shares)},
-        facts=_facts(spec, source),
-        notes=source.notes,
-        lead="What the answers of a jointly trained model give away of how a sensitive column is distributed in "
-        "another party's data.",
-        attacker="A party",
-        seen="the joint model",
-        headline="shares of a sensitive column",
-        rows=source.count,
-        target=source.target,
-        columns=spec.told,
-        sensitive=(source.sensitive,),
-        seed=spec.seed,
-        threads=spec.threads,
-        own=own,
-    )
+    def control(self) -> PooledAudit | None:
+        """Return the positive control: a planted column that the target follows, without a defense.
+
+        The same table and attacks, but the secret is the share of heads in a column of coins, and the labels follow it;
+        shares are far apart and models plain logistic regressions. None where rows are no table, in which no column can
+        be planted.
+        """
+        return self._control(swapped=False)
+
+    def negative(self) -> PooledAudit | None:
+        """Return the negative control: as the positive one, but each target comes with another target's answers."""
+        return self._control(swapped=True)
+
+    def _control(self, swapped: bool) -> PooledAudit | None:
+        spec = self.spec
+        if self.dataset is None:
+            return None
+        least = 4 * _CONTROL_ROWS_OF_A_PARTY * 2
+        if len(self.dataset.all) < least:
+            return None
+        some = some_rows(self.dataset, 6 * least, spec.seed)
+        planted = with_coins(some, 1, spec.seed, strength=0.9)
+        update = spec.protocol == "update"
+        changed = {
+            "sensitive": planted.schema.names[-1],
+            "value": SIDES[1],
+            **{"keep": True, "inputs": (), "synthetic": None, "hidden": (), "epochs": 10, "batch_size": 64},
+            **{"learning_rate": 0.03, "weight_decay": 1e-4, "rows": _CONTROL_ROWS_OF_A_PARTY, "parties": 2},
+            **{"auxiliary": len(planted.all) // 2, "auxiliary_share": 0.5, "auxiliary_from": "rows", "apart": False},
+            **{"own_share": 0.5, "queries": 100, "shadows": 40, "targets": 20, "units": 3},
+            "shares": (0.1, 0.3, 0.5, 0.7, 0.9) if update else (0.2, 0.8),
+            "defenses": (Part(name="none"),),
+        }
+        return PooledAudit(spec.model_copy(update=changed), planted, self.own, swapped)
+
+    def save(self, folder: Path) -> None:
+        """Keep the rows that victims and further parties of each target model draw, where records are to be kept.
+
+        One file an attack seed: the pool that is drawn from (``inputs`` as models take them, ``labels``, ``carries``:
+        whether a row carries the attribute) and ``drawn``, positions in it (target, part, row).
+
+        Raises:
+            BadInputError: a file cannot be written.
+        """
+        if not self.spec.keep_records:
+            return
+        for configuration in self.configurations:
+            # Rows are drawn alike under all defenses that train on the same columns.
+            seeds = self.expose(configuration, range(self.units)).seeds
+            for seed in seeds:
+                kept = {name: tensor.contiguous() for name, tensor in seed.drawn().items()}
+                place = folder / DRAWN / f"{configuration.defense}-{seed.unit}.safetensors"
+                write_whole(place, save(kept), self.own)
+
+
+_CONTROL_ROWS_OF_A_PARTY = 150
+
+
+@dataclass(frozen=True)
+class PooledExposure(Exposure):
+    """Some attack seeds.
+
+    Attributes:
+        audit: origin of the seeds.
+        seeds: one a unit.
+    """
+
+    audit: PooledAudit
+    seeds: Sequence[AttackSeed]
+
+    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
+        """Return the figures of a part in each attack seed."""
+        return outcome([seed.measure(part) for seed in self.seeds], self.audit.about)
+
+
+def prepared_audit(spec: PooledSpec, given: Given, subjects: Subjects) -> PooledAudit:
+    """Return the audit of a spec.
+
+    Args:
+        spec: what to do.
+        given: objects that the caller passed instead of names.
+        subjects: tables that were loaded before.
+
+    Raises:
+        BadInputError: something that the spec names cannot be loaded or used.
+    """
+    return PooledAudit(spec, given.dataset, own=given.dataset is not None)
 
 
 def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefense) -> MarkedRows:
@@ -163,17 +322,21 @@ def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefens
 
 
 @dataclass(frozen=True)
-class _Source:
+class Source:
     """Rows of any kind, and how models are trained on them.
 
     Attributes:
+        spec: what to do.
         name, notes, extent, count, target: of the rows, for results and the report.
-        sensitive: the attribute's name.
+        sensitive: name of the attribute.
         identity: what tells these rows from others.
-        rows: as models take them under a defense.
-        learner: how models are trained under a defense.
+        by_columns: rows as models take them, by the columns that a defense leaves out.
+        classes: number of classes.
+        table: the rows as a table; None where they are none.
+        of_population: training on what is no table; None for tables.
     """
 
+    spec: PooledSpec
     name: str
     notes: tuple[str, ...]
     extent: str
@@ -181,26 +344,39 @@ class _Source:
     target: str
     sensitive: str
     identity: list[Any]
-    rows: Callable[[PooledDefense], MarkedRows]
-    learner: Callable[[PooledDefense], Learner]
+    by_columns: Mapping[tuple[str, ...], MarkedRows]
+    classes: int
+    table: Dataset | None = None
+    of_population: Learner | None = None
+
+    def rows(self, defense: PooledDefense) -> MarkedRows:
+        """Return the rows as models take them under a defense."""
+        return self.by_columns[defense.without]
+
+    def learner(self, defense: PooledDefense) -> Learner:
+        """Return how models are trained under a defense."""
+        if self.of_population is not None:
+            return self.of_population
+        spec, private = self.spec, defense.training
+        clip, noise = (None, 0.0) if private is None else (float(private.clip), float(private.noise_multiplier))
+        rates = spec.learning_rate, spec.weight_decay, clip, noise
+        return Dense(self.classes, spec.hidden, spec.epochs, spec.batch_size, *rates)
 
 
-def _of_table(spec: PooledSpec, dataset: Dataset | None) -> _Source:
+def _of_table(spec: PooledSpec, dataset: Dataset | None) -> Source:
     data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
     if spec.synthetic is not None:
         synthetic = spec.synthetic
         data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
     sensitive = SYNTHETIC if spec.synthetic is not None else spec.sensitive
-    made = {defense.label: _rows(spec, data, sensitive, defense) for defense in spec.defenses}
+    # Rows are the same under all defenses that train on the same columns.
+    by_columns = {one.without: _rows(spec, data, sensitive, one) for one in map(spec.defense, spec.defenses)}
     target = data.schema.target
     # Rows were refused otherwise.
     assert isinstance(target, Discrete)
 
-    def learner(defense: PooledDefense) -> Learner:
-        rates = spec.learning_rate, spec.weight_decay, defense.clip, defense.noise
-        return Dense(target.width, spec.hidden, spec.epochs, spec.batch_size, *rates)
-
-    return _Source(
+    return Source(
+        spec,
         data.name,
         data.notes,
         data.extent,
@@ -208,18 +384,19 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> _Source:
         target.name,
         sensitive,
         rows_identity(data),
-        lambda defense: made[defense.label],
-        learner,
+        by_columns,
+        target.width,
+        data,
     )
 
 
-def _of_population(spec: PooledSpec) -> _Source:
+def _of_population(spec: PooledSpec) -> Source:
     """Return texts or nodes of a graph; what the spec does not say of training is as their recipes have it."""
     named = registry.populations[spec.dataset]
     folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
     data: Texts | Nodes = registry.populations.create(spec.dataset, **folder, **spec.dataset_options)
-    for defense in spec.defenses:
-        if defense.without or defense.clip is not None or spec.inputs or spec.synthetic is not None:
+    for defense in map(spec.defense, spec.defenses):
+        if defense.without or defense.training is not None or spec.inputs or spec.synthetic is not None:
             raise BadInputError(
                 f"{data.name} is no table: columns to train on (inputs, without), a synthetic column and DP-SGD are "
                 "for tables; leave them out."
@@ -251,7 +428,8 @@ def _of_population(spec: PooledSpec) -> _Source:
         identity = [len(data), plain(data.labels), plain(torch.from_numpy(graph.features.indices)), graph.edges.nnz]
         learner = Convolutional(classes, graph, **said)
     rows = data.marked(spec.sensitive)
-    return _Source(
+    return Source(
+        spec,
         data.name,
         data.notes,
         f"{len(data):,} {'texts' if isinstance(data, Texts) else 'nodes'}",
@@ -259,14 +437,15 @@ def _of_population(spec: PooledSpec) -> _Source:
         data.target,
         spec.sensitive,
         [*identity, plain(rows.carries.long())],
-        lambda defense: rows,
-        lambda defense: learner,
+        {(): rows},
+        classes,
+        of_population=learner,
     )
 
 
-def _check(spec: PooledSpec, source: _Source, defenses: dict[str, PooledDefense]) -> None:
+def _check(spec: PooledSpec, source: Source, defenses: dict[str, PooledDefense]) -> None:
     """Refuse, before anything is trained, what would fail after it."""
-    sets = _sets(spec, source.rows(spec.defenses[0]), 0)
+    sets = _sets(spec, source.rows(spec.defense(spec.defenses[0])), 0)
     # Parts of one model are drawn without replacement; what is needed most decides.
     wanted = torch.tensor([[share, *_others(spec)] for share in _all_shares(spec)], dtype=torch.float64)
     if spec.protocol == "update":
@@ -313,8 +492,15 @@ def _sets(spec: PooledSpec, rows: MarkedRows, unit: int) -> Sets:
 
 
 @dataclass(frozen=True)
-class _Made:
-    """One attack seed: who holds what, the joint models, and what the attacker knows."""
+class AttackSeed:
+    """One attack seed: who holds what, the joint models, and what the attacker knows.
+
+    Attributes:
+        spec, unit, defense, learning: what is done.
+        sets: who holds which rows.
+        known: what the attacker knows.
+        swapped: whether each target comes with another one's answers.
+    """
 
     spec: PooledSpec
     unit: int
@@ -322,19 +508,20 @@ class _Made:
     learning: PooledLearning
     sets: Sets
     known: PooledKnowledge
+    swapped: bool = False
 
-    def measure(self, part: StudyPart) -> Answer:
+    def measure(self, part: PlannedPart) -> UnitFigures:
         """Return what a part gets."""
         name, options = part.part.name, part.part.options
         if name == "training" and part.kind == "about":
             return self._training()
-        if part.kind == "guess":
-            guess = registry.property_baselines.create(name, **options)(self.spec.targets, self.known)
-            # Right as often as the guess holds the truth for likely; of new rows, one of two shares is.
+        if part.kind == "baseline":
+            guess = registry.baselines.of("pooled").create(name, **options)(self.spec.targets, self.known)
+            # Right as often as the baseline holds the truth for likely; of new rows, one of two shares is.
             update = self.spec.protocol == "update"
             told = [("accuracy", name) for name in (None, *self.spec.told)]
             chance = 0.5 if update else float(guess.chances[0].max())
-            return Answer(dict.fromkeys(told, chance))
+            return UnitFigures(dict.fromkeys(told, chance))
         if name == SHUFFLED and part.kind == "about":
             return self._shuffled()
         if name in UPDATES:
@@ -342,7 +529,7 @@ class _Made:
         if name == "melis":
             return self._gradients(part)
         begun = time.perf_counter()
-        attack: Any = registry.property_attacks.create(name, **options)
+        attack: Any = registry.attacks.of("pooled").create(name, **options)
         seed = stream(self.spec.seed, self.unit, "attack") % 2**31
         shadows: Any = self._spread if isinstance(attack, Ratio) else self._shadows
         view: Any = self._seen.models if isinstance(attack, WhiteBox | DeepSets) else self._seen.answers.again()
@@ -352,9 +539,9 @@ class _Made:
         if isinstance(attack, Ratio):
             estimated, each_estimated = self._estimates(attack, seed)
             figures, each = figures | estimated, each | each_estimated
-        return Answer(figures, seconds / self.spec.targets, each=each)
+        return UnitFigures(figures, seconds / self.spec.targets, each=each)
 
-    def _shuffled(self) -> Answer:
+    def _shuffled(self) -> UnitFigures:
         """Return what the attack gets out of shuffled shadow models, several times over."""
         attack = Meta(shuffled=True)
         rights = []
@@ -362,19 +549,40 @@ class _Made:
             seed = stream(self.spec.seed, self.unit, f"{SHUFFLED} {again}") % 2**31
             rights.append(self._right(attack(self._seen.answers.again(), self.known, self._shadows, seed)))
         right = torch.stack(rights).mean(0)
-        return Answer({("accuracy", None): float(right.mean())}, each={("accuracy", None): right.tolist()})
+        return UnitFigures({("accuracy", None): float(right.mean())}, each={("accuracy", None): right.tolist()})
 
     @cached_property
     def _own(self) -> MarkedRows | None:
         return None if self.spec.protocol == "single_party" else self.sets.own
 
     @cached_property
-    def _truth(self) -> Tensor:
+    def _trained(self) -> Tensor:
+        """The shares that targets are trained with."""
         return alternating(self.spec.shares, self.spec.targets)
 
     @cached_property
+    def _truth(self) -> Tensor:
+        """The shares that the attacker's choices are held against."""
+        return self._trained[self._order]
+
+    @cached_property
+    def _order(self) -> Tensor:
+        """Places of the targets that answers are taken for: their own, unless they are swapped."""
+        if not self.swapped:
+            return torch.arange(self.spec.targets)
+        return torch.randperm(self.spec.targets, generator=torch.Generator().manual_seed(self._seed("swapped")))
+
+    @cached_property
     def _seen(self) -> PooledTranscript:
-        return self.learning.train(self.sets.held, self._own, self._truth, self._seed("targets"))
+        return self.learning.train(self.sets.held, self._own, self._trained, self._seed("targets"))
+
+    def drawn(self) -> dict[str, Tensor]:
+        """Return the pool that victims draw from, and the positions of each target's rows in it."""
+        shares, held = self._trained[:, None], self.sets.held
+        if self.spec.protocol == "update":
+            shares = self._pairs
+        chosen = self.learning.drawn(held, shares, self._seed("targets"))
+        return {"inputs": held.inputs, "labels": held.labels, "carries": held.carries, "drawn": chosen}
 
     @cached_property
     def _shadows(self) -> Shadows:
@@ -387,7 +595,7 @@ class _Made:
     def _seed(self, purpose: str) -> int:
         return stream(self.spec.seed, self.unit, purpose) % 2**62
 
-    def _training(self) -> Answer:
+    def _training(self) -> UnitFigures:
         """Return how well joint models do, on rows that none was trained on, beside those of the victim's alone."""
         tested = self.sets.auxiliary
         queries, labels = tested.inputs, tested.labels
@@ -402,17 +610,22 @@ class _Made:
         if self.spec.protocol == "update":
             pairs, _ = self._updates
             figures: Figures = {("task_accuracy", None): _accuracy(pairs.after.ask(queries), labels)}
-            return Answer(figures)
+            return UnitFigures(figures)
         truth = alternating(self.spec.shares, len(self.spec.shares) * max(1, _LOCAL // len(self.spec.shares)))
         local = replace(self.learning, others=()).train(self.sets.held, None, truth, self._seed("local"))
         figures = {("task_accuracy", None): accuracy(self._seen), ("local_accuracy", None): accuracy(local)}
-        if self.defense.clip is not None:
+        private = self.defense.training
+        if private is not None:
             count = self.spec.rows * (self.spec.parties if self._own is not None else 1)
             size = min(self.spec.batch_size or count, count)
             steps = self.spec.epochs * -(-count // size)
-            found = gaussian_guarantee(self.defense.noise, size / count, steps, DELTA) if self.defense.noise else None
+            found = (
+                gaussian_guarantee(float(private.noise_multiplier), size / count, steps, DELTA)
+                if private.noise_multiplier
+                else None
+            )
             figures["epsilon", None] = None if found is None else found.epsilon
-        return Answer(figures)
+        return UnitFigures(figures)
 
     def _right(self, guess: PropertyGuess) -> Float[Tensor, " target"]:
         shares = torch.tensor(self.known.shares, dtype=torch.float64)
@@ -448,32 +661,37 @@ class _Made:
             {(metric, None): values.tolist() for metric, values in each.items()},
         )
 
-    def _gradients(self, part: StudyPart) -> Answer:
+    def _gradients(self, part: PlannedPart) -> UnitFigures:
         """Return what gradients of federated training give away instead of the joint model."""
-        attack: Melis = registry.property_attacks.create(part.part.name, **part.part.options)
+        attack: Melis = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
         learner = self.learning.learner
         # Refused otherwise before anything ran.
         assert isinstance(learner, Dense)
         begun = time.perf_counter()
-        held, own, truth, rows = self.sets.held, self.sets.own, self._truth, self.spec.rows
+        held, own, truth, rows = self.sets.held, self.sets.own, self._trained, self.spec.rows
         seen = federated(learner, held, own, truth, rows, attack.rounds, attack.rate, self._seed("federated"))
         guess = attack(seen, self.known, self._seed("attack") % 2**31)
         seconds = time.perf_counter() - begun
         figures, each = self._figures(guess)
-        return Answer(figures, seconds / self.spec.targets, each=each)
+        return UnitFigures(figures, seconds / self.spec.targets, each=each)
 
     @cached_property
     def _updates(self) -> Any:
+        return self.learning.update(self.sets.held, self._own, self._pairs, self._seed("targets"))
+
+    @property
+    def _pairs(self) -> Tensor:
+        """Shares of each victim's first and new rows."""
         ends = self.spec.new_shares
         pairs = torch.tensor([[a, b] for a in ends for b in ends], dtype=torch.float64)
-        shares = pairs.repeat(self.spec.targets // 4, 1)
-        return self.learning.update(self.sets.held, self._own, shares, self._seed("targets"))
+        return pairs.repeat(self.spec.targets // 4, 1)
 
-    def _update(self, part: StudyPart) -> Answer:
+    def _update(self, part: PlannedPart) -> UnitFigures:
         spec = self.spec
-        attack = registry.property_attacks.create(part.part.name, **part.part.options)
+        attack = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
         begun = time.perf_counter()
         view, shares = self._updates
+        shares = shares[self._order]
         view = replace(view, before=view.before.again(), after=view.after.again())
         low, high = spec.new_shares
         if part.part.name == "dominant":
@@ -491,7 +709,7 @@ class _Made:
         right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
         told = {pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a in (low, high) for b in (low, high)}
         figures, each = _meant({None: right, **told}, {})
-        return Answer(figures, seconds / spec.targets, each=each)
+        return UnitFigures(figures, seconds / spec.targets, each=each)
 
 
 def _meant(right: dict[str | None, Tensor], figures: Figures) -> tuple[Figures, Each]:
@@ -504,7 +722,7 @@ def _accuracy(answers: Tensor, labels: Tensor) -> float:
     return float((answers.argmax(2) == labels).double().mean())
 
 
-def _make(spec: PooledSpec, source: _Source, defense: PooledDefense, unit: int) -> _Made:
+def _seed(spec: PooledSpec, source: Source, defense: PooledDefense, unit: int, swapped: bool = False) -> AttackSeed:
     learner = source.learner(defense)
     sets = _sets(spec, source.rows(defense), unit)
     learning = PooledLearning(learner, spec.rows, _others(spec), defense.answers, defense.queries)
@@ -526,10 +744,10 @@ def _make(spec: PooledSpec, source: _Source, defense: PooledDefense, unit: int) 
         _others(spec),
         defense.answers,
     )
-    return _Made(spec, unit, defense, learning, sets, known)
+    return AttackSeed(spec, unit, defense, learning, sets, known, swapped)
 
 
-def _facts(spec: PooledSpec, source: _Source) -> tuple[str, ...]:
+def _threat_model(spec: PooledSpec, source: Source) -> tuple[str, ...]:
     recipe = source.learner(PooledDefense()).describe()
     role = {
         "multi_party": f"a party, which put {spec.rows:,} rows of its own into the pool ({spec.own_share:.0%} of them "
@@ -563,5 +781,6 @@ def _facts(spec: PooledSpec, source: _Source) -> tuple[str, ...]:
         f"{recipe['learning_rate']:g}, {'whole batches' if size is None else f'batches of {size}'}.",
         f"In each of {spec.units} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked with "
         f"{spec.shadows} shadow models; intervals resample attack seeds and the joint models within them.",
-        f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but guessing is a fault.",
+        f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but the baseline is a "
+        "fault.",
     )

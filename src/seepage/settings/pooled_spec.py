@@ -2,51 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from seepage.defenses.answers import Answers
+from seepage import registry
+from seepage.defenses.answers import CoarseAnswers, LabelOnly, RoundedAnswers
+from seepage.defenses.joint_training import DpTraining, QueryLimit, WithoutColumns
 from seepage.errors import BadInputError
-from seepage.settings.parts import registry
-from seepage.settings.spec import Part, Parts
-from seepage.settings.study_spec import Labelled, Names, StudySpec, known, told_apart
+from seepage.settings.spec import OnePart, Part, Parts, combinable, combine, of_kind, several_parts
+from seepage.settings.study_spec import Names, StudySpec, known, told_apart
 from seepage.tabular.schema import Category
 
 PooledProtocol = Literal["multi_party", "single_party", "update"]
 
 
-class PooledDefense(Labelled):
-    """What the parties do against the leak.
+@dataclass(frozen=True)
+class PooledDefense:
+    """What parties that pool their rows do, ready to use.
 
     Attributes:
-        label: what results call it.
-        without: columns that models are not trained on.
-        digits, label_only: of answers, see ``Answers``.
-        queries: that are answered at most.
-        clip, noise: of training with DP-SGD, see ``Dense``.
+        without: names of columns that models are not trained on.
+        answers: what is done to answers.
+        queries: number of queries that are answered; None for any.
+        training: differentially private training.
     """
 
-    without: Names = ()
-    digits: int | None = Field(default=None, ge=0)
-    label_only: bool = False
-    queries: int | None = Field(default=None, ge=1)
-    clip: float | None = Field(default=None, gt=0)
-    noise: float = Field(default=0.0, ge=0)
+    without: tuple[str, ...] = ()
+    answers: CoarseAnswers | None = None
+    queries: int | None = None
+    training: DpTraining | None = None
 
-    @model_validator(mode="after")
-    def _clipped(self) -> PooledDefense:
-        if self.noise and self.clip is None:
-            raise BadInputError(
-                f"noise={self.noise:g} is in units of clip, which is not given; add one, such as clip: 1."
-            )
-        return self
 
-    @property
-    def answers(self) -> Answers | None:
-        """What answers go through."""
-        return Answers(self.digits, self.label_only) if self.label_only or self.digits is not None else None
+PooledDefenses = Annotated[
+    tuple[Annotated[OnePart, AfterValidator(combinable(registry.defenses.of("pooled")))], ...],
+    BeforeValidator(several_parts),
+    Field(min_length=1),
+]
 
 
 class Synthetic(BaseModel):
@@ -57,10 +50,6 @@ class Synthetic(BaseModel):
     columns: Names = ()
     target: bool = True
     strength: float = Field(default=0.8, ge=0, le=1)
-
-
-def _one(value: Any) -> Any:
-    return (value,) if isinstance(value, Mapping | PooledDefense) else value
 
 
 class PooledSpec(StudySpec):
@@ -89,7 +78,7 @@ class PooledSpec(StudySpec):
         parties: that pool their rows in all; those beyond two hold as many rows each, half of them with the attribute.
         targets: joint models that are attacked in a unit.
         shadows: models that the attacker trains in a unit.
-        defenses: swept.
+        defenses: what the parties do, by registered name; one is audited after the other.
         attacks: by registered name; the published one on answers and our strongest if none are given.
         units: attack seeds: another auxiliary sample, adversary, shadow models and targets each.
 
@@ -123,7 +112,7 @@ class PooledSpec(StudySpec):
     parties: int = Field(default=2, ge=2, le=10)
     targets: int = Field(default=100, ge=2)
     shadows: int = Field(default=100, ge=4)
-    defenses: Annotated[tuple[PooledDefense, ...], BeforeValidator(_one), Field(min_length=1)] = (PooledDefense(),)
+    defenses: PooledDefenses = (Part(name="none"),)
     attacks: Parts = (
         Part(name="meta", options={"features": "raw", "classifier": "lr"}, label="meta_raw"),
         Part(name="meta"),
@@ -135,18 +124,29 @@ class PooledSpec(StudySpec):
     @field_validator("attacks")
     @classmethod
     def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("attack", registry.property_attacks, parts)
+        return known("attack", registry.attacks.of("pooled"), parts)
 
     @field_validator("baselines")
     @classmethod
     def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("baseline", registry.property_baselines, parts)
+        return known("baseline", registry.baselines.of("pooled"), parts)
 
     @field_validator("defenses")
     @classmethod
-    def _told_apart(cls, defenses: tuple[PooledDefense, ...]) -> tuple[PooledDefense, ...]:
-        told_apart("defense", [defense.label for defense in defenses])
+    def _told_apart(cls, defenses: tuple[Part, ...]) -> tuple[Part, ...]:
+        told_apart("defense", [defense.called for defense in defenses])
         return defenses
+
+    def defense(self, part: Part) -> PooledDefense:
+        """Return a defense ready to use."""
+        made = combine(registry.defenses.of("pooled"), part)
+        without, limit = of_kind(made, WithoutColumns), of_kind(made, QueryLimit)
+        return PooledDefense(
+            () if without is None else tuple(without.columns),
+            next((one for one in made if isinstance(one, RoundedAnswers | LabelOnly)), None),
+            None if limit is None else limit.queries,
+            of_kind(made, DpTraining),
+        )
 
     @property
     def new_shares(self) -> tuple[float, float]:
@@ -191,7 +191,7 @@ class PooledSpec(StudySpec):
                     f"{self.protocol!r}; choose {fitting}."
                 )
         if any(part.name == "melis" for part in self.attacks) and (
-            self.protocol != "multi_party" or self.parties > 2 or any(one.label != "none" for one in self.defenses)
+            self.protocol != "multi_party" or self.parties > 2 or any(one.name != "none" for one in self.defenses)
         ):
             raise BadInputError(
                 "the attack melis is on another's gradients in federated training of two parties (multi_party), which "

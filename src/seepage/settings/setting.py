@@ -21,10 +21,14 @@ if TYPE_CHECKING:
     from seepage.assessment.row import ResultRow
     from seepage.datasets.dataset import Dataset
     from seepage.models.model import Model
+    from seepage.settings.probe import Probe
     from seepage.settings.spec import Part, Spec
     from seepage.tabular.infer import Inferred
 
 PartKind = Literal["about", "baseline", "attack"]
+# The share of the gap between the best baseline and certainty that an attack has to close to pass a positive control.
+# Attacks that work close 0.9 to 1 of it, broken ones about 0: half is far from both.
+LEAKED = 0.5
 Progress = Callable[[float], None]
 
 
@@ -104,6 +108,7 @@ class About:
         attacker: who attacks, as the subject of a sentence ("The server").
         secret: what is attacked, as an object ("all cells").
         message: what the attacker has and a baseline has not ("the gradient").
+        control: sentence that says why a working attack reads nearly all of the positive control.
         threat_model: sentences on who sees and knows what, how the deployment is set up and what a unit is.
         notes: remarks on the rows.
         rows: number of rows of the table.
@@ -122,6 +127,7 @@ class About:
     attacker: str = "The attacker"
     secret: str = "all private cells"
     message: str = "what crosses the wire"
+    control: str = "The positive control gives the secret away, so a working attack reads nearly all of it."
     threat_model: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     rows: int = 0
@@ -180,6 +186,11 @@ class Audit(ABC):
     shared: bool = True
 
     @property
+    def origin(self) -> Mapping[str, Any]:
+        """What tells these rows and this network from others, as JSON values; nothing of the rows but digests."""
+        return {}
+
+    @property
     def units(self) -> int:
         """Number of repetitions that the spec asks for."""
         return self.spec.repeated
@@ -195,6 +206,15 @@ class Audit(ABC):
         Raises:
             BadInputError: the configuration cannot be used with these rows.
         """
+
+    def threat_model(self) -> tuple[str, ...]:
+        """Return who sees and knows what, how the deployment is set up and what a unit is, a sentence each."""
+        return self.about.threat_model
+
+    @property
+    def where(self) -> str:
+        """The kind of device that computes: ``cpu`` or ``cuda``."""
+        return "cpu"
 
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of units that are measured together; figures may depend on it in the last digits."""
@@ -223,6 +243,10 @@ class Audit(ABC):
         """Return the negative control: messages that carry nothing, where attacks must not exceed baselines."""
         return None
 
+    def probe(self) -> Probe | None:
+        """Return what the model makes of some rows; None in settings where no gradient is the message."""
+        return None
+
     def further_rows(self, kept: Kept, say: Callable[[str], None]) -> list[ResultRow]:
         """Return results beside those of the parts, such as the cost of defenses.
 
@@ -236,8 +260,9 @@ class Audit(ABC):
         """Keep what is expensive to make again, such as trained networks, in a run folder."""
 
 
-# Called with everything that determines some JSON values and a function that makes them.
-Kept = Callable[[Mapping[str, Any], Callable[[], Any]], Any]
+# Called with everything that determines some JSON values and a function that makes them; without one, what is not kept
+# is None.
+Kept = Callable[[Mapping[str, Any], Callable[[], Any] | None], Any]
 
 
 @dataclass(frozen=True)

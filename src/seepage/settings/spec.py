@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 import torch
+import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from seepage import registry
 from seepage.attacks.horizontal.matching.profiles import Profile
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Head
-from seepage.settings.parts import registry
 from seepage.tabular.infer import Missing, Policy
 
+M = TypeVar("M")
 Labels = Literal["restored", "true", "ordered"]
 BatchStatistics = Literal["hidden", "granted"]
 # What steers how the schema of a table of one's own is inferred.
@@ -26,13 +28,19 @@ class Part(BaseModel):
     """An attack, a defense or a baseline by its registered name, with arguments.
 
     Attributes:
-        name: registered name.
-        options: arguments of its factory.
-        label: what results call it; the name if None.
+        name: registered name; those of several mechanisms with ``+`` between them for a defense that combines them.
+        options: arguments of its factory; those of each mechanism, by its name, for a combination.
+        label: name in results; the registered name if None.
+
+    Raises:
+        BadInputError: a combination has a mechanism twice, or options of something that it does not have.
 
     Example:
         >>> Part(name="random", options={"one_draw_per_column": True}, label="random_one_draw").called
         'random_one_draw'
+        >>> both = Part(name="label_flip+cut_noise", options={"label_flip": {"probability": 0.1}})
+        >>> [(one.name, one.options) for one in both.mechanisms]
+        [('label_flip', {'probability': 0.1}), ('cut_noise', {})]
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,31 +54,191 @@ class Part(BaseModel):
         """The name in results."""
         return self.label or self.name
 
+    @property
+    def mechanisms(self) -> tuple[Part, ...]:
+        """What a defense combines: each mechanism with its options; itself alone for a single one."""
+        names = self.name.split(_AND)
+        if len(names) == 1:
+            return (self,)
+        return tuple(Part(name=name, options=self.options.get(name, {})) for name in names)
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Part:
+        names = self.name.split(_AND)
+        if len(names) > 1:
+            for name in names:
+                if names.count(name) > 1:
+                    raise BadInputError(f"{self.name!r} combines {name!r} with itself; give it once.")
+            for name, options in self.options.items():
+                if name not in names:
+                    raise unknown_name(f"mechanism of {self.name!r}:", name, names)
+                if not isinstance(options, Mapping):
+                    raise BadInputError(f"options of {name!r} are a mapping from their names, got {options!r}.")
+        return self
+
+
+# Between the names of mechanisms that a defense combines.
+_AND = "+"
+
+
+def read_part(text: str) -> dict[str, Any]:
+    """Return name and options of a part that is written as text.
+
+    Args:
+        text: ``name`` or ``name:{option: value}``; several with ``+`` between them for a defense that combines them.
+
+    Raises:
+        BadInputError: it is written otherwise.
+
+    Example:
+        >>> read_part("label_flip:{probability: 0.01}+label_only")
+        {'name': 'label_flip+label_only', 'options': {'label_flip': {'probability': 0.01}}}
+    """
+    made = [_mechanism(one, text) for one in _apart(text)]
+    return made[0] if len(made) == 1 else _together(made)
+
+
+def _apart(text: str) -> list[str]:
+    """Return what stands between plus signs outside of brackets."""
+    pieces, depth = [""], 0
+    for sign in text:
+        depth += (sign in "{[") - (sign in "}]")
+        if sign == _AND and depth == 0:
+            pieces.append("")
+        else:
+            pieces[-1] += sign
+    return pieces
+
+
+def _mechanism(text: str, whole: str) -> dict[str, Any]:
+    name, colon, said = text.strip().partition(":{")
+    try:
+        options = yaml.safe_load("{" + said) if colon else {}
+    except yaml.YAMLError:
+        options = None
+    if not name or not isinstance(options, dict) or not all(isinstance(key, str) for key in options):
+        raise BadInputError(
+            "expected a name, or a name with options such as gaussian_noise:{scale: 0.01}, perhaps several with + "
+            f"between them, got {whole!r}."
+        )
+    return {"name": name, "options": options} if options else {"name": name}
+
+
+def _together(mechanisms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    options = {one["name"]: one["options"] for one in mechanisms if one.get("options")}
+    return {"name": _AND.join(one["name"] for one in mechanisms), "options": options}
+
 
 def _part(value: Any) -> Any:
+    """Return name, options and label of a part in any of the forms that a document may write it in."""
     if isinstance(value, str):
-        return {"name": value}
+        return read_part(value)
     if not isinstance(value, Mapping) or "options" in value:
         return value
+    if "all" in value:
+        return _all(value)
     # Options may stand beside the name.
     options = {key: option for key, option in value.items() if key not in Part.model_fields}
     return {**{key: said for key, said in value.items() if key not in options}, "options": options}
 
 
-def _several(value: Any) -> Any:
+def _all(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a combination that is written as ``{all: [{name: ..., ...}, ...], label: ...}``."""
+    more = [key for key in value if key not in ("all", "label")]
+    if more:
+        raise BadInputError(f"a defense that combines mechanisms has the keys all and label, got {more[0]!r} beside.")
+    listed = value["all"]
+    made = [_part(one) for one in listed] if isinstance(listed, list | tuple) else []
+    named = [one for one in made if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
+    if not made or len(named) < len(made) or any("label" in one or _AND in one["name"] for one in named):
+        raise BadInputError(
+            "a defense that combines mechanisms lists each with name and options (all: [{name: label_flip, "
+            f"probability: 0.01}}, ...]) and has one label, got all={listed!r}."
+        )
+    names = [one["name"] for one in named]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInputError(f"the defense combines {name!r} with itself; give it once.")
+    return {**(named[0] if len(named) == 1 else _together(named)), "label": value.get("label")}
+
+
+def combine(registered: registry.Registry[Any], part: Part, nothing: str = "none") -> tuple[object, ...]:
+    """Return the mechanisms of a defense, made from their options; empty for no defense.
+
+    Args:
+        registered: defenses of the setting. What can be combined has an attribute ``acts_on``, the thing that it
+            changes: two mechanisms never change the same.
+        part: the defense.
+        nothing: registered name of no defense.
+
+    Raises:
+        BadInputError: a name or an option is unknown or out of range, two mechanisms act on the same thing, or a
+            defense would be called as no defense is in results.
+
+    Example:
+        >>> both = Part(name="rounded_answers+query_limit", options={
+        ...     "rounded_answers": {"digits": 1}, "query_limit": {"queries": 100}})
+        >>> combine(registry.defenses.of("pooled"), both)
+        (RoundedAnswers(digits=1), QueryLimit(queries=100))
+    """
+    made: dict[str, tuple[str, object]] = {}
+    for one in part.mechanisms:
+        mechanism = registered.create(one.name, **one.options)
+        if one.name == nothing:
+            if len(part.mechanisms) > 1:
+                raise BadInputError(f"{part.name!r} combines a defense with none; leave {nothing!r} out.")
+            continue
+        if part.called == nothing:
+            raise BadInputError(
+                f"a defense that does something would be called {nothing!r} in results; give it a label of its own, "
+                "such as label: mine."
+            )
+        acts_on = str(getattr(mechanism, "acts_on", one.name))
+        if acts_on in made:
+            raise BadInputError(
+                f"{made[acts_on][0]!r} and {one.name!r} both act on the {acts_on}, so that one defense has only one of "
+                "them; leave out one, or give two defenses."
+            )
+        made[acts_on] = (one.name, mechanism)
+    return tuple(mechanism for _, mechanism in made.values())
+
+
+def combinable(registered: registry.Registry[Any]) -> Callable[[Part], Part]:
+    """Return what refuses defenses that ``combine`` cannot make, for the field of a spec."""
+
+    def checked(part: Part) -> Part:
+        combine(registered, part)
+        return part
+
+    return checked
+
+
+def of_kind(mechanisms: Sequence[object], kind: type[M]) -> M | None:
+    """Return the mechanism of a class among those of a defense; None where there is none.
+
+    Example:
+        >>> of_kind((1, "one"), str), of_kind((1,), str)
+        ('one', None)
+    """
+    return next((one for one in mechanisms if isinstance(one, kind)), None)
+
+
+def several_parts(value: Any) -> Any:
+    """Return one part as a sequence of one."""
     return (value,) if isinstance(value, str | int | Mapping | Part) else value
 
 
 def _all_baselines() -> tuple[Part, ...]:
-    return tuple(Part(name=name) for name in registry.baselines.names())
+    return tuple(Part(name=name) for name in registry.baselines.of("horizontal").names())
 
 
 def _all_metrics() -> tuple[Part, ...]:
     return tuple(Part(name=name) for name in registry.metrics.names())
 
 
-Parts = Annotated[tuple[Annotated[Part, BeforeValidator(_part)], ...], BeforeValidator(_several)]
-BatchSizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_several)]
+OnePart = Annotated[Part, BeforeValidator(_part)]
+Parts = Annotated[tuple[OnePart, ...], BeforeValidator(several_parts)]
+BatchSizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(several_parts)]
 
 
 class ContradictionError(BadInputError):
@@ -182,6 +350,14 @@ class AuditSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    unit: ClassVar[str] = "victim"
+    setting: ClassVar[str] = "horizontal"
+
+    @classmethod
+    def of(cls, **values: Any) -> AuditSpec:
+        """Return a spec of plain values."""
+        return make_spec(**values)
+
     dataset: str = "adult"
     data: Path | None = None
     schema_file: Path | None = None
@@ -227,7 +403,7 @@ class AuditSpec(BaseModel):
     @field_validator("protocol")
     @classmethod
     def _known_protocol(cls, name: str) -> str:
-        return registry.protocols[name].name
+        return registry.protocols.of("horizontal")[name].name
 
     @field_validator("labels", "batch_statistics", "profile", "head", "missing", mode="before")
     @classmethod
@@ -251,7 +427,7 @@ class AuditSpec(BaseModel):
     @classmethod
     def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         for part in parts:
-            registry.attacks[part.name]
+            registry.attacks.of("horizontal")[part.name]
         return _distinct("attack", parts)
 
     @field_validator("protocol_options")
@@ -266,7 +442,7 @@ class AuditSpec(BaseModel):
     @classmethod
     def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         for part in parts:
-            registry.baselines[part.name]
+            registry.baselines.of("horizontal")[part.name]
         return _distinct("baseline", parts)
 
     @field_validator("metrics")
@@ -284,7 +460,12 @@ class AuditSpec(BaseModel):
     @classmethod
     def _known_defenses(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         for part in parts:
-            registry.defenses[part.name]
+            if len(part.mechanisms) > 1:
+                raise BadInputError(
+                    f"{part.name!r} combines mechanisms, but what an attacker of horizontal learning knows of a "
+                    "defense is about one of them; give each as a defense of its own."
+                )
+            registry.defenses.of("horizontal")[part.name]
         if not parts:
             raise BadInputError("an audit needs at least one defense; give 'none' for updates sent as they are.")
         return _distinct("defense", parts)
@@ -349,6 +530,11 @@ class AuditSpec(BaseModel):
                 "name it (target, --target COLUMN) or give a schema file that does.",
             )
         return self
+
+    @property
+    def repeated(self) -> int:
+        """Number of victims."""
+        return self.victims
 
     @property
     def attacked_rounds(self) -> int:
@@ -452,3 +638,6 @@ def _distinct(kind: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         if names.count(name) > 1:
             raise BadInputError(f"two different {kind}s would both be called {name!r} in results; give one a label.")
     return tuple(kept)
+
+
+Spec = AuditSpec

@@ -1,29 +1,34 @@
-"""Split learning as a study: every attack and guess on the same records of several trainings."""
+"""Split learning: the server reads private columns and labels that clients keep from the gradients they send back."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from seepage import datasets
+from seepage import datasets, registry
 from seepage.assessment import Figures, auc, measure_columns
 from seepage.attacks.split import Posterior, direction_scores, norm_scores
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.datasets import Dataset
+from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
+from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
-from seepage.settings.parts import registry
+from seepage.settings.code import own_code
+from seepage.settings.device import find_device
+from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Part
-from seepage.settings.split_spec import CutDefense, SplitSpec
-from seepage.settings.study import Answer, Scale, Study, StudyPart, rows_identity
+from seepage.settings.split_spec import SplitDefense, SplitSpec
+from seepage.settings.subject import Subjects
+from seepage.settings.units import UnitFigures, extrapolated, origin_of, outcome, planned, rehearse, rows_identity
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 from seepage.wire.secret import CutTranscript
@@ -32,89 +37,226 @@ from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge
 # What everyone believes before anything is sent.
 PRIOR = "prior"
 DELTA = 1e-5
-# Fields of a spec that say what is measured, on how many trainings and how it is called, but change no training.
-_NOT_DETERMINING = {"attacks", "baselines", "defenses", "units", "private", "data_folder", "dataset"}
+# Fields of a spec that say what is measured, on how many trainings and how, but change no training.
+_NOT_DETERMINING = {
+    *("attacks", "baselines", "defenses", "units", "private", "data_folder", "dataset"),
+    *("device", "keep_records", "variant"),
+}
+_TRAINING = Part(name="training")
 
 
-def split_study(spec: SplitSpec, dataset: Dataset | None = None, own: bool = False) -> Study:
-    """Return what a spec of split learning measures.
+class SplitAudit(Audit):
+    """An audit of split learning; a unit is one training, with all attacked records in it.
 
     Args:
         spec: what to do.
-        dataset: rows of one's own, instead of those that the spec names.
-        own: whether they are private.
+        dataset: rows of the caller; those that the spec names if None.
+        own: whether the rows are the user's own.
+        swapped: whether each record comes with the gradient of another one, so that what comes back carries nothing of
+            it: the negative control.
 
     Raises:
         BadInputError: a setting cannot be used with these rows.
     """
-    data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-    private = spec.private or default_private(data)
-    first = deepfm(data.schema, private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
-    space = Space.of(first, CutKnowledge(data.schema, data.statistics))
-    _check(spec, first, space)
-    parts = [StudyPart(Part(name="training"), "about"), *(StudyPart(part, "guess") for part in spec.baselines)]
-    if space.configurations <= Posterior().most:
-        parts.append(StudyPart(Part(name=PRIOR), "guess"))
-    parts += [StudyPart(part, "attack") for part in spec.attacks]
-    by_label = {defense.label: defense for defense in spec.defenses}
-    trained = len(split(data.all, spec.test_share, 0)[0])
-    held = min(spec.auxiliary, trained)
 
-    def granted(defense: str, part: StudyPart) -> dict[str, Any]:
-        told = (
-            {} if part.part.name == "exact" and not part.part.options.get("aware") else _known(spec, by_label, defense)
-        )
-        return {"sees": _sees(spec), "auxiliary": held, "defense": told}
+    setting = "split"
 
-    return Study(
-        kind="split",
-        dataset=data.name,
-        protocol=spec.protocol,
-        model="deepfm",
-        batch_size=spec.batch_size if spec.protocol == "split" else spec.rows_each,
-        units=spec.units,
-        unit="training",
-        make=lambda unit, defense: _make(spec, data, private, by_label[defense], unit).measure,
-        defenses={label: one.model_dump(mode="json", exclude={"label"}) for label, one in by_label.items()},
-        parts=tuple(parts),
-        identity={
-            "spec": spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
-            "dataset": data.name,
-            "rows": rows_identity(data),
-            "private": list(private),
-        },
-        scales={
-            "loss": Scale(None),
-            "clip": Scale(None),
-            "epsilon": Scale(None),
-            "label_epsilon": Scale(None),
-            "weights_epsilon": Scale(None),
-            "calibration": Scale(None, 0.0, 1.0),
-            "ties": Scale(None, 0.0, 1.0),
-            "proven": Scale(None, 0.0, 1.0),
-        },
-        granted=granted,
-        settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "tower": list(spec.tower)},
-        facts=_facts(spec, data, private, space, trained),
-        notes=(
-            *data.notes,
-            f"{space.configurations:,} configurations of private cells and label",
-            *(
-                [f"all {held:,} training rows are auxiliary, not {spec.auxiliary:,}: there are no more"]
-                if held < spec.auxiliary
-                else []
+    spec: SplitSpec
+    data: Dataset
+
+    def __init__(
+        self, spec: SplitSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
+    ) -> None:
+        dataset = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+        self.spec, self.own, self.swapped = spec, own, swapped
+        self.dataset = self.data = dataset
+        self.private = spec.private or default_private(dataset)
+        self.device = find_device(spec.device)
+        first = deepfm(dataset.schema, self.private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
+        space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
+        _check(spec, first, space)
+        prior = [Part(name=PRIOR)] if space.configurations <= Posterior().most else []
+        self.parts = planned([_TRAINING], [*spec.baselines, *prior], spec.attacks)
+        self.defenses = {part.called: spec.defense(part) for part in spec.defenses}
+        size = spec.batch_size if spec.protocol == "split" else spec.rows_each
+        self.configurations = tuple(Configuration(label, size) for label in self.defenses)
+        self._rows = rows_identity(dataset)
+        self._forecast: float | None = None
+        trained = len(split(dataset.all, spec.test_share, 0)[0])
+        self.auxiliary = min(spec.auxiliary, trained)
+        self.about = About(
+            dataset=dataset.name,
+            protocol=spec.protocol,
+            model="deepfm",
+            lead="What the server of split learning learns about the columns and labels that clients keep.",
+            attacker="The server",
+            message="what comes back",
+            control="Without noise, the gradient that comes back differs with each value of the planted column, so a "
+            "working attack reads nearly all of it.",
+            threat_model=_threat_model(spec, dataset, self.private, space, trained),
+            notes=(
+                *dataset.notes,
+                f"{space.configurations:,} configurations of private cells and label",
+                *(
+                    [f"all {self.auxiliary:,} training rows are auxiliary, not {spec.auxiliary:,}: there are no more"]
+                    if self.auxiliary < spec.auxiliary
+                    else []
+                ),
             ),
-        ),
-        lead="What the server of split learning learns about the columns and labels that clients keep.",
-        attacker="The server",
-        rows=len(data.all),
-        target=data.schema.target.name,
-        columns=(*private, data.schema.target.name),
-        sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
-        seed=spec.seed,
-        threads=spec.threads,
-        own=own,
-    )
+            rows=len(dataset.all),
+            target=dataset.schema.target.name,
+            columns=(*self.private, dataset.schema.target.name),
+            sensitive=tuple(c.name for c in dataset.schema.columns if c.sensitive),
+            scales={
+                "loss": Scale(None),
+                "clip": Scale(None),
+                "epsilon": Scale(None),
+                "label_epsilon": Scale(None),
+                "weights_epsilon": Scale(None),
+                "calibration": Scale(None, 0.0, 1.0),
+                "ties": Scale(None, 0.0, 1.0),
+                "proven": Scale(None, 0.0, 1.0),
+            },
+            settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "tower": list(spec.tower)},
+        )
+
+    @property
+    def where(self) -> str:
+        """The kind of device that computes: ``cpu`` or ``cuda``."""
+        return self.device.type
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        """What tells these rows from others."""
+        return origin_of(self.data, self._rows)
+
+    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
+        """Return everything that determines the figures of a part, as JSON values."""
+        found = {
+            "setting": self.setting,
+            "spec": self.spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
+            "dataset": self.data.name,
+            "rows": self._rows,
+            "private": list(self.private),
+            "code": own_code(),
+            "device": self.where,
+            "defense": plain(self.defenses[configuration.defense]),
+            "part": part.part.name,
+            "kind": part.kind,
+            "options": plain(part.part.options),
+        }
+        return {**found, "swapped": True} if self.swapped else found
+
+    def expose(self, configuration: Configuration, units: range) -> SplitExposure:
+        """Train with each unit's seeds and return what the server sees of the attacked records."""
+        defense = self.defenses[configuration.defense]
+        return SplitExposure(self, [_train(self, defense, unit) for unit in units])
+
+    def forecast(self, configuration: Configuration) -> float | None:
+        """Return the seconds of a training with all its parts, from rehearsals on two small shares of the work.
+
+        A rehearsal trains one epoch on a share of the rows and attacks the same share of the records; all defenses
+        take about as long, so that there is one forecast for all. Its error is that of extrapolating a line.
+        """
+        if self._forecast is None:
+            rows = len(self.data.all)
+            attacked = int(rows * self.spec.test_share)
+            records = attacked if self.spec.records is None else min(self.spec.records, attacked)
+            # At least so many rows that labels of both kinds and some records of each batch are there.
+            share = min(0.5, max(0.02, 200 / rows))
+            found = []
+            for part in (share, 2 * share):
+                some = some_rows(self.data, int(part * rows), self.spec.seed)
+                changed = {"epochs": 1, "records": max(1, int(part * records)), "stale": 0, "final": 0}
+                try:
+                    small = SplitAudit(self.spec.model_copy(update=changed), some, self.own)
+                    found.append(rehearse(lambda small=small: small.expose(configuration, range(1)), small.parts))
+                except BadInputError:
+                    return None
+            (one, two) = found
+            if one is None or two is None:
+                return None
+            trained, attacked_in = (extrapolated(one[i], two[i], 1 / share) for i in range(2))
+            self._forecast = trained * self.spec.epochs + attacked_in
+        return self._forecast
+
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+        """Return what an attacker is granted, for results."""
+        adapts = part.part.name != "exact" or bool(part.part.options.get("aware"))
+        known = self.spec.learning(self.defenses[configuration.defense]).known().describe() if adapts else {}
+        return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": known}
+
+    def control(self) -> SplitAudit | None:
+        """Return the positive control: one planted private column that follows nothing, behind bare gradients.
+
+        The same table, of which the server holds all columns, and the same attacks, but a fair coin beside each row is
+        the client's only private column, nothing protects it and the server knows the client's current weights. No
+        baseline can do better than guess the coin. Attacks that learn the client's part, and are not given it, are left
+        out: how well that goes on few epochs says little about them.
+        """
+        return self._control(swapped=False)
+
+    def negative(self) -> SplitAudit | None:
+        """Return the negative control: as the positive one, but each record comes with the gradient of another."""
+        return self._control(swapped=True)
+
+    def _control(self, swapped: bool) -> SplitAudit | None:
+        attacks = tuple(
+            part
+            for part in self.spec.attacks
+            if getattr(registry.attacks.of("split")[part.name].factory, "given_weights", False)
+        )
+        if not attacks:
+            return None
+        planted = with_coins(some_rows(self.data, _CONTROL_ROWS, self.spec.seed), 1, self.spec.seed)
+        changed = {
+            "private": (planted.schema.names[-1],),
+            "protocol": "split",
+            "defenses": (Part(name="none"),),
+            "attacks": attacks,
+            "epochs": 2,
+            "units": 3,
+            "records": 100,
+            "stale": 0,
+            "final": 0,
+            "auxiliary": min(self.spec.auxiliary, _CONTROL_ROWS),
+        }
+        return SplitAudit(self.spec.model_copy(update=changed), planted, self.own, swapped)
+
+
+# Rows of a control: enough to hold 100 out of, few enough to train on in a second.
+_CONTROL_ROWS = 1_500
+
+
+@dataclass(frozen=True)
+class SplitExposure(Exposure):
+    """Some trainings and what the server saw in each.
+
+    Attributes:
+        audit: origin of the trainings.
+        trainings: one a unit.
+    """
+
+    audit: SplitAudit
+    trainings: Sequence[Training]
+
+    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
+        """Return the figures of a part in each training."""
+        return outcome([training.measure(part) for training in self.trainings], self.audit.about)
+
+
+def prepared_audit(spec: SplitSpec, given: Given, subjects: Subjects) -> SplitAudit:
+    """Return the audit of a spec.
+
+    Args:
+        spec: what to do.
+        given: objects that the caller passed instead of names.
+        subjects: tables that were loaded before.
+
+    Raises:
+        BadInputError: something that the spec names cannot be loaded or used.
+    """
+    return SplitAudit(spec, given.dataset, own=given.dataset is not None)
 
 
 def _sees(spec: SplitSpec) -> str:
@@ -123,16 +265,14 @@ def _sees(spec: SplitSpec) -> str:
         weights += f" of {spec.stale} epoch(s) ago"
     elif spec.final:
         weights += f" {spec.final} epoch(s) later, at the end of training"
-    if any(defense.published for defense in spec.defenses):
+    if any(spec.defense(part).published for part in spec.defenses):
         weights += ", with noise on them where that is a defense"
     return f"what it sent and what came back of every record, and {weights}"
 
 
-def _known(spec: SplitSpec, defenses: dict[str, CutDefense], label: str) -> dict[str, Any]:
-    return spec.learning(defenses[label]).known().describe()
-
-
-def _facts(spec: SplitSpec, data: Dataset, private: Sequence[str], space: Space, trained: int) -> tuple[str, ...]:
+def _threat_model(
+    spec: SplitSpec, data: Dataset, private: Sequence[str], space: Space, trained: int
+) -> tuple[str, ...]:
     clients = (
         "one client holds the private columns and labels of all rows"
         if spec.protocol == "split"
@@ -147,14 +287,14 @@ def _facts(spec: SplitSpec, data: Dataset, private: Sequence[str], space: Space,
         "defense with its parameters.",
         f"Split learning on {data.name}, {trained:,} rows of clients ({len(data.all) - trained:,} more held out): "
         f"{clients}.",
-        f"Private: {space.told} and {space.labels} labels, {space.configurations:,} configurations of a record.",
+        f"Private: {space.sizes} and {space.labels} labels, {space.configurations:,} configurations of a record.",
         f"DeepFM with layers {spec.hidden} at the client"
         + (f", {spec.tower} at the server" if spec.tower else "")
         + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
         f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}.",
         f"Attacked are {attacked}, as though they were trained on next, in {spec.units} training(s) with seeds of "
         f"their own from seed {spec.seed}; intervals are over trainings.",
-        "Guesses hold what the server holds anyway and never see what came back; 'prior' is what the posterior "
+        "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
     )
 
@@ -176,19 +316,19 @@ def default_private(data: Dataset) -> tuple[str, ...]:
 
 def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
     """Refuse, before anything is trained, what would fail after it."""
-    for defense in spec.defenses:
-        flip = defense.made[0]
+    for part in spec.defenses:
+        flip = spec.defense(part).flip
         if flip is not None:
             flip.epsilon(model.classes)
     for part in spec.attacks:
-        made = registry.cut_attacks.create(part.name, **part.options)
+        made = registry.attacks.of("split").create(part.name, **part.options)
         if getattr(made, "search", "exhaustive") == "exhaustive" and hasattr(made, "most"):
             check_enumerable(space, made.most)
-        noisy = next((defense for defense in spec.defenses if defense.noise_multiplier is not None), None)
+        noisy = next((one for one in spec.defenses if spec.defense(one).noise is not None), None)
         if getattr(made, "weights", "current") == "about" and noisy is not None:
             raise BadInputError(
                 f"{part.called!r} fits how far the client weights are off (weights='about') on gradients as they are, "
-                f"but under {noisy.label!r} clients clip theirs; leave out one of the two."
+                f"but under {noisy.called!r} clients clip theirs; leave out one of the two."
             )
     for name, told in (("stale", "are of {} epochs ago"), ("final", "are those of {} epochs later")):
         epochs = getattr(spec, name)
@@ -205,11 +345,20 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
 
 
 @dataclass(frozen=True)
-class _Made:
-    """One training and what the server saw of the attacked rows."""
+class Training:
+    """One training and what the server saw of the attacked rows.
+
+    Attributes:
+        spec, defense, learning: what was done.
+        trained: what training ended in.
+        seen: what the server saw of the attacked rows, and their secret.
+        rows, test: rows that were trained on, and held out.
+        known: what an attacker knows.
+        neighbours: what the baselines of nearest neighbours know, all training rows.
+    """
 
     spec: SplitSpec
-    defense: CutDefense
+    defense: SplitDefense
     learning: SplitLearning
     trained: TrainedSplit
     seen: CutTranscript
@@ -218,11 +367,11 @@ class _Made:
     known: CutKnowledge
     neighbours: CutKnowledge
 
-    def measure(self, part: StudyPart) -> Answer:
+    def measure(self, part: PlannedPart) -> UnitFigures:
         """Return what a part gets."""
         return self.training() if part.kind == "about" else self.guess(part)
 
-    def training(self) -> Answer:
+    def training(self) -> UnitFigures:
         """Return how well the network does, what the defense guarantees and how labels score without any search."""
         schema, model = self.rows.schema, self.trained.model
         target = schema.target
@@ -252,9 +401,9 @@ class _Made:
             figures["clip", None] = self.trained.clip
         if self.defense.published is not None:
             figures["weights_epsilon", None] = self.defense.published.epsilon(self.learning.epochs, DELTA)
-        return Answer(figures)
+        return UnitFigures(figures)
 
-    def guess(self, part: StudyPart) -> Answer:
+    def guess(self, part: PlannedPart) -> UnitFigures:
         """Return the figures of an attack or a baseline, and its time for a record."""
         seeds = [stream(self.spec.seed, 0, "starts")]
         attack: Callable[..., CutGuess]
@@ -262,17 +411,18 @@ class _Made:
         if name == PRIOR:
             attack, known = Posterior(observed=False), self.known
         elif part.kind == "attack":
-            attack, known = registry.cut_attacks.create(name, **options), self.known
+            attack, known = registry.attacks.of("split").create(name, **options), self.known
         else:
-            attack, known = registry.cut_baselines.create(name, **options), self.neighbours
+            attack, known = registry.baselines.of("split").create(name, **options), self.neighbours
         begun = time.perf_counter()
         guess = attack(self.seen.view, known, seeds)
         seconds = time.perf_counter() - begun
         figures = measure_columns(self.rows.schema, self.trained.model.private, self.seen, guess)
-        return Answer(figures, seconds / self.seen.view.records)
+        return UnitFigures(figures, seconds / self.seen.view.records)
 
 
-def _make(spec: SplitSpec, data: Dataset, private: Sequence[str], defense: CutDefense, training: int) -> _Made:
+def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> Training:
+    spec, data, private = audit.spec, audit.data, audit.private
     # The split must not tell one defense from another.
     train, test = split(data.all, spec.test_share, stream(spec.seed, training, "split") % 2**32)
     model = deepfm(
@@ -283,6 +433,8 @@ def _make(spec: SplitSpec, data: Dataset, private: Sequence[str], defense: CutDe
         tower=spec.tower,
         logit=spec.logit,
     )
+    if audit.where != "cpu":
+        model = model.to(audit.device)
     learning = spec.learning(defense)
     trained = learning.train(model, train, stream(spec.seed, training, "training") % 2**62)
     attacked = test if spec.records is None else test.rows(range(min(spec.records, len(test))))
@@ -294,9 +446,13 @@ def _make(spec: SplitSpec, data: Dataset, private: Sequence[str], defense: CutDe
         before = trained.earlier[max(spec.epochs - spec.stale - 1, 0)]
         granted = granted.with_client(defense.published(granted.client, before.client, blur))
     seen = learning.observe(stage, attacked, stream(spec.seed, training, "defense") % 2**62, granted)
+    if audit.swapped:
+        # Rows were shuffled, so that the record before is any other.
+        view = replace(seen.view, gradient=seen.view.gradient.roll(1, 0), behind=seen.view.behind.roll(1, 0))
+        seen = replace(seen, view=view)
     some = train.rows(range(min(spec.auxiliary, len(train)))) if spec.auxiliary else None
     known = CutKnowledge(
         data.schema, data.statistics, learning.known(), None if some is None else Auxiliary(some.cells, some.labels)
     )
     neighbours = CutKnowledge(data.schema, data.statistics, learning.known(), Auxiliary(train.cells, train.labels))
-    return _Made(spec, defense, learning, trained, seen, train, test, known, neighbours)
+    return Training(spec, defense, learning, trained, seen, train, test, known, neighbours)

@@ -2,57 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
-from seepage.defenses.cut_noise import CutNoise, Rule
+from seepage import registry
+from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.defenses.weight_noise import WeightNoise
 from seepage.protocols.split import SplitLearning
-from seepage.settings.parts import registry
-from seepage.settings.spec import Part, Parts
-from seepage.settings.study_spec import Labelled, Names, StudySpec, known, told_apart
+from seepage.settings.spec import OnePart, Part, Parts, combinable, combine, of_kind, several_parts
+from seepage.settings.study_spec import Names, StudySpec, known, told_apart
 
 SplitProtocol = Literal["split", "federated_split"]
 
 
-class CutDefense(Labelled):
-    """What clients do to labels and gradients.
+@dataclass(frozen=True)
+class SplitDefense:
+    """What clients of split learning do, ready to use.
 
     Attributes:
-        label: what results call it.
-        flip: chance of another label.
-        noise_multiplier: of noise on clipped gradients, in units of the bound.
-        rule, quantile: of the bound, see ``CutNoise``.
-        weights_noise: of noise on the client weights that the server gets, see ``WeightNoise``.
+        flip: what is done to labels.
+        noise: what is done to gradients at the cut.
+        published: what is done to the client weights that the server gets.
     """
 
-    flip: float | None = Field(default=None, gt=0, lt=1)
-    noise_multiplier: float | None = Field(default=None, ge=0)
-    rule: Rule = "quantile"
-    quantile: float = Field(default=0.5, gt=0, lt=1)
-    weights_noise: float | None = Field(default=None, gt=0)
-
-    @property
-    def published(self) -> WeightNoise | None:
-        """What is done to the weights that the server gets."""
-        return None if self.weights_noise is None else WeightNoise(self.weights_noise)
-
-    @property
-    def made(self) -> tuple[LabelFlip | None, CutNoise | None]:
-        """Ready to use."""
-        noise = self.noise_multiplier
-        return (
-            None if self.flip is None else LabelFlip(self.flip),
-            None if noise is None else CutNoise(noise, self.rule, self.quantile),
-        )
+    flip: LabelFlip | None = None
+    noise: CutNoise | None = None
+    published: WeightNoise | None = None
 
 
-def _one(value: Any) -> Any:
-    return (value,) if isinstance(value, Mapping | CutDefense) else value
-
+SplitDefenses = Annotated[
+    tuple[Annotated[OnePart, AfterValidator(combinable(registry.defenses.of("split")))], ...],
+    BeforeValidator(several_parts),
+    Field(min_length=1),
+]
 
 # Beside every figure: what was believed beforehand, and what the paper compares with.
 _BASELINES = (
@@ -71,7 +56,7 @@ class SplitSpec(StudySpec):
         protocol: ``split`` (one client holds all rows) or ``federated_split`` (``rows_each`` a client).
         hidden, tower, logit: of DeepFM, see ``models.deepfm``.
         epochs, batch_size, learning_rate, rows_each, clients: see ``SplitLearning``.
-        defenses: swept.
+        defenses: what clients do, by registered name; one is audited after the other.
         attacks: by registered name; the nearest gradient and the posterior if none are given.
         baselines: by registered name; the prior is always there.
         test_share: of rows that are not trained on; the attacked ones are among them.
@@ -102,7 +87,7 @@ class SplitSpec(StudySpec):
     learning_rate: float = Field(default=0.01, gt=0)
     rows_each: int = Field(default=16, ge=1)
     clients: int = Field(default=16, ge=1)
-    defenses: Annotated[tuple[CutDefense, ...], BeforeValidator(_one), Field(min_length=1)] = (CutDefense(),)
+    defenses: SplitDefenses = (Part(name="none"),)
     attacks: Parts = (Part(name="exact"), Part(name="posterior"))
     baselines: Parts = _BASELINES
     test_share: float = Field(default=0.1, gt=0, lt=1)
@@ -114,28 +99,32 @@ class SplitSpec(StudySpec):
     @field_validator("attacks")
     @classmethod
     def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("attack", registry.cut_attacks, parts)
+        return known("attack", registry.attacks.of("split"), parts)
 
     @field_validator("baselines")
     @classmethod
     def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("baseline", registry.cut_baselines, parts)
+        return known("baseline", registry.baselines.of("split"), parts)
 
     @field_validator("defenses")
     @classmethod
-    def _told_apart(cls, defenses: tuple[CutDefense, ...]) -> tuple[CutDefense, ...]:
-        told_apart("defense", [defense.label for defense in defenses])
+    def _told_apart(cls, defenses: tuple[Part, ...]) -> tuple[Part, ...]:
+        told_apart("defense", [defense.called for defense in defenses])
         return defenses
 
-    def learning(self, defense: CutDefense) -> SplitLearning:
+    def defense(self, part: Part) -> SplitDefense:
+        """Return a defense ready to use."""
+        made = combine(registry.defenses.of("split"), part)
+        return SplitDefense(of_kind(made, LabelFlip), of_kind(made, CutNoise), of_kind(made, WeightNoise))
+
+    def learning(self, defense: SplitDefense) -> SplitLearning:
         """Return the protocol under a defense."""
-        flip, noise = defense.made
         return SplitLearning(
             epochs=self.epochs,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             rows_each=self.rows_each if self.protocol == "federated_split" else None,
             clients=self.clients,
-            flip=flip,
-            noise=noise,
+            flip=defense.flip,
+            noise=defense.noise,
         )

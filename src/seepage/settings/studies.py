@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from seepage.datasets import Dataset
 from seepage.errors import unknown_name
-from seepage.settings.pooled import pooled_study
+from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
-from seepage.settings.split import split_study
+from seepage.settings.setting import Audit
+from seepage.settings.split import SplitAudit
 from seepage.settings.split_spec import SplitSpec
-from seepage.settings.study import Study
+from seepage.settings.study import Study, study_of
 from seepage.settings.study_spec import StudySpec
-from seepage.settings.vertical import vertical_study
+from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 
 
@@ -23,33 +25,37 @@ class StudyKind:
 
     Attributes:
         spec: what its specs are.
-        study: makes a study of one; takes the spec, rows of one's own (or None) and whether they are private.
+        audit: makes an audit of one; takes the spec, rows of one's own (or None) and whether they are private.
         about: what it is, in a line.
         quick: fields of the spec for a quick look.
     """
 
     spec: type[StudySpec]
-    study: Callable[..., Study]
+    audit: Callable[..., Audit]
     about: str
     quick: Mapping[str, Any] = field(default_factory=dict)
+
+    def study(self, spec: StudySpec, dataset: Dataset | None = None, own: bool = False) -> Study:
+        """Return the study of a spec, on rows of one's own where they are given."""
+        return study_of(self.audit(spec, dataset, own))
 
 
 STUDIES: dict[str, StudyKind] = {
     "split": StudyKind(
         SplitSpec,
-        split_study,
+        SplitAudit,
         "split learning: what the server reads of the client's columns and labels",
         {"units": 1, "records": 200},
     ),
     "vertical": StudyKind(
         VerticalSpec,
-        vertical_study,
+        VerticalAudit,
         "vertical learning: what the active party reads of a passive party's columns",
         {"units": 1, "epochs": 3, "records": 1000},
     ),
     "pooled": StudyKind(
         PooledSpec,
-        pooled_study,
+        PooledAudit,
         "pooled learning: what a joint model's answers tell of a sensitive column's distribution",
         {"units": 2, "targets": 20, "shadows": 40},
     ),

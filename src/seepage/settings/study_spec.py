@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from seepage.config.choices import shown
 from seepage.errors import BadInputError, FieldError
@@ -13,9 +13,6 @@ from seepage.registry import Registry
 from seepage.settings.spec import Part, Parts
 
 S = TypeVar("S", bound="StudySpec")
-L = TypeVar("L", bound="Labelled")
-# What results call no defense.
-NONE = "none"
 # In place of what pydantic says of them.
 _WORDS = {"extra_forbidden": "is no key here", "tuple_type": "Input should be a list", "missing": "is missing"}
 
@@ -33,26 +30,6 @@ class Plain(BaseModel):
     _lists = field_validator("*", mode="before")(_as_tuples)
 
 
-class Labelled(Plain):
-    """A defense of a study; subclasses add its settings.
-
-    Attributes:
-        label: what results call it; ``none`` for no defense.
-    """
-
-    label: str = Field(default=NONE, min_length=1)
-
-    @model_validator(mode="after")
-    def _named(self: L) -> L:
-        does = any(getattr(self, name) != field.get_default() for name, field in type(self).model_fields.items())
-        if self.label == NONE and does:
-            raise BadInputError(
-                f"a defense that does something would be called {NONE!r} in results; give it a label of its own, such "
-                "as label: mine."
-            )
-        return self
-
-
 class StudySpec(Plain):
     """A study in plain values; subclasses add what their setting takes, ``defenses`` among it.
 
@@ -62,6 +39,9 @@ class StudySpec(Plain):
         units: independent repetitions, from seeds of their own; intervals are over them.
         seed: every random number follows from it.
         threads: CPU threads.
+        device: ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:1``.
+        keep_records: whether true and reconstructed records of a table of one's own are stored.
+        variant: name that tells it from audits beside it in results.
     """
 
     # What a unit is called.
@@ -75,9 +55,17 @@ class StudySpec(Plain):
     units: int = Field(default=3, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**63)
     threads: int = Field(default=1, ge=1, le=1024)
+    device: str = "auto"
+    keep_records: bool = False
+    variant: str | None = None
 
     @property
-    def swept(self) -> Sequence[Labelled]:
+    def repeated(self) -> int:
+        """Number of units."""
+        return self.units
+
+    @property
+    def swept(self) -> tuple[Part, ...]:
         """The defenses."""
         return getattr(self, "defenses", ())
 

@@ -18,7 +18,6 @@ from seepage import datasets
 from seepage.datasets import Dataset, own_table
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Model
-from seepage.run.workers import threads
 from seepage.settings import networks
 from seepage.settings.code import own_code
 from seepage.settings.network import make_model
@@ -27,6 +26,7 @@ from seepage.settings.training import Learnt, train
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.infer import Inferred
 from seepage.tabular.schema import Discrete, Schema
+from seepage.threads import threads
 
 _PROBES = 8
 # What of a spec says which rows there are.

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
+from seepage import defenses, protocols
+from seepage.assessment.row import ResultRow
 from seepage.assessment.utility import Recipe, measure_utility, privacy_row, utility_row
+from seepage.digests import plain
 from seepage.models.model import Model
 from seepage.protocols.fedavg import FedAvg
-from seepage.results.rows import Row
-from seepage.run.store import Store
-from seepage.run.workers import threads
 from seepage.seeds import stream
 from seepage.settings.code import own_code
-from seepage.settings.grid import plain
 from seepage.settings.network import make_model
-from seepage.settings.parts import registry
+from seepage.settings.setting import Kept
 from seepage.settings.spec import AuditSpec, Part
 from seepage.settings.subject import Subject
+from seepage.threads import threads
 
 
 def task_rows(
     spec: AuditSpec,
     subject: Subject,
-    store: Store,
+    kept: Kept,
     say: Callable[[str], None],
     recipe: Recipe | None = None,
     train: bool = True,
-) -> list[Row]:
+) -> list[ResultRow]:
     """Return a row of results for each batch size and defense: how well the task is learnt under it.
 
     One that guarantees differential privacy has a second row, of the epsilon that these trainings have.
@@ -36,7 +38,7 @@ def task_rows(
 
     Args:
         spec, subject: of the audit.
-        store: holds what was trained before.
+        kept: returns what was trained before.
         say: called with what is trained next.
         recipe: how to train, ``Recipe()`` if None.
         train: whether to train what the store does not hold, or to leave it out.
@@ -48,41 +50,35 @@ def task_rows(
         return []
     taught = recipe or Recipe()
     settings = [(size, part) for size in spec.batch_sizes for part in spec.defenses]
-    made = [_row(spec, subject, size, part, store, say, taught, train) for size, part in settings]
+    made = [_row(spec, subject, size, part, kept, say, taught, train) for size, part in settings]
     trained = [row for row in made if row is not None]
     return [row for task in trained for row in (task, privacy_row(task)) if row is not None]
 
 
-def learnt_rows(spec: AuditSpec, subject: Subject) -> list[Row]:
+def learnt_rows(spec: AuditSpec, subject: Subject) -> list[ResultRow]:
     """Return the row of how well the attacked network does, where it was trained before; it has no interval."""
     learnt = subject.learnt
     if learnt is None:
         return []
     is_rate = learnt.metric == "model_accuracy"
     gained = (learnt.value - learnt.guess) * (1 if is_rate else -1)
-    nothing = dict.fromkeys(("column", "low", "high", "std", "lift_low", "lift_high", "seconds_per_victim"))
     return [
-        {
-            "dataset": subject.dataset.name,
-            "protocol": spec.protocol,
-            "model": subject.model.name,
-            "variant": spec.variant,
-            "batch_size": None,
-            "attack": "none",
-            "defense": "none",
-            "metric": learnt.metric,
-            **nothing,
-            "mean": learnt.value,
-            "n": 1,
-            "baseline": learnt.guess,
-            "baseline_name": "majority_class" if is_rate else "mean",
-            "lift": gained,
-            "is_attack": False,
-            "status": "ok",
-            "seed": spec.seed,
-            "settings": {**learnt.training.model_dump(), "records": learnt.records, "test_rows": learnt.test_rows},
-            "knowledge": {},
-        }
+        ResultRow(
+            dataset=subject.dataset.name,
+            protocol=spec.protocol,
+            model=subject.model.name,
+            variant=spec.variant,
+            attack="none",
+            metric=learnt.metric,
+            mean=learnt.value,
+            n=1,
+            baseline=learnt.guess,
+            baseline_name="majority_class" if is_rate else "mean",
+            lift=gained,
+            kind="about",
+            seed=spec.seed,
+            settings={**learnt.training.model_dump(), "records": learnt.records, "test_rows": learnt.test_rows},
+        )
     ]
 
 
@@ -91,13 +87,13 @@ def _row(
     subject: Subject,
     batch_size: int,
     part: Part,
-    store: Store,
+    kept: Kept,
     say: Callable[[str], None],
     recipe: Recipe,
     missing: bool,
-) -> Row | None:
-    defense = registry.defenses.create(part.name, **part.options)
-    protocol = registry.protocols.create(
+) -> ResultRow | None:
+    defense = defenses.create(part.name, **part.options)
+    protocol = protocols.create(
         spec.protocol, batch_size=batch_size, replacement=spec.replacement, **spec.protocol_options
     )
     local = protocol.training if isinstance(protocol, FedAvg) else None
@@ -115,7 +111,7 @@ def _row(
             device=spec.where,
         )[0]
 
-    def train() -> Row:
+    def train() -> dict[str, Any]:
         say(f"training at batch size {batch_size}, {part.called}")
         with threads(spec.threads):
             found = measure_utility(
@@ -138,7 +134,7 @@ def _row(
             batch_size=batch_size,
             defense=part.called,
             seed=spec.seed,
-        )
+        ).as_dict()
 
     made_from = {
         "task": plain(recipe),
@@ -152,5 +148,5 @@ def _row(
         "threads": spec.threads,
     }
     # Another label for the same defense is no other training.
-    row = store.setup(made_from, train if missing else None)
-    return None if row is None else {**row, "defense": part.called, "variant": spec.variant}
+    held = kept(made_from, train if missing else None)
+    return None if held is None else replace(ResultRow.from_dict(held), defense=part.called, variant=spec.variant)

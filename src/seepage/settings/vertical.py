@@ -1,9 +1,9 @@
-"""Vertical learning as a study: every attack and guess on the same records of several trainings."""
+"""Vertical learning: the active party reads the columns that a passive party keeps from the features that it sends."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage import datasets
+from seepage import datasets, registry
 from seepage.assessment import auc, measure_features
 from seepage.assessment.features import NO_LEAK
 from seepage.assessment.images import measure_images, picture
@@ -24,16 +24,29 @@ from seepage.attacks.vertical import (
     raw_scores,
 )
 from seepage.datasets import Dataset
+from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
+from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.models.images import Shape, vertical_images
 from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
-from seepage.settings.parts import registry
+from seepage.settings.code import own_code
+from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Part
-from seepage.settings.study import Answer, Measure, Scale, Study, StudyPart, rows_identity
-from seepage.settings.vertical_spec import FeatureDefense, VerticalSpec
+from seepage.settings.subject import Subjects
+from seepage.settings.units import (
+    UnitFigures,
+    check_cpu,
+    extrapolated,
+    origin_of,
+    outcome,
+    planned,
+    rehearse,
+    rows_identity,
+)
+from seepage.settings.vertical_spec import VerticalDefense, VerticalSpec
 from seepage.tabular.partition import Partition
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
@@ -57,8 +70,12 @@ _OF_IMAGES = (
     "psnr is the peak signal-to-noise ratio in decibels and ssim the structural similarity, means over images; "
     "accuracy is the share of brightnesses found within a tenth of their range."
 )
-# Fields of a spec that say what is measured and how it is called, but change no training.
-_NOT_DETERMINING = {"attacks", "baselines", "defenses", "data_folder", "dataset", "passive", "threads"}
+# Fields of a spec that say what is measured and how, but change no training.
+_NOT_DETERMINING = {
+    *("attacks", "baselines", "defenses", "data_folder", "dataset", "passive", "threads"),
+    *("device", "keep_records", "variant"),
+}
+_TRAINING = Part(name="training")
 _GRANTS: dict[Grant, str] = {
     "auxiliary": "auxiliary rows that it holds whole",
     "queries": "answers of the target to rows of its making",
@@ -69,89 +86,223 @@ _GRANTS: dict[Grant, str] = {
 }
 
 
-def vertical_study(spec: VerticalSpec, dataset: Dataset | None = None, own: bool = False) -> Study:
-    """Return what a spec of vertical learning measures.
+class VerticalAudit(Audit):
+    """An audit of vertical learning; a unit is one training, with all attacked records in it.
 
-    All trainings under a defense are made side by side, so that their figures depend on how many there are, in the
+    All trainings of a configuration are made side by side, so that their figures depend on how many there are, in the
     last digits at least.
 
     Args:
         spec: what to do.
-        dataset: rows of one's own, instead of those that the spec names.
-        own: whether they are private.
+        dataset: rows of the caller; those that the spec names if None.
+        own: whether the rows are the user's own.
+        swapped: whether each attacked record comes with the features of another one, so that what is received carries
+            nothing of it: the negative control.
 
     Raises:
-        BadInputError: a setting cannot be used with these rows.
+        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
     """
-    data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-    partition = spec.partition(data.schema) if data.image is None else _halves(spec, data)
-    # Refuses, before anything is trained, a target or widths that no network here fits.
-    network = _network(spec, data, partition, [0], FeatureDefense())
-    sizes = _sizes(spec, data)
-    parts = [StudyPart(Part(name="training"), "about"), *(StudyPart(part, "guess") for part in spec.baselines)]
-    parts += [
-        StudyPart(Part(name=SELF_INVERSION, options=part.options, label=f"{part.called}_{SELF_INVERSION}"), "about")
-        for part in spec.attacks
-        if part.name == "uifv_dpa"
-    ]
-    parts += [StudyPart(part, "attack") for part in spec.attacks]
-    by_label = {defense.label: defense for defense in spec.defenses}
-    held, tables = partition.schemas[spec.victim].names, data.image is None
 
-    def granted(defense: str, part: StudyPart) -> dict[str, Any]:
-        grants = registry.feature_attacks.create(part.part.name, **part.part.options).grants
+    setting = "vertical"
+    spec: VerticalSpec
+    data: Dataset
+
+    def __init__(
+        self, spec: VerticalSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
+    ) -> None:
+        data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+        self.spec, self.own, self.swapped = spec, own, swapped
+        self.dataset = self.data = data
+        check_cpu(spec.device, "vertical")
+        self.partition = partition = spec.partition(data.schema) if data.image is None else _halves(spec, data)
+        # Refuses, before anything is trained, a target or widths that no network here fits.
+        network = _network(spec, data, partition, [0], VerticalDefense())
+        self.sizes = _sizes(spec, data)
+        itself = [
+            Part(name=SELF_INVERSION, options=part.options, label=f"{part.called}_{SELF_INVERSION}")
+            for part in spec.attacks
+            if part.name == "uifv_dpa"
+        ]
+        first, *others = planned([_TRAINING, *itself], spec.baselines, spec.attacks)
+        # Attack by attack, the self-inversion stands before them and behind what it is compared with.
+        kinds = {"baseline": 0, "about": 1, "attack": 2}
+        self.parts = (first, *sorted(others, key=lambda part: kinds[part.kind]))
+        self.defenses = {part.called: spec.defense(part) for part in spec.defenses}
+        self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
+        self._rows = rows_identity(data)
+        self._forecast: float | None = None
+        held, tables = partition.schemas[spec.victim].names, data.image is None
+        layers = {"bottom": list(spec.bottom), "features": spec.features, "top": list(spec.top)} if tables else {}
+        self.about = About(
+            dataset=data.name,
+            protocol="vertical",
+            model=network.name,
+            lead="What the active party of vertical learning learns about the columns that a passive party keeps.",
+            attacker="The active party",
+            secret="all cells of the passive party" if tables else "all brightnesses of the passive party's half",
+            message="the features",
+            control="Without a hidden layer and with as many features as inputs, the features hold the planted "
+            "columns, so a working attack reads nearly all of them.",
+            threat_model=_threat_model(spec, data, partition, self.sizes),
+            notes=data.notes,
+            rows=len(data.all),
+            target=data.schema.target.name,
+            columns=tuple(held) if tables else (),
+            sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
+            scales={
+                "loss": Scale(None),
+                "queries": Scale(None),
+                **{metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK},
+                "psnr": Scale(),
+                "ssim": Scale(True, -1.0, 1.0),
+            },
+            settings={
+                "epochs": spec.epochs,
+                "learning_rate": spec.learning_rate,
+                **layers,
+                **({"columns": list(held)} if tables else {}),
+            },
+        )
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        """What tells these rows from others."""
+        return origin_of(self.data, self._rows)
+
+    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
+        """Return everything that determines the figures of a part, the number of trainings included."""
+        found = {
+            "setting": self.setting,
+            "spec": self.spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
+            "dataset": self.data.name,
+            "rows": self._rows,
+            "columns": [list(columns) for columns in self.partition.columns],
+            "code": own_code(),
+            "defense": plain(self.defenses[configuration.defense]),
+            "part": part.part.name,
+            "kind": part.kind,
+            "options": plain(part.part.options),
+        }
+        return {**found, "swapped": True} if self.swapped else found
+
+    def group(self, configuration: Configuration, part: PlannedPart) -> int:
+        """Return the number of all trainings: they are made and attacked side by side."""
+        return self.units
+
+    def expose(self, configuration: Configuration, units: range) -> VerticalExposure:
+        """Make all trainings of a configuration side by side and return what the active party sees.
+
+        Raises:
+            BadInputError: the units are not all of them.
+        """
+        if units != range(self.units):
+            raise BadInputError(
+                f"trainings of vertical learning are made all at once, {self.units} here; got units {units.start} to "
+                f"{units.stop - 1}."
+            )
+        return _exposed(self, self.defenses[configuration.defense])
+
+    def forecast(self, configuration: Configuration) -> float | None:
+        """Return the seconds of all trainings with all parts, from rehearsals on two small shares of the rows.
+
+        A rehearsal trains one epoch on a share of the rows and attacks the same share of the records; all defenses
+        take about as long, so that there is one forecast for all. Attacks with a fixed number of steps take as long in
+        a rehearsal as in the audit, and count once. The error is that of extrapolating a line.
+        """
+        if self._forecast is None:
+            rows, sizes = len(self.data.all), self.sizes
+            # Rows beyond those whose number is fixed: leaked records and batches of gradients.
+            fixed = (self.spec.leaked + self.spec.gradient_batch) / self.spec.test_share
+            share = max(0.02, min(0.45, (200 + 2 * fixed) / rows))
+            found = []
+            for part in (share, 2 * share):
+                changed = {"epochs": 1, "records": max(self.spec.gradient_batch, int(part * sizes.attacked))}
+                try:
+                    some = some_rows(self.data, int(part * rows), self.spec.seed)
+                    small = VerticalAudit(self.spec.model_copy(update=changed), some, self.own)
+                    found.append(rehearse(lambda small=small: _rehearsed(small, configuration), small.parts))
+                except BadInputError:
+                    return None
+            (one, two) = found
+            if one is None or two is None:
+                return None
+            trained, attacked = (extrapolated(one[i], two[i], 1 / share) for i in range(2))
+            self._forecast = trained * self.spec.epochs + attacked
+        return self._forecast
+
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+        """Return what an attacker is granted, for results."""
+        if part.kind != "attack":
+            return {}
+        spec, sizes = self.spec, self.sizes
+        grants = registry.attacks.of("vertical").create(part.part.name, **part.part.options).grants
         amounts = {"auxiliary": sizes.auxiliary, "queries": sizes.queries, "leaked": spec.leaked, "bottom": "known"}
         amounts["gradients"] = sizes.gradients
         return {
             "sees": "features of every party, and the top model",
             **{grant: amounts[grant] for grant in grants},
-            "defense": spec.learning(by_label[defense]).known().describe(),
+            "defense": spec.learning(self.defenses[configuration.defense]).known().describe(),
         }
 
-    return Study(
-        kind="vertical",
-        dataset=data.name,
-        protocol="vertical",
-        model=network.name,
-        batch_size=spec.batch_size,
-        units=spec.units,
-        unit="training",
-        make=_Federations(spec, data, partition, sizes).make,
-        defenses={label: one.model_dump(mode="json", exclude={"label"}) for label, one in by_label.items()},
-        parts=tuple(parts),
-        identity={
-            "spec": spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
-            "dataset": data.name,
-            "rows": rows_identity(data),
-            "columns": [list(columns) for columns in partition.columns],
-        },
-        scales={
-            "loss": Scale(None),
-            "queries": Scale(None),
-            **{metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK},
-            "psnr": Scale(),
-            "ssim": Scale(True, -1.0, 1.0),
-        },
-        granted=granted,
-        settings={
-            "epochs": spec.epochs,
-            "learning_rate": spec.learning_rate,
-            **({"bottom": list(spec.bottom), "features": spec.features, "top": list(spec.top)} if tables else {}),
-            **({"columns": list(held)} if tables else {}),
-        },
-        facts=_facts(spec, data, partition, sizes),
-        notes=data.notes,
-        lead="What the active party of vertical learning learns about the columns that a passive party keeps.",
-        attacker="The active party",
-        headline="all cells of the passive party" if tables else "all brightnesses of the passive party's half",
-        rows=len(data.all),
-        target=data.schema.target.name,
-        columns=tuple(held) if tables else (),
-        sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
-        seed=spec.seed,
-        threads=spec.threads,
-        own=own,
-    )
+    def control(self) -> VerticalAudit | None:
+        """Return the positive control: planted columns behind linear bottom models as wide as their inputs.
+
+        The same table, which the active party holds whole, and fair coins beside each row, which are all that the
+        passive party holds. Bottom models have no hidden layer, and as many features as the coins have inputs, so that
+        the features hold the coins; nothing protects them. Attacks that are not made for such networks, or are granted
+        what crosses no wire, are left out. None where rows are images, whose halves are the parties' anyway.
+        """
+        return self._control(swapped=False)
+
+    def negative(self) -> VerticalAudit | None:
+        """Return the negative control: as the positive one, but each record comes with the features of another."""
+        return self._control(swapped=True)
+
+    def _control(self, swapped: bool) -> VerticalAudit | None:
+        attacks = tuple(
+            part
+            for part in self.spec.attacks
+            if getattr(registry.attacks.of("vertical")[part.name].factory, "inverts_features", False)
+        )
+        if not attacks or self.data.image is not None:
+            return None
+        some = some_rows(self.data, _CONTROL_ROWS, self.spec.seed)
+        planted = with_coins(some, _CONTROL_COINS, self.spec.seed)
+        changed = {
+            "passive": (planted.schema.names[-_CONTROL_COINS:],),
+            **{"parties": 2, "share": None, "columns_seed": None, "victim": 1},
+            # A coin is one-hot: two inputs.
+            **{"bottom": (), "features": 2 * _CONTROL_COINS, "top": (16,), "epochs": 2},
+            **{"test_share": 0.2, "auxiliary": 0.4, "queries": None, "leaked": 64, "records": 200},
+            "attacked": "held_out",
+            "defenses": (Part(name="none"),),
+            "attacks": attacks,
+            "units": 3,
+        }
+        return VerticalAudit(self.spec.model_copy(update=changed), planted, self.own, swapped)
+
+
+# Rows of a control: enough to hold 264 out of and to learn from the others, few enough to train on in seconds.
+_CONTROL_ROWS = 2_000
+_CONTROL_COINS = 4
+
+
+def _rehearsed(audit: VerticalAudit, configuration: Configuration) -> Exposure:
+    return audit.expose(configuration, range(audit.units))
+
+
+def prepared_audit(spec: VerticalSpec, given: Given, subjects: Subjects) -> VerticalAudit:
+    """Return the audit of a spec.
+
+    Args:
+        spec: what to do.
+        given: objects that the caller passed instead of names.
+        subjects: tables that were loaded before.
+
+    Raises:
+        BadInputError: something that the spec names cannot be loaded or used.
+    """
+    return VerticalAudit(spec, given.dataset, own=given.dataset is not None)
 
 
 @dataclass(frozen=True)
@@ -167,7 +318,7 @@ class _Sizes:
 
 def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
     for part in spec.attacks:
-        made = registry.feature_attacks.create(part.name, **part.options)
+        made = registry.attacks.of("vertical").create(part.name, **part.options)
         needs = made.grants
         if getattr(made, "linear", False) and (spec.bottom or (spec.top and made.match == "prediction")):
             raise BadInputError(
@@ -200,7 +351,7 @@ def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
     attacked = there - spec.leaked if spec.records is None else min(spec.records, there - spec.leaked)
     batches = min(spec.gradient_batches, attacked // spec.gradient_batch)
     if not batches and any(
-        "gradients" in registry.feature_attacks.create(p.name, **p.options).grants for p in spec.attacks
+        "gradients" in registry.attacks.of("vertical").create(p.name, **p.options).grants for p in spec.attacks
     ):
         raise BadInputError(
             f"attacks on gradients are granted those of batches of {spec.gradient_batch} records, but {attacked:,} are "
@@ -210,12 +361,12 @@ def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
     return _Sizes(training, auxiliary, attacked, queries, batches * spec.gradient_batch)
 
 
-def _facts(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes) -> tuple[str, ...]:
+def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes) -> tuple[str, ...]:
     held = partition.schemas[spec.victim]
     which = "held-out records, as the trained model predicts for them"
     if spec.attacked == "trained":
         which = "records of training, as they were sent in the last epoch"
-    attacks, guesses = registry.feature_attacks, registry.feature_baselines
+    attacks, guesses = registry.attacks.of("vertical"), registry.baselines.of("vertical")
     made = [attacks.create(part.name, **part.options) for part in spec.attacks]
     made += [guesses.create(part.name, **part.options) for part in spec.baselines]
     needed = {grant for one in made for grant in one.grants}
@@ -243,29 +394,21 @@ def _facts(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Size
 
 
 @dataclass
-class _Federations:
-    """Makes the trainings of a study, all under one defense at a time."""
+class VerticalExposure(Exposure):
+    """All trainings of a configuration, and what the active party saw of the attacked records.
 
-    spec: VerticalSpec
-    data: Dataset
-    partition: Partition
-    sizes: _Sizes
-    _label: str | None = None
-    _made: _Made | None = None
+    Attributes:
+        about: reading of the figures.
+        spec, learning, sizes: what was done.
+        trained: what the trainings ended in.
+        seen: what the active party saw of the attacked records, and their secret.
+        test: rows that were held out.
+        known: what an attacker knows before anything is granted.
+        auxiliary: rows that the attacker may hold whole.
+        shadows: shadow networks of data-passive attacks by their options, trained once for two readings.
+    """
 
-    def make(self, unit: int, label: str) -> Measure:
-        """Return what measures parts on a training."""
-        if self._made is None or self._label != label:
-            defense = next(one for one in self.spec.defenses if one.label == label)
-            self._label, self._made = label, _make(self.spec, self.data, self.partition, self.sizes, defense)
-        made = self._made
-        return lambda part: made.answer(part)[unit]
-
-
-@dataclass
-class _Made:
-    """All trainings under a defense, and what the active party saw of the attacked records."""
-
+    about: About
     spec: VerticalSpec
     learning: VerticalLearning
     trained: TrainedVertical
@@ -274,16 +417,14 @@ class _Made:
     known: FeatureKnowledge
     auxiliary: Rows
     sizes: _Sizes
-    answers: dict[str, list[Answer]] = field(default_factory=dict)
     shadows: dict[str, ShadowInversion] = field(default_factory=dict)
 
-    def answer(self, part: StudyPart) -> list[Answer]:
-        """Return what a part gets out of each training."""
-        if part.called not in self.answers:
-            self.answers[part.called] = self.training() if part.part.name == "training" else self.guess(part)
-        return self.answers[part.called]
+    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
+        """Return the figures of a part in each training."""
+        is_training = part.part.name == _TRAINING.name and part.kind == "about"
+        return outcome(self.training() if is_training else self.guess(part), self.about)
 
-    def training(self) -> list[Answer]:
+    def training(self) -> list[UnitFigures]:
         """Return how well the networks do."""
         target = self.trained.model.schema.target
         assert isinstance(target, Discrete)
@@ -299,12 +440,12 @@ class _Made:
             if target.width == 2:
                 positive = target.sorted_codes[-1]
                 figures["auc", None] = auc(said[:, positive], true == positive)
-            answers.append(Answer(figures, picture=self.picture(self.seen.cells[k])))
+            answers.append(UnitFigures(figures, picture=self.picture(self.seen.cells[k])))
         if target.width == 2:
             self._labels(target.sorted_codes[-1], answers)
         return answers
 
-    def _labels(self, positive: int, answers: list[Answer]) -> None:
+    def _labels(self, positive: int, answers: list[UnitFigures]) -> None:
         """Add how well the attacked party, were it the attacker, tells labels of training, of which it knows some."""
         view = self.learning.passive(self.trained, self.spec.victim)
         count = min(KNOWN_LABELS, self.trained.rows.records // 2)
@@ -320,15 +461,15 @@ class _Made:
                 figures[f"label_auc_{name}", None] = auc(said[rest[k]], true[k][rest[k]])
                 answers[k] = replace(answers[k], figures=figures)
 
-    def guess(self, part: StudyPart) -> list[Answer]:
-        """Return the figures of an attack, a guess or the self-inversion in each training."""
+    def guess(self, part: PlannedPart) -> list[UnitFigures]:
+        """Return the figures of an attack, a baseline or the self-inversion in each training."""
         name, options = part.part.name, part.part.options
         begun, seen = time.perf_counter(), self.seen
         if name in ("uifv_dpa", SELF_INVERSION):
             shadow = self.shadow(options)
             guess = shadow.guess(seen.view) if name == "uifv_dpa" else shadow.self_inversion(seen.cells)
         else:
-            registered = registry.feature_attacks if part.kind == "attack" else registry.feature_baselines
+            registered = registry.attacks.of("vertical") if part.kind == "attack" else registry.baselines.of("vertical")
             made = registered.create(name, **options)
             known = self.granted(made.grants)
             if "gradients" in made.grants:
@@ -349,7 +490,7 @@ class _Made:
             self.shadows[key] = attack.fit(self.seen.view, self.granted(attack.grants), self.seeds("attack"))
         return self.shadows[key]
 
-    def figures(self, seen: FeatureTranscript, guess: FeatureGuess, seconds: float) -> list[Answer]:
+    def figures(self, seen: FeatureTranscript, guess: FeatureGuess, seconds: float) -> list[UnitFigures]:
         """Return a guess's figures in each training."""
         image = self.known.image
         if image is None:
@@ -364,7 +505,7 @@ class _Made:
                 value = float(one.values[k])
                 figures[one.metric, one.column] = None if value != value else value
             figures["queries", None] = float(guess.queries)
-            answers.append(Answer(figures, each, self.picture(guess.cells[k])))
+            answers.append(UnitFigures(figures, each, self.picture(guess.cells[k])))
         return answers
 
     def picture(self, cells: Float[Tensor, "record column"]) -> str | None:
@@ -398,7 +539,8 @@ def _seeds(spec: VerticalSpec, purpose: str) -> list[int]:
     return [stream(spec.seed, unit, purpose) % 2**62 for unit in range(spec.units)]
 
 
-def _make(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes, defense: FeatureDefense) -> _Made:
+def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure:
+    spec, data, partition, sizes = audit.spec, audit.data, audit.partition, audit.sizes
     # The split must not tell one defense from another.
     both = [split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.units)]
     rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
@@ -412,16 +554,23 @@ def _make(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes
         seen = learning.observe(trained, test, spec.victim, _seeds(spec, "defense")[0])
     seen, leaked = leak(seen, spec.leaked)
     known = replace(learning.knowledge(trained, spec.victim, data.statistics), leaked=leaked)
-    return _Made(spec, learning, trained, seen.of(slice(0, sizes.attacked)), test, known, auxiliary, sizes)
+    seen = seen.of(slice(0, sizes.attacked))
+    if audit.swapped:
+        # Rows were shuffled, so that the record before is any other.
+        features = list(seen.view.features)
+        features[spec.victim] = features[spec.victim].roll(1, 1)
+        seen = replace(seen, view=replace(seen.view, features=tuple(features)))
+    return VerticalExposure(audit.about, spec, learning, trained, seen, test, known, auxiliary, sizes)
 
 
 def _network(
-    spec: VerticalSpec, data: Dataset, partition: Partition, seeds: Sequence[int], defense: FeatureDefense
+    spec: VerticalSpec, data: Dataset, partition: Partition, seeds: Sequence[int], defense: VerticalDefense
 ) -> VerticalModel:
     """Return the networks of some trainings before they are trained."""
     if data.image is not None:
         return vertical_images(partition, seeds, _half(data.image))
-    widths = [spec.features] + [defense.width or spec.features] * (partition.parties - 1)
+    narrow = spec.features if defense.bottleneck is None else defense.bottleneck.width
+    widths = [spec.features] + [narrow] * (partition.parties - 1)
     return vertical_mlp(partition, seeds, spec.bottom, widths, spec.top)
 
 
@@ -431,7 +580,7 @@ def _half(image: Shape) -> Shape:
 
 def _halves(spec: VerticalSpec, data: Dataset) -> Partition:
     """Return the partition of images into a left half, the active party's, and a right one."""
-    narrow = next((defense.label for defense in spec.defenses if defense.width is not None), None)
+    narrow = next((one.called for one in spec.defenses if spec.defense(one).bottleneck is not None), None)
     if spec.passive or spec.parties != 2 or spec.share is not None or spec.victim != 1 or narrow is not None:
         raise BadInputError(
             f"images of {data.name!r} are cut into a left half, the active party's, and a right one, the passive "

@@ -2,61 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
+from seepage import registry
+from seepage.defenses.bottleneck import Bottleneck
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.returned import PaImfl, ReturnedDefense, ReturnedNoise, VflDefender
 from seepage.protocols.vertical import VerticalLearning
-from seepage.settings.parts import registry
-from seepage.settings.spec import Part, Parts
-from seepage.settings.study_spec import Labelled, StudySpec, known, several, told_apart
+from seepage.settings.spec import OnePart, Part, Parts, combinable, combine, of_kind, several_parts
+from seepage.settings.study_spec import StudySpec, known, several, told_apart
 from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Schema
 
 Attacked = Literal["held_out", "trained"]
 
 
-class FeatureDefense(Labelled):
-    """What passive parties do to features, and what is done to the gradients they get.
+@dataclass(frozen=True)
+class VerticalDefense:
+    """What the parties of vertical learning do, ready to use.
 
     Attributes:
-        label: what results call it.
-        feature_noise: ratio, see ``FeatureNoise``.
-        gradient_noise, clip: see ``ReturnedNoise``.
-        returned: ``pa_imfl`` or ``vfldefender``, with their defaults; see ``defenses.returned``.
-        width: number of features that passive parties send, instead of the spec's: a bottleneck.
+        features: what passive parties do to features.
+        returned: what is done to the gradients that passive parties get.
+        bottleneck: how many features passive parties send instead of the spec's number.
     """
 
-    feature_noise: float | None = Field(default=None, gt=0)
-    gradient_noise: float | None = Field(default=None, gt=0)
-    clip: float = Field(default=1.0, gt=0)
-    returned: Literal["pa_imfl", "vfldefender"] | None = None
-    width: int | None = Field(default=None, ge=1)
-
-    @model_validator(mode="after")
-    def _one_of_a_kind(self) -> FeatureDefense:
-        if self.gradient_noise is not None and self.returned is not None:
-            raise ValueError(
-                "gradients go back with noise or by another mechanism, give gradient_noise or returned, not both"
-            )
-        return self
-
-    def learning(self, epochs: int, batch_size: int, learning_rate: float) -> VerticalLearning:
-        """Return the protocol under it."""
-        features, noise = self.feature_noise, self.gradient_noise
-        returned: ReturnedDefense | None = None if noise is None else ReturnedNoise(noise, self.clip)
-        if self.returned is not None:
-            returned = PaImfl() if self.returned == "pa_imfl" else VflDefender()
-        return VerticalLearning(
-            epochs, batch_size, learning_rate, None if features is None else FeatureNoise(features), returned
-        )
+    features: FeatureNoise | None = None
+    returned: ReturnedDefense | None = None
+    bottleneck: Bottleneck | None = None
 
 
-def _one(value: Any) -> Any:
-    return (value,) if isinstance(value, Mapping | FeatureDefense) else value
+VerticalDefenses = Annotated[
+    tuple[Annotated[OnePart, AfterValidator(combinable(registry.defenses.of("vertical")))], ...],
+    BeforeValidator(several_parts),
+    Field(min_length=1),
+]
 
 
 def _parties(value: Any) -> Any:
@@ -80,7 +63,7 @@ class VerticalSpec(StudySpec):
         bottom, features, top: units of hidden layers of bottom models, features that each party sends, units of hidden
             layers of the top model.
         epochs, batch_size, learning_rate: see ``VerticalLearning``.
-        defenses: swept.
+        defenses: what the parties do, by registered name; one is audited after the other.
         attacks: by registered name; UIFV's four if none are given.
         baselines: by registered name.
         attacked: records that are ``held_out`` and predicted for, or those ``trained`` on, whose labels are known.
@@ -113,7 +96,7 @@ class VerticalSpec(StudySpec):
     epochs: int = Field(default=20, ge=1)
     batch_size: int = Field(default=256, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
-    defenses: Annotated[tuple[FeatureDefense, ...], BeforeValidator(_one), Field(min_length=1)] = (FeatureDefense(),)
+    defenses: VerticalDefenses = (Part(name="none"),)
     attacks: Parts = tuple(Part(name=f"uifv_{name}") for name in ("qa", "dpa", "iqa", "sa"))
     baselines: Parts = tuple(Part(name=name) for name in ("constant", "median", "random", "own_columns"))
     attacked: Attacked = "held_out"
@@ -128,17 +111,17 @@ class VerticalSpec(StudySpec):
     @field_validator("attacks")
     @classmethod
     def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("attack", registry.feature_attacks, parts)
+        return known("attack", registry.attacks.of("vertical"), parts)
 
     @field_validator("baselines")
     @classmethod
     def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("baseline", registry.feature_baselines, parts)
+        return known("baseline", registry.baselines.of("vertical"), parts)
 
     @field_validator("defenses")
     @classmethod
-    def _told_apart(cls, defenses: tuple[FeatureDefense, ...]) -> tuple[FeatureDefense, ...]:
-        told_apart("defense", [defense.label for defense in defenses])
+    def _told_apart(cls, defenses: tuple[Part, ...]) -> tuple[Part, ...]:
+        told_apart("defense", [defense.called for defense in defenses])
         return defenses
 
     @model_validator(mode="after")
@@ -172,6 +155,12 @@ class VerticalSpec(StudySpec):
         found.check_target(self.victim)
         return found
 
-    def learning(self, defense: FeatureDefense) -> VerticalLearning:
+    def defense(self, part: Part) -> VerticalDefense:
+        """Return a defense ready to use."""
+        made = combine(registry.defenses.of("vertical"), part)
+        returned = next((one for one in made if isinstance(one, ReturnedNoise | PaImfl | VflDefender)), None)
+        return VerticalDefense(of_kind(made, FeatureNoise), returned, of_kind(made, Bottleneck))
+
+    def learning(self, defense: VerticalDefense) -> VerticalLearning:
         """Return the protocol under a defense."""
-        return defense.learning(self.epochs, self.batch_size, self.learning_rate)
+        return VerticalLearning(self.epochs, self.batch_size, self.learning_rate, defense.features, defense.returned)

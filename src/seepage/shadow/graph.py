@@ -15,17 +15,17 @@ from torch import Tensor
 from seepage.errors import BadInputError
 from seepage.shadow.learner import ModelStack, check_recipe, check_rows, in_parts
 
-# Edges and cells of the parts that are worked on at once.
+# Edges and cells of the parts that are processed at once.
 _ENTRIES = 2**22
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Nodes with features, and edges between them without a direction.
+    """Nodes with features, and undirected edges between them.
 
     Attributes:
-        features: of nodes, a row each.
-        edges: symmetric, without loops; weights are 1.
+        features: features of the nodes, one row each.
+        edges: symmetric adjacency matrix without loops; weights are 1.
 
     Raises:
         BadInputError: features and edges are of different nodes.
@@ -52,24 +52,24 @@ class Graph:
 
     @classmethod
     def of(cls, features: Any, pairs: np.ndarray) -> Graph:
-        """Return the graph with an edge for each pair of nodes, whichever way round and however often it is given.
+        """Return the graph with an edge for each pair of nodes, in either order, however often it is given.
 
         Args:
-            features: a matrix, dense or sparse, a row each node.
-            pairs: node numbers, a line each.
+            features: dense or sparse matrix, one row a node.
+            pairs: node numbers, one line a pair.
 
         Raises:
-            BadInputError: a pair names a node that is not there.
+            BadInputError: a pair names a node that does not exist.
         """
-        made = _rows(features)
-        count = _shape(made)[0]
+        rows = _rows(features)
+        count = _shape(rows)[0]
         if len(pairs) and not 0 <= int(pairs.min()) <= int(pairs.max()) < count:
             raise BadInputError(f"edges are between the nodes 0 to {count - 1}; got one up to {int(pairs.max())}.")
         a, b = pairs.reshape(-1, 2).T
         held = a != b
         ones = np.ones(int(held.sum()), dtype=np.float32)
         edges = sparse.coo_array((ones, (a[held], b[held])), shape=(count, count)).tocsr()
-        return cls(made, _rows((edges + edges.T).astype(bool)))
+        return cls(rows, _rows((edges + edges.T).astype(bool)))
 
     def part(self, nodes: np.ndarray) -> tuple[sparse.csr_array, sparse.csr_array]:
         """Return the features of some nodes and the propagation between them: ``D^-1/2 (A + I) D^-1/2``."""
@@ -79,8 +79,8 @@ class Graph:
 
 
 def _rows(matrix: Any) -> sparse.csr_array:
-    made: Any = sparse.csr_array(matrix)
-    return made.astype(np.float32)
+    rows: Any = sparse.csr_array(matrix)
+    return rows.astype(np.float32)
 
 
 def _shape(matrix: Any) -> tuple[int, int]:
@@ -88,7 +88,7 @@ def _shape(matrix: Any) -> tuple[int, int]:
 
 
 def _matrix(of: Sequence[sparse.csr_array]) -> Tensor:
-    """Return sparse matrices down the diagonal of one."""
+    """Return a block-diagonal sparse matrix."""
     joined: Any = sparse.block_diag(of, format="coo")
     places = torch.from_numpy(np.stack([joined.row, joined.col]).astype(np.int64))
     data = torch.from_numpy(joined.data)
@@ -100,9 +100,9 @@ class StackedGraph(ModelStack):
     """Graph convolutional networks with one hidden layer, each with weights of its own, on parts of one graph.
 
     Attributes:
-        graph: that nodes are numbered in.
-        first, first_bias: from features to hidden units.
-        second, second_bias: from hidden units to classes.
+        graph: graph that node numbers refer to.
+        first, first_bias: weights and biases from features to hidden units.
+        second, second_bias: weights and biases from hidden units to classes.
     """
 
     graph: Graph
@@ -114,7 +114,7 @@ class StackedGraph(ModelStack):
     names: ClassVar[tuple[str, ...]] = ("first", "first_bias", "second", "second_bias")
 
     def answers(self, inputs: Int[Tensor, "query 1"]) -> Float[Tensor, "model query label"]:
-        """Return every model's chances of each class for nodes, on the graph of these nodes alone."""
+        """Return every model's chances of each class for nodes, on the subgraph of these nodes alone."""
         features, propagation = (_matrix([part]) for part in self.graph.part(inputs[:, 0].numpy()))
         count, width = len(self), self.first.shape[2]
         hidden = torch.sparse.mm(features, self.first.transpose(0, 1).flatten(1))
@@ -126,21 +126,21 @@ class StackedGraph(ModelStack):
 
 @dataclass(frozen=True, eq=False)
 class Convolutional:
-    """How graph convolutional networks are trained: Adam on the mean cross-entropy of all of a model's nodes.
+    """Recipe of graph convolutional networks: Adam on the mean cross-entropy of all of a model's nodes.
 
-    A model's nodes are a graph of their own: those that it holds, with the edges between them, whoever brought them in.
-    ``inputs`` of rows are the numbers of nodes.
+    A model's nodes form a graph of their own: its nodes and the edges between them, whichever party contributed each
+    node. ``inputs`` of rows are node numbers.
 
     Source: Zhang, Tople and Ohrimenko (2021), appendix: 16 hidden units, Adam at 0.01, weight decay 5e-4; the layer is
     Kipf and Welling's (2017), ``D^-1/2 (A + I) D^-1/2 X W + b``. Epochs are not stated there; no dropout here. The
-    layer is a product with a sparse matrix, written out for many models at once.
+    layer is a product with one sparse matrix for many models at once.
 
     Attributes:
-        classes: that a model tells apart.
-        graph: all nodes that there are.
-        hidden: units.
-        epochs: steps.
-        learning_rate, weight_decay: of Adam.
+        classes: number of classes of a model.
+        graph: graph of all nodes.
+        hidden: number of hidden units.
+        epochs: number of training steps.
+        learning_rate, weight_decay: settings of Adam.
 
     Raises:
         BadInputError: a count is below its least value, or a rate is no number from 0 up.
@@ -165,18 +165,18 @@ class Convolutional:
         check_recipe(self.classes, counts, {"learning_rate": self.learning_rate}, {"weight_decay": self.weight_decay})
 
     def describe(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        told = ("classes", "hidden", "epochs", "learning_rate", "weight_decay")
-        return {"model": "gcn", "nodes": len(self.graph), **{name: getattr(self, name) for name in told}}
+        """Return the recipe as plain values."""
+        fields = ("classes", "hidden", "epochs", "learning_rate", "weight_decay")
+        return {"model": "gcn", "nodes": len(self.graph), **{name: getattr(self, name) for name in fields}}
 
     def initial(self, seeds: Sequence[int]) -> StackedGraph:
-        """Return untrained models: weights uniform as Glorot and Bengio (2010) have them, no biases."""
+        """Return untrained models: weights drawn uniformly after Glorot and Bengio (2010), no biases."""
         generators = [torch.Generator().manual_seed(seed % 2**63) for seed in seeds]
-        made = []
+        parameters = []
         for inner, outer in ((self.graph.width, self.hidden), (self.hidden, self.classes)):
             drawn = torch.stack([torch.rand(inner, outer, generator=one) for one in generators])
-            made += [(2 * drawn - 1) * (6 / (inner + outer)) ** 0.5, torch.zeros(len(seeds), outer)]
-        return StackedGraph(self.graph, *made)
+            parameters += [(2 * drawn - 1) * (6 / (inner + outer)) ** 0.5, torch.zeros(len(seeds), outer)]
+        return StackedGraph(self.graph, *parameters)
 
     def train(
         self,
@@ -199,9 +199,9 @@ class Convolutional:
             )
         entries = (self.graph.features.nnz + self.graph.edges.nnz) / len(self.graph) + self.hidden
         each = max(1, int(_ENTRIES / (chosen.shape[1] * entries + self.hidden * self.graph.width)))
-        told = labels.long()
+        classes = labels.long()
         return in_parts(
-            lambda some: self._train(nodes[chosen[some].numpy()], told[chosen[some]], seeds[some]),
+            lambda some: self._train(nodes[chosen[some].numpy()], classes[chosen[some]], seeds[some]),
             *(len(seeds), each, self.learning_rate),
         )
 

@@ -1,4 +1,4 @@
-"""What trains many models at once, and what came of it: the same for tables, texts and graphs."""
+"""Interface of recipes that train many models at once, and of these models: the same for tables, texts and graphs."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ class Trained(Protocol):
     """Models of one kind, on a leading axis."""
 
     def __len__(self) -> int:
-        """Return their number."""
+        """Return the number of models."""
         ...
 
     def answers(self, inputs: Tensor) -> Float[Tensor, "model query label"]:
-        """Return the chances that each gives every class, for queries on the first axis of ``inputs``."""
+        """Return each model's chances of every class, for queries on the first axis of ``inputs``."""
         ...
 
     def flat(self) -> Float[Tensor, "model parameter"]:
-        """Return each one's parameters in one row."""
+        """Return each model's parameters in one row."""
         ...
 
     def of(self, chosen: slice) -> Trained:
-        """Return some of them."""
+        """Return some of the models."""
         ...
 
 
 @runtime_checkable
 class Learner(Protocol):
-    """A training recipe, which all parties know."""
+    """A training recipe, known to all parties."""
 
     @property
     def classes(self) -> int:
-        """Number of classes that a model tells apart."""
+        """Number of classes of a model."""
         ...
 
     def train(
@@ -56,13 +56,13 @@ class Learner(Protocol):
         Args:
             inputs: rows on the first axis.
             labels: class codes.
-            chosen: rows of each model, as many for each.
-            seeds: one a model: of its first weights and of its batches.
+            chosen: positions of each model's rows, equally many for each.
+            seeds: seed of each model's first weights and batches.
         """
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the recipe as plain values."""
         ...
 
 
@@ -70,14 +70,14 @@ _Models = TypeVar("_Models", bound="ModelStack")
 
 
 class ModelStack:
-    """Models whose parameters all have models on their first axis; a dataclass of them, and of what models share."""
+    """Models whose parameters have models on their first axis; a dataclass of these and of values that models share."""
 
     names: ClassVar[tuple[str, ...]]
-    """Of the parameters, in the order of ``flat``."""
+    """Names of the parameters, in the order of ``flat``."""
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
-        """What is trained, in the order of ``names``."""
+        """Trained parameters, in the order of ``names``."""
         return tuple(getattr(self, name) for name in self.names)
 
     def __len__(self) -> int:
@@ -103,7 +103,7 @@ class ModelStack:
 def check_rows(
     inputs: Tensor, labels: Tensor, chosen: Int[Tensor, "model trained"], seeds: Sequence[int], classes: int
 ) -> None:
-    """Refuse rows that no model can be trained on.
+    """Refuse rows that models cannot be trained on.
 
     Raises:
         BadInputError: inputs and labels differ in number, a label is no class code, positions or seeds are missing or
@@ -130,16 +130,16 @@ def check_recipe(
     above: Mapping[str, float | int | None],
     at_least: Mapping[str, float | int | None],
 ) -> None:
-    """Refuse settings of a recipe that nothing can be trained with; what is None is left out of it.
+    """Refuse unusable settings of a recipe; settings that are None are not checked.
 
     Args:
-        classes: at least two.
+        classes: number of classes, at least two.
         counts: whole numbers from 1 up, by name.
-        above: numbers above 0.
-        at_least: numbers from 0 up.
+        above: numbers above 0, by name.
+        at_least: numbers from 0 up, by name.
 
     Raises:
-        BadInputError: says what came.
+        BadInputError: a setting is out of range; the message says which.
 
     Example:
         >>> check_recipe(2, {"epochs": 3}, {"learning_rate": 0.1}, {"weight_decay": -1.0})
@@ -161,13 +161,13 @@ def check_recipe(
 
 
 def in_parts(train: Callable[[slice], _Models], count: int, each: int, learning_rate: float | int) -> _Models:
-    """Train so many models at a time that memory holds out, and return all of them.
+    """Train as many models at a time as fit into memory, and return all of them.
 
     Args:
-        train: trains some of the models.
-        count: of all models.
-        each: how many at a time.
-        learning_rate: for the message.
+        train: function that trains some of the models.
+        count: number of all models.
+        each: number of models trained at a time.
+        learning_rate: learning rate, for the message.
 
     Raises:
         BadInputError: training ended in numbers that are not finite.

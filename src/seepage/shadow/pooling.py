@@ -1,4 +1,4 @@
-"""Rows whose sensitive attribute is known, and joint models of what several parties hold of them."""
+"""Rows whose sensitive attribute is known, and joint models trained on the pooled rows of several parties."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from seepage.shadow.learner import Learner, Trained
 
 @dataclass(frozen=True)
 class MarkedRows:
-    """Rows as models take them, and which of them carry the sensitive attribute.
+    """Rows in the form that models take, with marks for the sensitive attribute.
 
     Attributes:
         inputs: rows on the first axis.
         labels: class codes.
-        carries: whether each row has the sensitive value, whether or not models are shown it.
-        widths: of a table's columns, as they are encoded; none for other rows.
-        column: position of the one that the attribute is told from; None where models are not shown it.
+        carries: whether each row has the sensitive value, even where models do not receive the attribute.
+        widths: number of inputs of each column of a table; empty for other rows.
+        column: position of the column with the attribute; None where models do not receive it.
 
     Raises:
         BadInputError: inputs, labels and marks differ in number.
@@ -71,9 +71,9 @@ class MarkedRows:
         """Draw data sets with given shares of rows that carry the attribute, without replacement within a model.
 
         Args:
-            shares: of each part of each model's rows, rounded to whole rows.
-            rows: of each part.
-            generator: of the draws.
+            shares: share in each part of each model's rows, rounded to whole rows.
+            rows: number of rows of each part.
+            generator: generator of the draws.
 
         Raises:
             BadInputError: a share is not in [0, 1], or these rows cannot supply it.
@@ -94,9 +94,9 @@ class MarkedRows:
             if most > len(there):
                 raise BadInputError(
                     f"{shares.shape[1]} part(s) of {rows} rows with shares of {shares.min():.0%} to {shares.max():.0%} "
-                    f"need {most} rows that {'carry' if carries else 'do not carry'} the attribute, but of the "
-                    f"{len(self)} rows at hand {len(there)} do; give fewer rows a party, or shares nearer to what the "
-                    "data hold."
+                    f"need {most} rows that {'carry' if carries else 'do not carry'} the attribute, but of "
+                    f"these {len(self)} rows only {len(there)} do; give fewer rows a party, or shares nearer to those "
+                    "of the data."
                 )
             taken.append(there[torch.rand(len(shares), len(there), generator=generator).argsort(1)[:, :most]])
         # Each part takes the next rows of both kinds.
@@ -115,16 +115,16 @@ def joint_models(
     chosen: Int[Tensor, "model part rows"],
     generator: torch.Generator,
 ) -> Trained:
-    """Train one model on each line of chosen rows of a pool, all of ``own`` added to each.
+    """Train one model on each line of chosen rows of a pool, with all of ``own`` added to each.
 
-    The parties do so on what they hold, the attacker with what it holds besides: one code path for both.
+    The parties use it on their rows, the attacker on its auxiliary rows: one code path for both.
 
     Args:
-        learner: the recipe.
-        pool: that rows were drawn from.
-        own: of the adversary; None where it trains nothing.
+        learner: training recipe.
+        pool: rows that ``chosen`` refers to.
+        own: rows of the adversary; None where it trains nothing.
         chosen: positions in the pool, by part.
-        generator: of first weights and batches.
+        generator: generator of first weights and batches.
 
     Raises:
         BadInputError: own rows have other columns than the pool, or training failed.

@@ -14,26 +14,26 @@ from torch.nn import functional
 from seepage.errors import BadInputError
 from seepage.shadow.learner import ModelStack, check_recipe, check_rows, in_parts
 
-# Of one chunk's gates over all words of a batch.
+# Largest number of gate values in one chunk, over all words of a batch.
 _BYTES = 2**26
 _DIRECTIONS = 2
 
 
 @dataclass(frozen=True)
 class StackedRecurrent(ModelStack):
-    """Networks that read a text in both directions, each with word vectors that all share.
+    """Networks that read a text in both directions; the word vectors are shared by all.
 
-    A text is a row of word numbers, filled up with 0. Gates stand in the order input, forget, cell, output.
+    A text is a row of word numbers, padded with 0. Gates are in the order input, forget, cell, output.
 
     Attributes:
-        vectors: of words; that of number 0 is never read.
-        inward: from word vectors to gates, for both directions.
-        inward_bias: of gates.
-        onward: from the hidden state before to gates.
-        dense: from both directions' last hidden states to the dense layer.
-        dense_bias: of it.
-        out: from the dense layer to classes.
-        out_bias: of classes.
+        vectors: word vectors; that of number 0 is never read.
+        inward: weights from word vectors to gates, for both directions.
+        inward_bias: biases of the gates.
+        onward: weights from the previous hidden state to gates.
+        dense: weights from both directions' last hidden states to the dense layer.
+        dense_bias: biases of the dense layer.
+        out: weights from the dense layer to classes.
+        out_bias: biases of the classes.
     """
 
     vectors: Float[Tensor, "word embedding"]
@@ -61,17 +61,17 @@ class StackedRecurrent(ModelStack):
         """Return each model's logits for its own texts.
 
         Args:
-            words: of each model's texts.
+            words: word numbers of each model's texts.
             kept: factors on the dense layer's outputs, for dropout; none if None.
         """
         models, texts, positions = words.shape
         embedded = self.vectors[words.flatten()].view(models, 1, texts * positions, -1)
         gates = embedded @ self.inward + self.inward_bias[:, :, None]
         gates = gates.view(models, _DIRECTIONS, texts, positions, -1)
-        # Both directions step forwards, the second over the text turned round, whose filling then comes first.
+        # Both directions step forwards, the second over the reversed text, in which the padding comes first.
         turned = torch.stack([gates[:, 0], gates[:, 1].flip(2)], dim=1).permute(3, 0, 1, 2, 4)
-        told = words > 0
-        read = torch.stack([told, told.flip(2)], dim=1).permute(3, 0, 1, 2)[..., None]
+        is_word = words > 0
+        read = torch.stack([is_word, is_word.flip(2)], dim=1).permute(3, 0, 1, 2)[..., None]
         onward = self.onward.flatten(0, 1)
         state = gates.new_zeros(models * _DIRECTIONS, texts, self.onward.shape[2])
         cell = state
@@ -97,24 +97,24 @@ class StackedRecurrent(ModelStack):
 
 @dataclass(frozen=True, eq=False)
 class Recurrent:
-    """How networks on texts are trained: Adam on the mean cross-entropy of shuffled batches; word vectors stay fixed.
+    """Recipe of networks on texts: Adam on the mean cross-entropy of shuffled batches; word vectors stay fixed.
 
     A layer of long short-term memory reads the text in both directions; a dense layer takes both last states. Every
     model draws first weights, batches and dropout from a generator of its own.
 
-    Source: Zhang, Tople and Ohrimenko (2021), appendix: word vectors of 50 numbers, 50 units in each direction, a dense
-    layer of 50, dropout of 0.1. Rate, epochs and batches are not stated there. Biases of forget gates begin at 1, as is
-    usual.
+    Source: Zhang, Tople and Ohrimenko (2021), appendix: word vectors of 50 numbers, 50 units in each direction, a
+    dense layer of 50, dropout of 0.1. Learning rate, epochs and batches are not stated there. Biases of forget
+    gates start at 1, as is usual.
 
     Attributes:
-        classes: that a model tells apart.
-        vectors: of words; number 0 fills texts up.
-        units: of each direction.
-        dense: units of the dense layer.
-        dropout: chance of a dense unit to be left out of a training step.
-        epochs: passes over the texts.
-        batch_size: texts of a step.
-        learning_rate, weight_decay: of Adam.
+        classes: number of classes of a model.
+        vectors: word vectors; number 0 is the padding.
+        units: number of units of each direction.
+        dense: number of units of the dense layer.
+        dropout: probability that a dense unit is left out of a training step.
+        epochs: number of passes over the texts.
+        batch_size: number of texts of a step.
+        learning_rate, weight_decay: settings of Adam.
 
     Raises:
         BadInputError: a count is below its least value, or a rate is no number from 0 up.
@@ -145,12 +145,12 @@ class Recurrent:
             raise BadInputError(f"dropout is a chance in [0, 1), got dropout={self.dropout!r}.")
 
     def describe(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        told = ("classes", "units", "dense", "dropout", "epochs", "batch_size", "learning_rate", "weight_decay")
-        return {"model": "lstm", "vectors": list(self.vectors.shape), **{name: getattr(self, name) for name in told}}
+        """Return the recipe as plain values."""
+        fields = ("classes", "units", "dense", "dropout", "epochs", "batch_size", "learning_rate", "weight_decay")
+        return {"model": "lstm", "vectors": list(self.vectors.shape), **{name: getattr(self, name) for name in fields}}
 
     def initial(self, seeds: Sequence[int]) -> tuple[StackedRecurrent, list[torch.Generator]]:
-        """Return untrained models and the generators that go on with their batches."""
+        """Return untrained models and the generators that draw their batches afterwards."""
         generators = [torch.Generator().manual_seed(seed % 2**63) for seed in seeds]
         gates, width, states = 4 * self.units, self.vectors.shape[1], _DIRECTIONS * self.units
         shapes = {
@@ -211,7 +211,7 @@ class Recurrent:
                     drawn = torch.stack([torch.rand(batch.shape[1], self.dense, generator=one) for one in generators])
                     kept = (drawn >= self.dropout).float() / (1 - self.dropout)
                 found = models.logits(inputs[batch], kept)
-                # A sum over models leaves each with the gradient of its own mean.
+                # A sum over models gives each the gradient of its own mean.
                 loss = functional.cross_entropy(found.flatten(0, 1), labels[batch].flatten(), reduction="sum")
                 optimiser.zero_grad()
                 (loss / batch.shape[1]).backward()

@@ -14,7 +14,8 @@ from torch import Tensor
 from seepage.errors import BadInputError, check_count
 from seepage.shadow.learner import ModelStack, check_recipe, check_rows, in_parts
 
-# Of one chunk's gathered batch: on a processor small enough for its cache, on an accelerator large enough to fill it.
+# Largest size of a chunk's gathered batch: on a processor small enough for its cache, on an accelerator large enough to
+# fill it.
 CHUNK_BYTES = 2**21
 ACCELERATOR_BYTES = 2**29
 
@@ -24,8 +25,8 @@ class Stacked(ModelStack):
     """Fully connected ReLU networks with a softmax; without hidden layers, multinomial logistic regressions.
 
     Attributes:
-        weights: of each layer.
-        biases: of each layer.
+        weights: weights of each layer.
+        biases: biases of each layer.
     """
 
     weights: tuple[Float[Tensor, "model _out _in"], ...]
@@ -55,31 +56,32 @@ class Stacked(ModelStack):
         return torch.softmax(self.logits(inputs), dim=-1)
 
     def moved(self, steps: Float[Tensor, "model parameter"]) -> Stacked:
-        """Return models whose parameters are less by ``steps``, which are in the order of ``flat``."""
+        """Return models whose parameters are reduced by ``steps``, which are in the order of ``flat``."""
         parts = steps.split([part[0].numel() for part in self.parameters], dim=1)
         return self.holding(part - step.view_as(part) for part, step in zip(self.parameters, parts, strict=True))
 
 
 @dataclass(frozen=True)
 class Dense:
-    """How fully connected networks are trained: Adam on the mean cross-entropy of shuffled batches.
+    """Recipe of fully connected networks: Adam on the mean cross-entropy of shuffled batches.
 
-    Every model draws its first weights (as ``nn.Linear`` does: uniformly within one over the root of a layer's inputs)
-    and the order of its rows from a generator of its own, so that it is the same whichever models are trained beside
-    it, up to rounding.
+    Every model draws its first weights (as ``nn.Linear`` does: uniformly, at most 1 / root of the layer's inputs in
+    size) and the order of its rows from a generator of its own. It is therefore the same, up to rounding, whichever
+    models are trained beside it.
 
     Source: Zhang, Tople and Ohrimenko (2021), appendix: 12 or 20 hidden units, Adam at 0.01, weight decay 1e-4. Epochs
     and batches are not stated there, 20 and 128 here.
 
     Attributes:
-        classes: that a model tells apart.
+        classes: number of classes of a model.
         hidden: units of each hidden layer; none for logistic regression.
-        epochs: passes over the rows.
-        batch_size: rows of a step; None for all of them.
-        learning_rate: of Adam.
-        weight_decay: of Adam (added to the gradient).
+        epochs: number of passes over the rows.
+        batch_size: number of rows of a step; None for all of them.
+        learning_rate: learning rate of Adam.
+        weight_decay: weight decay of Adam (added to the gradient).
         clip: bound on the norm of each record's gradient (DP-SGD); None for none.
-        noise: standard deviation of the noise on the sum of a batch's clipped gradients, in units of ``clip``.
+        noise: noise multiplier: standard deviation of the noise on the sum of a batch's clipped gradients, in units of
+            ``clip``.
 
     Raises:
         BadInputError: a count is below its least value, a rate is no number from 0 up, or noise comes without a clip.
@@ -115,11 +117,11 @@ class Dense:
             raise BadInputError("noise is measured in units of clip, which is missing; give a bound (clip=1.0).")
 
     def describe(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the recipe as plain values."""
         return {"model": "mlp" if self.hidden else "lr", **asdict(self), "hidden": list(self.hidden)}
 
     def initial(self, width: int, seeds: Sequence[int]) -> tuple[Stacked, list[torch.Generator]]:
-        """Return untrained models and the generators that go on with their batches."""
+        """Return untrained models and the generators that draw their batches afterwards."""
         generators = [torch.Generator().manual_seed(seed % 2**63) for seed in seeds]
         sizes = (width, *self.hidden, self.classes)
         weights, biases = [], []
@@ -182,8 +184,8 @@ class Dense:
         """Return each model's gradient of the mean cross-entropy over its own rows, in the order of ``Stacked.flat``.
 
         Args:
-            models: where gradients are taken.
-            inputs, labels: of all rows.
+            models: models whose gradients are taken.
+            inputs, labels: all rows and their class codes.
             chosen: positions of each model's rows.
 
         Raises:
@@ -197,7 +199,7 @@ class Dense:
             (torch.Size([1, 4]), True)
         """
         check_rows(inputs, labels, chosen, range(len(chosen)), self.classes)
-        # Gradients are left with tensors of its own.
+        # Backpropagation writes gradients to parameters; these copies keep the models untouched.
         copied = models.holding(part.detach().clone() for part in models.parameters)
         plain = replace(self, clip=None, noise=0.0)
         plain._gradient(copied, inputs.float()[chosen], labels.long()[chosen], [])
@@ -214,9 +216,9 @@ class Dense:
         labels: Int[Tensor, "model record"],
         generators: list[torch.Generator],
     ) -> None:
-        """Leave each parameter's gradient with it: the chain rule by hand, which skips autograd's bookkeeping.
+        """Write each parameter's gradient to its ``grad``: the chain rule by hand, which avoids autograd's overhead.
 
-        Records are the last axis of whatever enters a layer, so that all steps run over contiguous memory.
+        Records are the last axis of each layer's input, so that all steps run over contiguous memory.
         """
         entering = [rows.mT]
         for weight, bias in zip(models.weights[:-1], models.biases[:-1], strict=True):

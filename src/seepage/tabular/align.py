@@ -1,4 +1,4 @@
-"""Which guessed record stands for which true one: optimal one-to-one row matching.
+"""Optimal one-to-one matching of guessed records to true ones.
 
 Aggregated gradients carry no order of records, so guessed rows must be matched before they can be
 scored, and the rows of one ensemble member before they can be pooled with another's. Both use the
@@ -57,7 +57,7 @@ def right_cells(
     column's tolerance, bounds included. A NaN is never right.
 
     Args:
-        schema: gives each column's kind and tolerance.
+        schema: schema with each column's kind and tolerance.
         guess: guessed cells; leading axes broadcast against those of ``true``.
         true: true cells.
 
@@ -77,9 +77,9 @@ def pairwise_error(
     Works in chunks of the leading axes: beside the result it needs a few megabytes.
 
     Args:
-        schema: gives each column's kind and tolerance.
+        schema: schema with each column's kind and tolerance.
         guess: guessed cells, codes or values; leading axes broadcast against those of ``true``.
-        true: the cells to compare with: true records, or those of a reference candidate.
+        true: cells to compare with: true records, or those of a reference candidate.
 
     Returns:
         Shares in [0, 1], float64, 0 where all cells are right.
@@ -110,8 +110,8 @@ def match(cost: Float[Tensor, "... guess true"]) -> Int[Tensor, "... true"]:
     """Return the one-to-one matching of least total cost, for each leading index.
 
     Args:
-        cost: of letting a guessed record stand for a true one; at least as many guessed records as
-            true ones (surplus guesses stay unmatched).
+        cost: cost of each pair of a guessed and a true record; at least as many guessed records as true ones (surplus
+            guesses stay unmatched).
 
     Returns:
         For each true record, the guessed record that stands for it, on the device of ``cost``.
@@ -145,7 +145,7 @@ def reorder(rows: Float[Tensor, "... guess value"], index: Int[Tensor, "... true
     Args:
         rows: cells, encoded rows or anything else with one row a guessed record; same leading axes
             as ``index``.
-        index: what ``match`` returned.
+        index: positions that ``match`` returned.
     """
     return torch.take_along_dim(rows, index[..., None], dim=-2)
 

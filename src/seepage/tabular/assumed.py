@@ -1,4 +1,4 @@
-"""Statistics where no rows are at hand: from the schema's bounds, or from what encoded rows are standardised with."""
+"""Assumed statistics where no rows are available: from the schema's bounds, or from the encoder's moments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.tabular.statistics import Marginal, Statistics
 
 _BINS = 100
-# How far the means of a column's categories may be from adding up to 1 to pass for their shares.
+# Largest deviation from 1 of the sum of a column's means at which they are taken as shares of its categories.
 _SHARES = 1e-3
 
 
@@ -23,7 +23,7 @@ def uniform_statistics(schema: Schema, bins: int = _BINS) -> Statistics:
     Standard deviations of 0 (a single category, equal bounds) are replaced by 1, as in ``Statistics``.
 
     Args:
-        schema: of the table.
+        schema: schema of the table.
         bins: bound on the number of values of a continuous marginal.
 
     Example:
@@ -57,15 +57,15 @@ def uniform_statistics(schema: Schema, bins: int = _BINS) -> Statistics:
 def standardised_statistics(
     schema: Schema, mean: Sequence[float], std: Sequence[float], bins: int = _BINS
 ) -> Statistics:
-    """Return the statistics that the numbers suggest with which encoded rows are standardised.
+    """Return the statistics suggested by the means and standard deviations that encoded rows are standardised with.
 
     Means of a column's categories that add up to 1 are their shares; mean and standard deviation of a continuous
     column make a normal distribution within its bounds. Where they do neither (a column that is not standardised, say,
     has mean 0 and standard deviation 1), the column is taken to be uniform.
 
     Args:
-        schema: of the table.
-        mean, std: of each encoded column.
+        schema: schema of the table.
+        mean, std: mean and standard deviation of each encoded column.
         bins: bound on the number of values of a continuous marginal.
 
     Raises:
@@ -135,7 +135,7 @@ def _discrete(shares: Tensor) -> Marginal:
 
 def _bell(flat: Marginal, mean: float, std: float) -> Marginal:
     z = (flat.values - mean) / std
-    # A bin that lies far out still gets a share, however small: that it cannot occur is not known.
+    # A bin that lies far out still gets a small share: it is not known to be impossible.
     weight = torch.exp(-0.5 * z.square()).clamp_min(1e-6)
     share = weight / weight.sum()
     median = flat.values[torch.searchsorted(share.cumsum(0), 0.5).clamp(max=len(share) - 1)]

@@ -1,4 +1,4 @@
-"""How strongly the columns of a table are associated with one of them, by the measure that fits their kinds."""
+"""ColumnAssociation of one column of a table with every other, by the measure that fits their kinds."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from seepage.tabular.table import Table
 
 Measure = Literal["cramers_v", "point_biserial", "pearson", "anova"]
 
-# Of Zhang, Tople and Ohrimenko (2021), section 5: above it a column counts as correlated.
+# Bound of Zhang, Tople and Ohrimenko (2021), section 5: above it a column counts as correlated.
 NOTABLE = {"cramers_v": 0.15, "point_biserial": 0.1, "pearson": 0.4, "anova": 0.15}
 
 
 @dataclass(frozen=True)
-class Association:
-    """How strongly one column is associated with another.
+class ColumnAssociation:
+    """Strength of the association between two columns.
 
     Attributes:
-        column: the one.
-        with_column: the other.
+        column: name of the first column.
+        with_column: name of the second column.
         measure: ``cramers_v`` of two discrete columns (corrected for bias: Bergsma, 2013), ``point_biserial`` of a
             column of numbers with one of two categories, ``anova`` (the correlation ratio eta of a one-way analysis of
             variance) with one of more, ``pearson`` of two columns of numbers.
         value: in [0, 1] for ``cramers_v`` and ``anova``, in [-1, 1] for the others: positive where numbers are higher
             for the later category; None where a column has one value only.
-        pvalue: of no association at all: a chi-squared test without continuity correction, or of the correlation, or of
-            the analysis of variance; None where there is none.
+        pvalue: p-value of the hypothesis of no association: by a chi-squared test without continuity correction, by
+            the test of the correlation, or by the analysis of variance; None where there is none.
         rows: number of rows.
     """
 
@@ -44,11 +44,11 @@ class Association:
 
     @property
     def notable(self) -> bool:
-        """Whether it is beyond what the literature counts as correlated, see ``NOTABLE``."""
+        """Whether the value is above the bound that the literature uses for correlated columns, see ``NOTABLE``."""
         return self.value is not None and abs(self.value) > NOTABLE[self.measure]
 
 
-def associations(table: Table, sensitive: str) -> list[Association]:
+def associations(table: Table, sensitive: str) -> list[ColumnAssociation]:
     """Return how strongly every other column and the target are associated with a column, strongest first.
 
     Raises:
@@ -84,8 +84,8 @@ def associations(table: Table, sensitive: str) -> list[Association]:
     return sorted(found, key=lambda one: -1.0 if one.value is None else abs(one.value), reverse=True)
 
 
-def between(column: Column, cells: np.ndarray, other: Column, other_cells: np.ndarray) -> Association:
-    """Return the association of two columns' cells (codes of discrete ones, values of others)."""
+def between(column: Column, cells: np.ndarray, other: Column, other_cells: np.ndarray) -> ColumnAssociation:
+    """Return the association of two columns' cells (codes of discrete columns, values of continuous ones)."""
     discrete = isinstance(column, Discrete), isinstance(other, Discrete)
     measure: Measure
     if all(discrete):
@@ -98,7 +98,7 @@ def between(column: Column, cells: np.ndarray, other: Column, other_cells: np.nd
             measure, (value, pvalue) = "point_biserial", _pearson(numbers, groups)
     else:
         measure, (value, pvalue) = "pearson", _pearson(cells, other_cells)
-    return Association(column.name, other.name, measure, value, pvalue, len(cells))
+    return ColumnAssociation(column.name, other.name, measure, value, pvalue, len(cells))
 
 
 def _cramers_v(first: np.ndarray, second: np.ndarray) -> tuple[float | None, float | None]:

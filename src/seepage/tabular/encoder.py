@@ -1,4 +1,4 @@
-"""Rows to the standardised vectors a network sees, and back; relaxations and projection of them."""
+"""Encoder from rows to the standardised vectors that a network receives, and back."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from seepage.tabular.statistics import Statistics
 
 
 @dataclass(frozen=True)
-class Scale:
-    """What encoded columns are shifted and divided by, where that is not their moments.
+class Scaling:
+    """Shift and divisor of each encoded column, where these are not its mean and standard deviation.
 
     Attributes:
-        mean, std: of each encoded column.
+        mean, std: shift and divisor of each encoded column.
     """
 
     mean: Float[Tensor, " encoded"]
     std: Float[Tensor, " encoded"]
 
 
-def to_bounds(schema: Schema) -> Scale:
+def to_bounds(schema: Schema) -> Scaling:
     """Return the scale on which numbers lie from -1 to 1 between their bounds and one-hot columns stay 0 and 1.
 
     Example:
@@ -39,7 +39,7 @@ def to_bounds(schema: Schema) -> Scale:
         if not isinstance(column, Discrete):
             mean[block] = column.low / 2 + column.high / 2
             std[block] = (column.high / 2 - column.low / 2) or 1.0
-    return Scale(mean, std)
+    return Scaling(mean, std)
 
 
 class Encoder:
@@ -56,14 +56,14 @@ class Encoder:
     Args:
         schema: the table's schema.
         statistics: public moments used to standardise, or another scale, see ``to_bounds``.
-        dtype, device: of the encoded tensors; cells are always float64 on the same device.
+        dtype, device: type and device of the encoded tensors; cells are always float64 on the same device.
 
     Attributes:
         width: number of encoded columns.
-        mean, std, low, high: of each encoded column, shape (encoded,); ``low`` and ``high`` standardised,
-            those of a category the standardised 0 and 1.
+        mean, std, low, high: moments and bounds of each encoded column, shape (encoded,); bounds are standardised, and
+            those of a category are the standardised 0 and 1.
         groups: 1 where an encoded column belongs to a column, else 0, shape (encoded, column).
-        is_continuous: of each encoded column, shape (encoded,).
+        is_continuous: whether each encoded column is a number, shape (encoded,).
 
     Raises:
         BadInputError: the statistics are of another schema, or a column's moments or standardised
@@ -86,7 +86,7 @@ class Encoder:
     def __init__(
         self,
         schema: Schema,
-        statistics: Statistics | Scale,
+        statistics: Statistics | Scaling,
         dtype: torch.dtype = torch.float64,
         device: torch.device | str = "cpu",
     ) -> None:

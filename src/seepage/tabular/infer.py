@@ -1,4 +1,4 @@
-"""From a file or a DataFrame to a schema: what the columns seem to hold, every guess overridable."""
+"""Inference of a schema from a file or a DataFrame; every inferred field can be overridden."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ from pydantic import ValidationError
 from seepage.errors import BadInputError, check_choice, check_count, unknown_name
 from seepage.tabular.reading import Source, open_table, typed
 from seepage.tabular.schema import LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
-from seepage.tabular.texts import DAYS, Texts, days, has_decimal_comma, is_date, number
+from seepage.tabular.texts import DAYS, TextColumn, days, has_decimal_comma, is_date, number
 
 Missing = Literal["refuse", "drop", "category"]
 MISSING_CHOICES: tuple[str, ...] = get_args(Missing)
 
 OTHER, NOTHING = "(other)", "(missing)"
-# Below this many distinct texts (or rows), distinctness says nothing about being an identifier.
+# With fewer distinct texts (or rows) than this, distinct values do not suggest an identifier.
 _FEW_TEXTS, _FEW_ROWS = 20, 50
 _LISTED = 20
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How a schema is inferred where a table leaves a choice.
+    """Choices in the inference of a schema.
 
     Attributes:
-        overrides: by column, what to say instead of the guess: any fields of ``Discrete`` or
-            ``Continuous`` but the name; what is left out is still guessed. An overridden column is
-            kept even if it has one value or looks like an identifier.
+        overrides: for each column, fields to set instead of the inferred ones: any field of ``Discrete`` or
+            ``Continuous`` except the name. Other fields are still inferred. An overridden column is kept even if it
+            has one value or looks like an identifier.
         sensitive: columns that a report singles out.
         drop: columns to leave out.
         missing: ``refuse`` missing cells; ``drop`` the rows that have one; or take them as a
             ``category`` of their own, in columns of numbers as the median. Rows without a target are
             dropped by the last as well.
-        most_categories: of a discrete column, beyond which the least frequent are taken together as ``(other)``.
-        most_encoded: encoded columns of the table, beyond which ``most_categories`` is lowered, to 20 at least.
+        most_categories: largest number of categories of a discrete column; the rarest beyond it are merged as
+            ``(other)``.
+        most_encoded: number of encoded columns of the table above which ``most_categories`` is lowered, to 20 at least.
         tolerance_factor: tolerance of a continuous column in standard deviations.
-        discrete_at_most: whole numbers with at most so many values are taken as categories.
+        discrete_at_most: largest number of different whole numbers that are taken as categories.
 
     Raises:
-        BadInputError: a choice that is none, or a limit that is too low.
+        BadInputError: an unknown choice, or a limit that is too low.
     """
 
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -68,13 +69,13 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What one column of a table was taken for.
+class InferredColumn:
+    """Interpretation of one column of a table.
 
     Attributes:
-        name: of the column.
-        taken: as what; ``left out`` where it is not part of the schema.
-        why: in a few words.
+        name: name of the column.
+        taken: kind that it was taken for; ``left out`` where it is not part of the schema.
+        why: reason, in a few words.
     """
 
     name: str
@@ -84,29 +85,29 @@ class Found:
 
 @dataclass(frozen=True)
 class Inferred:
-    """A schema and how it came about.
+    """A schema and the reasons for it.
 
     Attributes:
-        schema: of the columns that were kept.
-        found: one for each column of the table, in its order.
-        notes: what a reader of results must know: which columns were left out, and the width.
-        rows: of the table that it was inferred from.
+        schema: schema of the columns that were kept.
+        columns: interpretation of each column of the table, in the table's order.
+        notes: facts that a reader of results must know: which columns were left out, and the encoded width.
+        rows: number of rows of the table that the schema was inferred from.
     """
 
     schema: Schema
-    found: tuple[Found, ...]
+    columns: tuple[InferredColumn, ...]
     notes: tuple[str, ...]
     rows: int
 
 
 def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Policy | None = None) -> Inferred:
-    """Guess the schema of a table, and say why.
+    """Infer the schema of a table, with the reasons.
 
     Text, booleans and pandas categories are discrete (in sorted, or in declared order). Numbers are
     continuous, with the smallest and largest value as bounds, integer-valued if all are whole, and
     a tolerance of ``tolerance_factor`` unbiased standard deviations (TabLeak section 5.1); whole
     numbers with at most ``discrete_at_most`` different values are discrete instead. The bounds are
-    those of the table at hand: override them where the column can hold more. Dates and times are continuous,
+    those of the given table: override them where the column can hold more. Dates and times are continuous,
     in days since 1970-01-01, texts that are all dates or numbers with thousands separators likewise.
 
     Identifiers are left out: texts with more than 20 values of which there is one for fewer than two rows,
@@ -116,9 +117,9 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     Columns are read one after the other; beside one of them, only what is known about each is held.
 
     Args:
-        source: a DataFrame, a file for ``open_table``, or what that returned.
-        target: the column to be learnt; all others are inputs.
-        policy: what to do where there is a choice.
+        source: a DataFrame, a file for ``open_table``, or an opened table.
+        target: name of the column to be learnt; all others are inputs.
+        policy: choices to make; the defaults if None.
 
     Raises:
         BadInputError: all that is wrong with the table in one message: fewer than two rows or one input column; a
@@ -129,7 +130,7 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
 
     Example:
         >>> frame = pd.DataFrame({"age": [30.5, 41, 65], "job": ["cook", "nurse", "cook"], "ill": [True, False, True]})
-        >>> for found in infer(frame, "ill").found:
+        >>> for found in infer(frame, "ill").columns:
         ...     print(found.name, found.taken, found.why, sep=", ")
         age, continuous, numbers from 30.5 to 65
         job, discrete, 2 different texts
@@ -148,11 +149,11 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
         raise BadInputError(f"the table has no column besides its target {target!r}; an audit needs at least one.")
 
     kept = _complete_rows(table, names, policy) if policy.missing == "drop" else None
-    guesses: dict[str, _Guess] = {}
+    guesses: dict[str, _ColumnReading] = {}
     wrong: list[str] = []
     for name, raw in table.columns(names):
         try:
-            guesses[name] = _Guess(name, raw, policy, kept, is_target=name == target)
+            guesses[name] = _ColumnReading(name, raw, policy, kept, is_target=name == target)
         except BadInputError as error:
             wrong.append(str(error))
     if guesses and next(iter(guesses.values())).rows < 2:
@@ -200,11 +201,11 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
         )
     schema = Schema(columns=inputs, target=columns[target])
     found = [
-        Found(name, "left out", "as asked for")
+        InferredColumn(name, "left out", "as asked for")
         if name in drop
-        else Found(name, "left out", left_out[name])
+        else InferredColumn(name, "left out", left_out[name])
         if name in left_out
-        else Found(name, columns[name].kind, guesses[name].why(columns[name]))
+        else InferredColumn(name, columns[name].kind, guesses[name].why(columns[name]))
         for name in table.names
     ]
     return Inferred(schema, tuple(found), _notes(schema, left_out, policy), guesses[target].rows)
@@ -224,14 +225,14 @@ def infer_schema(
     missing: Missing = "refuse",
     separator: str = ",",
 ) -> Schema:
-    """Return the schema that ``infer`` guesses; the arguments are those of ``Policy``.
+    """Return the schema that ``infer`` infers; the arguments are those of ``Policy``.
 
     Args:
         source: a DataFrame, or a file.
-        target: the column to be learnt.
+        target: name of the column to be learnt.
         overrides, sensitive, drop, tolerance_factor, discrete_at_most, most_categories, most_encoded, missing: see
             ``Policy``.
-        separator: between the cells of a CSV file.
+        separator: character between the cells of a CSV file.
 
     Raises:
         BadInputError: see ``infer``.
@@ -256,7 +257,7 @@ def infer_schema(
 
 
 def raise_all(wrong: list[str]) -> None:
-    """Raise one ``BadInputError`` of several findings; nothing where there are none.
+    """Raise one ``BadInputError`` for all findings; do nothing where there are none.
 
     Example:
         >>> raise_all(["'age' is empty", "'job' is empty"])
@@ -268,9 +269,9 @@ def raise_all(wrong: list[str]) -> None:
     if len(found) == 1:
         raise BadInputError(f"{found[0]}.")
     if found:
-        told = "; ".join(f"({i}) {one}" for i, one in enumerate(found[:_LISTED], start=1))
+        listed = "; ".join(f"({i}) {one}" for i, one in enumerate(found[:_LISTED], start=1))
         more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-        raise BadInputError(f"{len(found)} things keep the table from being used: {told}{more}.")
+        raise BadInputError(f"{len(found)} things keep the table from being used: {listed}{more}.")
 
 
 def missing_cells(counts: Mapping[str, tuple[int, int]]) -> str:
@@ -280,10 +281,10 @@ def missing_cells(counts: Mapping[str, tuple[int, int]]) -> str:
         >>> missing_cells({"age": (2, 0)})
         "the table has missing cells: 2 in 'age' (first in data row 1); ..."
     """
-    told = [f"{count} in {name!r} (first in data row {first + 1})" for name, (count, first) in counts.items()]
-    more = f" and {len(told) - _LISTED} more columns" if len(told) > _LISTED else ""
+    listed = [f"{count} in {name!r} (first in data row {first + 1})" for name, (count, first) in counts.items()]
+    more = f" and {len(listed) - _LISTED} more columns" if len(listed) > _LISTED else ""
     return (
-        f"the table has missing cells: {', '.join(told[:_LISTED])}{more}; add --missing category (they become a "
+        f"the table has missing cells: {', '.join(listed[:_LISTED])}{more}; add --missing category (they become a "
         "category of their own, in columns of numbers the median) or --missing drop (rows that have one are left out), "
         "or fill them yourself. Data row 1 is the first under the header"
     )
@@ -299,7 +300,7 @@ def _complete_rows(table: Source, names: list[str], policy: Policy) -> np.ndarra
         if here.all() or not here.any():
             continue
         try:
-            left_out = name not in policy.overrides and _Guess(name, raw, policy, None).identifier is not None
+            left_out = name not in policy.overrides and _ColumnReading(name, raw, policy, None).identifier is not None
         except BadInputError:
             left_out = True
         if not left_out:
@@ -308,7 +309,7 @@ def _complete_rows(table: Source, names: list[str], policy: Policy) -> np.ndarra
     return kept
 
 
-def _constant(guesses: dict[str, _Guess], policy: Policy, target: str) -> list[str]:
+def _constant(guesses: dict[str, _ColumnReading], policy: Policy, target: str) -> list[str]:
     found = [name for name, guess in guesses.items() if guess.useless and name not in policy.overrides]
     wrong = []
     if target in found:
@@ -328,18 +329,18 @@ def _constant(guesses: dict[str, _Guess], policy: Policy, target: str) -> list[s
     return wrong
 
 
-def _missing(guesses: dict[str, _Guess], left_out: Mapping[str, str], policy: Policy) -> list[str]:
+def _missing(guesses: dict[str, _ColumnReading], left_out: Mapping[str, str], policy: Policy) -> list[str]:
     if policy.missing != "refuse":
         return []
     counts = {
         name: (guess.missing, guess.first_missing)
         for name, guess in guesses.items()
-        if guess.missing and not guess.useless and name not in left_out and "missing" not in guess.said
+        if guess.missing and not guess.useless and name not in left_out and "missing" not in guess.override
     }
     return [missing_cells(counts)] if counts else []
 
 
-def _limit(guesses: dict[str, _Guess], left_out: Mapping[str, str], policy: Policy, target: str) -> int:
+def _limit(guesses: dict[str, _ColumnReading], left_out: Mapping[str, str], policy: Policy, target: str) -> int:
     """Return how many categories a column may keep, so that the table does not get too wide."""
     widths = [
         1 if guess.kind == "continuous" else guess.listed
@@ -355,9 +356,9 @@ def _limit(guesses: dict[str, _Guess], left_out: Mapping[str, str], policy: Poli
 def _notes(schema: Schema, left_out: Mapping[str, str], policy: Policy) -> tuple[str, ...]:
     notes = []
     if left_out:
-        told = [f"{name!r} ({reason})" for name, reason in left_out.items()]
-        more = f" and {len(told) - _LISTED} more" if len(told) > _LISTED else ""
-        notes.append(f"columns left out: {', '.join(told[:_LISTED])}{more}")
+        listed = [f"{name!r} ({reason})" for name, reason in left_out.items()]
+        more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+        notes.append(f"columns left out: {', '.join(listed[:_LISTED])}{more}")
     if schema.width > policy.most_encoded:
         notes.append(
             f"{schema.width:,} encoded columns, more than the {policy.most_encoded:,} aimed at (most_encoded): attacks "
@@ -366,16 +367,16 @@ def _notes(schema: Schema, left_out: Mapping[str, str], policy: Policy) -> tuple
     return tuple(notes)
 
 
-class _Guess:
-    """What one column seems to hold; the column itself is not kept."""
+class _ColumnReading:
+    """Inferred content of one column; the column itself is not kept."""
 
     def __init__(
-        self, name: str, raw: pd.Series | Texts, policy: Policy, kept: np.ndarray | None, is_target: bool = False
+        self, name: str, raw: pd.Series | TextColumn, policy: Policy, kept: np.ndarray | None, is_target: bool = False
     ) -> None:
         self.name, self.policy = name, policy
         # Nothing can be learnt from a row without a target.
         self.fills = policy.missing == "category" and not is_target
-        self.said = dict(policy.overrides.get(name, {}))
+        self.override = dict(policy.overrides.get(name, {}))
         series = typed(raw)
         series = series if kept is None else series[kept].reset_index(drop=True)
         missing = series.isna().to_numpy()
@@ -395,8 +396,8 @@ class _Guess:
         if self.useless:
             return
         seen = self._seen(series)
-        self.kind = str(self.said.get("kind") or self._kind_said() or seen)
-        if self.kind == "discrete" and "categories" not in self.said:
+        self.kind = str(self.override.get("kind") or self._overridden_kind() or seen)
+        if self.kind == "discrete" and "categories" not in self.override:
             self.counts = _counted(series)
             odd = next((value for value in self.counts if not isinstance(value, str | bool | int | float)), None)
             if odd is not None:
@@ -411,41 +412,41 @@ class _Guess:
 
     @property
     def listed(self) -> int:
-        """How many categories there are to list."""
-        return len(self.said.get("categories", self.counts))
+        """Number of categories to list."""
+        return len(self.override.get("categories", self.counts))
 
     def column(self, sensitive: bool, limit: int) -> Column:
         if self.kind not in ("discrete", "continuous"):
             raise unknown_name(f"kind of column {self.name!r}:", self.kind, ("discrete", "continuous"))
-        made = Discrete if self.kind == "discrete" else Continuous
-        known = [field for field in made.model_fields if field != "name"]
-        for given in self.said:
+        column_type = Discrete if self.kind == "discrete" else Continuous
+        known = [field for field in column_type.model_fields if field != "name"]
+        for given in self.override:
             if given not in known:
                 raise unknown_name(f"field of the {self.kind} column {self.name!r}:", str(given), known)
         fields = self._categories(limit) if self.kind == "discrete" else self.numbers or {}
         try:
-            return made(**{"name": self.name, "sensitive": sensitive, **self.said, **fields})
+            return column_type(**{"name": self.name, "sensitive": sensitive, **self.override, **fields})
         except ValidationError as error:
             raise unusable_schema(error, f"column {self.name!r}") from error
 
     def why(self, column: Column) -> str:
-        """Say in a few words what the column holds and what became of it."""
+        """Return in a few words what the column holds and how it was interpreted."""
         text = self.holds
         if isinstance(column, Continuous):
             text += f" from {_end(column, column.low)} to {_end(column, column.high)}"
-        if isinstance(column, Discrete) and column.other is not None and "other" not in self.said:
+        if isinstance(column, Discrete) and column.other is not None and "other" not in self.override:
             text += f", the {self.listed - (column.width - 1 - (column.missing is not None))} rarest as {column.other}"
         if self.missing:
             share = f"{self.missing:,} missing"
             fill = column.missing
             shown = "" if fill is None else f" as {fill}" if isinstance(column, Discrete) else " as the median"
             text += f", {share}{shown}"
-        return text + (", overridden" if self.said else "")
+        return text + (", overridden" if self.override else "")
 
-    def _kind_said(self) -> str | None:
-        if "categories" in self.said:
+    def _overridden_kind(self) -> str | None:
+        if "categories" in self.override:
             return "discrete"
-        return "continuous" if {"low", "high", "tolerance", "integer"} & set(self.said) else None
+        return "continuous" if {"low", "high", "tolerance", "integer"} & set(self.override) else None
 
     def _seen(self, series: pd.Series) -> str:
         """Return the kind the cells suggest, and describe them."""
@@ -471,7 +472,7 @@ class _Guess:
             return "continuous"
         self.holds = f"{self.distinct:,} different {'texts' if found == 'string' else 'values'}"
         if found not in ("string", "boolean", "mixed", "mixed-integer"):
-            if self.said.get("kind") or self._kind_said():
+            if self.override.get("kind") or self._overridden_kind():
                 return "discrete"
             raise BadInputError(
                 f"column {self.name!r} holds {found} cells; turn them into numbers or text, or drop the column "
@@ -492,7 +493,7 @@ class _Guess:
         return "continuous"
 
     def _seen_texts(self, series: pd.Series) -> str:
-        """Tell numbers and dates that are written as text, and names, from categories."""
+        """Recognise numbers and dates that are written as text, and identifiers, among the texts."""
         texts = [str(text) for text in pd.unique(series)]
         dates = _all(texts, is_date)
         if dates and not any(np.isnan(number(text)) for text in texts):
@@ -502,7 +503,7 @@ class _Guess:
             return "discrete"
         sample = texts[:: max(1, len(texts) // 1000)]
         commas = [text for text in sample if "," in text]
-        if not self.said and _all(sample, _digits) and _all(commas, has_decimal_comma) and _any_nan(commas):
+        if not self.override and _all(sample, _digits) and _all(commas, has_decimal_comma) and _any_nan(commas):
             raise BadInputError(
                 f"column {self.name!r} holds numbers with a decimal comma; write them with a point, or have pandas "
                 "read the file (read_csv with decimal=',') and pass the DataFrame"
@@ -515,7 +516,7 @@ class _Guess:
         if readable == len(texts) and not coded:
             self.holds = "numbers written as text,"
             return "continuous"
-        if 2 * readable > len(texts) and not coded and self.distinct > _FEW_TEXTS and not self.said:
+        if 2 * readable > len(texts) and not coded and self.distinct > _FEW_TEXTS and not self.override:
             odd = series.map(lambda text: np.isnan(number(str(text)))).to_numpy(dtype=bool)
             raise BadInputError(
                 f"column {self.name!r} holds numbers, but {int(odd.sum())} of its cells ({len(texts) - readable} "
@@ -530,15 +531,15 @@ class _Guess:
             self.identifier = f"{self.distinct:,} different values in {len(series):,} rows: an identifier or free text"
 
     def _categories(self, limit: int) -> dict[str, Any]:
-        categories: list[Any] = list(self.said.get("categories", self.counts))
+        categories: list[Any] = list(self.override.get("categories", self.counts))
         fields: dict[str, Any] = {}
-        if "categories" not in self.said and "other" not in self.said and len(categories) > limit:
+        if "categories" not in self.override and "other" not in self.override and len(categories) > limit:
             rank = {value: i for i, value in enumerate(categories)}
             frequent = sorted(categories, key=lambda value: (-self.counts[value], rank[value]))[: limit - 1]
             categories = sorted(frequent, key=rank.__getitem__)
             fields["other"] = _unlike(categories, OTHER)
             categories.append(fields["other"])
-        if self.missing and self.fills and "missing" not in self.said:
+        if self.missing and self.fills and "missing" not in self.override:
             fields["missing"] = _unlike(categories, NOTHING)
             categories.append(fields["missing"])
         return {**fields, "categories": tuple(categories)}
@@ -557,7 +558,7 @@ class _Guess:
         fields = {"low": low, "high": high, "tolerance": self.policy.tolerance_factor * std, "integer": whole}
         if self.missing and self.fills:
             fields["missing"] = float(np.partition(values, middle)[middle])
-        return {name: value for name, value in {**fields, "unit": self.unit}.items() if name not in self.said}
+        return {name: value for name, value in {**fields, "unit": self.unit}.items() if name not in self.override}
 
 
 def _end(column: Continuous, value: float) -> str:
@@ -623,7 +624,7 @@ def numbers_of(name: str, series: pd.Series) -> np.ndarray:
     if seen == "string":
         gone = series.isna().to_numpy()
         texts = pa.array(series.astype(object).where(~gone, ""), type=pa.string())
-        return Texts.of(texts).numbers()
+        return TextColumn.of(texts).numbers()
     try:
         values = series.map(_as_number, na_action="ignore")
         return values.to_numpy(dtype=np.float64, na_value=np.nan)

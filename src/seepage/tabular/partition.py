@@ -1,4 +1,4 @@
-"""Which party of vertical federated learning holds which columns of a table."""
+"""Assignment of a table's columns to the parties of vertical federated learning."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 from seepage.errors import BadInputError, check_count, unknown_name
 from seepage.tabular.schema import Schema
 
-# Sums of shares are halves up to this.
+# Largest rounding error at which a sum of shares counts as an exact half.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Columns by party.
+    """Columns of each party.
 
     Attributes:
-        schema: of the whole table.
+        schema: schema of the whole table.
         columns: positions of each party's columns in the schema, in the schema's order. The first party is the
             active one: it holds the labels too, and the top model.
 
@@ -77,12 +77,12 @@ class Partition:
 
     @cached_property
     def schemas(self) -> tuple[Schema, ...]:
-        """Of each party's columns; the target stands in all of them, though only the active party holds it."""
+        """Schema of each party's columns; each has the target, though only the active party holds it."""
         every = self.schema.columns
         return tuple(Schema(columns=tuple(every[i] for i in held), target=self.schema.target) for held in self.columns)
 
     def check_target(self, party: int) -> None:
-        """Refuse a party that the active one cannot attack.
+        """Refuse a party that the active party cannot attack.
 
         Raises:
             BadInputError: there is no such party, or it is the attacker itself.
@@ -99,7 +99,7 @@ class Partition:
 def by_names(schema: Schema, parties: Sequence[Sequence[str]]) -> Partition:
     """Return the partition that gives each party the columns of these names, the active party's first.
 
-    An active party without names gets what the others leave.
+    An active party without names gets the remaining columns.
 
     Raises:
         BadInputError: a name is none of the schema's, or is the target's, or the parties do not fit the columns.
@@ -126,12 +126,12 @@ def by_names(schema: Schema, parties: Sequence[Sequence[str]]) -> Partition:
 def by_shares(schema: Schema, shares: Sequence[float | int], seed: int | None = None) -> Partition:
     """Return the partition that gives each party a share of the discrete and of the continuous columns.
 
-    Passive parties take theirs first, each the next ones of either kind; the active party takes the rest.
+    Passive parties take theirs first, each the next columns of either kind; the active party takes the rest.
 
     Args:
-        schema: of the table.
-        shares: of each party, the active one's first; they sum to 1.
-        seed: of a random order of columns; that of the schema if None.
+        schema: schema of the table.
+        shares: share of each party, the active one's first; they sum to 1.
+        seed: seed of a random order of columns; the schema's order if None.
 
     Raises:
         BadInputError: shares are not positive or do not sum to 1, or a party gets no column.
@@ -164,7 +164,7 @@ def by_shares(schema: Schema, shares: Sequence[float | int], seed: int | None = 
 
 
 def equal_shares(parties: int) -> tuple[float, ...]:
-    """Return the same share for each of so many parties.
+    """Return equal shares for a number of parties.
 
     Raises:
         BadInputError: the number is not whole, or below 1.

@@ -1,4 +1,4 @@
-"""How many records of a table linear algebra can tell apart: the rank of its encoded rows."""
+"""Rank of a table's encoded rows: a bound on the records that linear algebra can separate."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import Tensor
 from seepage.errors import check_count
 from seepage.tabular.encoder import Encoder
 
-# Of the largest singular value, what is smaller is rounding.
+# A singular value below this share of the largest is a rounding error.
 _ROUNDING = 1e-9
 
 
 def rank_ceiling(encoder: Encoder, cells: Float[Tensor, "row column"]) -> int:
     """Return the rank of all encoded rows, each extended by a 1.
 
-    The gradient of a network's first layer has no higher rank, however wide the layer and large the batch, so that
-    nothing that takes this gradient alone apart can separate more records.
+    The gradient of a network's first layer has no higher rank, whatever the width of the layer and the size of the
+    batch. No method that uses this gradient alone can separate more records.
 
     Args:
-        encoder: from rows to a network's inputs.
-        cells: of the table.
+        encoder: map from rows to a network's inputs.
+        cells: cells of the table.
 
     Example:
         >>> from seepage.datasets.planted import distinct
@@ -49,10 +49,10 @@ def batch_rank(
     """Return the mean rank of batches' encoded rows, each row extended by a 1.
 
     Args:
-        encoder: from rows to a network's inputs.
-        cells: of the table.
-        records: of a batch.
-        seed: of the draws.
+        encoder: map from rows to a network's inputs.
+        cells: cells of the table.
+        records: number of records of a batch.
+        seed: seed of the draws.
         draws: number of batches.
         replacement: whether a batch may hold a row twice.
 

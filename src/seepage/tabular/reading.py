@@ -1,4 +1,4 @@
-"""Tables as they come: DataFrames, CSV and Parquet files, read a few columns at a time."""
+"""Readers of tables: DataFrames, CSV and Parquet files, a few columns at a time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 
 from seepage.errors import BadInputError
-from seepage.tabular.texts import Texts
+from seepage.tabular.texts import TextColumn
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
-# Bytes of a CSV file, and cells of a Parquet file, that are held at once besides what is made of them.
+# Bytes of a CSV file, and cells of a Parquet file, that are in memory at once, besides the columns made from them.
 _BYTES_AT_ONCE, _CELLS_AT_ONCE = 2**29, 2**24
 _BLOCK = 2**24
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
@@ -33,13 +33,13 @@ class Source(ABC):
     """A table whose columns are read when they are asked for.
 
     Attributes:
-        names: of its columns, in order.
+        names: names of the columns, in order.
     """
 
     names: tuple[str, ...]
 
     @abstractmethod
-    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | Texts]]:
+    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns one after the other, in the order asked for."""
 
 
@@ -55,7 +55,7 @@ class FrameSource(Source):
         self._frame = frame
         self.names = tuple(frame.columns)
 
-    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | Texts]]:
+    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Return columns of the frame."""
         for name in names:
             yield name, self._frame[name].reset_index(drop=True)
@@ -80,7 +80,7 @@ class CsvSource(Source):
         self.names = self._header()
         self._kept: pa.Table | None = None
 
-    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | Texts]]:
+    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns as texts."""
         if self._kept is None and self._size <= _BYTES_AT_ONCE:
             self._kept = self._read(self.names)
@@ -90,7 +90,7 @@ class CsvSource(Source):
             chosen = names[start : start + step]
             read = self._kept if self._kept is not None else self._read(chosen)
             for name in chosen:
-                yield name, Texts.of(read.column(name))
+                yield name, TextColumn.of(read.column(name))
 
     @property
     def _zipped(self) -> bool:
@@ -227,7 +227,7 @@ class ParquetSource(Source):
         if not self._rows:
             raise _no_rows(path)
 
-    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | Texts]]:
+    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns with the types they are stored in."""
         step = max(1, _CELLS_AT_ONCE // self._rows)
         for start in range(0, len(names), step):
@@ -264,7 +264,7 @@ def open_table(source: pd.DataFrame | str | Path, separator: str = ",") -> Sourc
 
 
 class _Guarded(Source):
-    """A file whose failings are told in one paragraph, whenever they show."""
+    """A file whose errors are reported in one paragraph, whenever they occur."""
 
     def __init__(self, path: Path, separator: str) -> None:
         self._path = path
@@ -276,7 +276,7 @@ class _Guarded(Source):
             raise _unreadable(path, error) from error
         self.names = self._inner.names
 
-    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | Texts]]:
+    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         try:
             yield from self._inner.columns(names)
         except (*_broken, pd.errors.ParserError) as error:
@@ -291,8 +291,8 @@ def read_frame(path: str | Path, separator: str = ",") -> pd.DataFrame:
     the first that all its other cells are; with a leading zero (01) it is text.
 
     Args:
-        path: the file.
-        separator: between the cells of a CSV file.
+        path: path of the file.
+        separator: character between the cells of a CSV file.
 
     Returns:
         The file's columns; a named index kept in a Parquet file becomes columns.
@@ -313,9 +313,9 @@ def read_frame(path: str | Path, separator: str = ",") -> pd.DataFrame:
     return pd.DataFrame({name: typed(raw) for name, raw in source.columns(source.names)})
 
 
-def typed(raw: pd.Series | Texts) -> pd.Series:
+def typed(raw: pd.Series | TextColumn) -> pd.Series:
     """Return a column with the type its cells seem to have."""
-    return raw.typed() if isinstance(raw, Texts) else raw
+    return raw.typed() if isinstance(raw, TextColumn) else raw
 
 
 def check_names(names: Sequence[Hashable]) -> None:

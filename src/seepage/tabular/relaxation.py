@@ -1,4 +1,4 @@
-"""Free variables to rows near valid ones: softmax a discrete group, sigmoid within a continuous column's bounds."""
+"""Relaxations of valid rows: a softmax for a discrete group, a sigmoid within a continuous column's bounds."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Relaxation:
     ``c`` = 0 or 1, which makes them one expression for the whole row.
 
     Args:
-        encoder: fixes the groups, bounds, moments, dtype and device.
-        softmax: relax discrete groups.
-        sigmoid: relax continuous columns.
+        encoder: encoder that fixes the groups, bounds, moments, dtype and device.
+        softmax: whether discrete groups are relaxed.
+        sigmoid: whether continuous columns are relaxed.
         logits: ``raw`` takes ``z`` as logits; ``standardised`` takes ``mean + std * z``, as the
             official code does, which leaves rare categories nearly unreachable.
 

@@ -1,4 +1,4 @@
-"""What a table holds: its columns, their domains and how near a guess must come to count.
+"""Schema of a table: its columns, their domains, and the distance at which a guess counts as right.
 
 A schema is public knowledge in every threat model here: the parties agree on it before training.
 """
@@ -107,8 +107,8 @@ class Continuous(_Column):
     Attributes:
         name: the column's name in the table.
         low, high: inclusive bounds, in the column's own unit.
-        tolerance: a guess within this distance of the truth counts as right (TabLeak Eq. 6;
-            0.319 standard deviations there).
+        tolerance: largest distance from the truth at which a guess counts as right (TabLeak Eq. 6; 0.319 standard
+            deviations there).
         integer: whether only whole numbers occur.
         missing: the number that missing cells are filled with; None where they are refused.
         sensitive: whether a report singles the column out.
@@ -233,7 +233,7 @@ class Schema(BaseModel):
         return tuple(slices)
 
     def column(self, name: str) -> Discrete | Continuous:
-        """Return the column called ``name``, the target included.
+        """Return the column named ``name``, the target included.
 
         Raises:
             BadInputError: there is none; the message names the nearest.

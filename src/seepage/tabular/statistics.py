@@ -1,6 +1,6 @@
 """Public statistics of a table: moments of the encoded columns and the marginal of each column.
 
-Every attack in TabLeak's threat model is granted them; the baselines use nothing else.
+Every attack in TabLeak's threat model receives them; the baselines use nothing else.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ class Marginal:
         values: support in increasing order: codes 0..D-1 for a discrete column (those that never occur
             included), the lower edge of each non-empty histogram bin for a continuous one (the smallest
             whole number in the bin where only those occur).
-        probabilities: of each value; sums to 1.
-        mean, std: of a continuous column (unbiased std) in its own unit; of the codes otherwise.
-        median: of a continuous column (the lower middle value); the mode's code for a discrete one
-            (the first of several).
+        probabilities: probability of each value; they sum to 1.
+        mean, std: mean and unbiased standard deviation of a continuous column in its own unit; of the codes otherwise.
+        median: lower median of a continuous column; for a discrete column, the code of its mode (the first of several).
     """
 
     values: Float[Tensor, " value"]
@@ -51,7 +50,7 @@ class Marginal:
         return (cumulative[above] - cumulative[below]).clamp(min=floor)
 
     def likeliest(self, tolerance: float) -> Float[Tensor, ""]:
-        """Return the value within whose tolerance most others lie: the guess that is most often right."""
+        """Return the value whose tolerance holds the largest probability: the guess that is most often right."""
         near = (self.values[:, None] - self.values).abs() <= tolerance
         return self.values[(near.to(self.probabilities.dtype) @ self.probabilities).argmax()]
 
@@ -61,10 +60,10 @@ class Statistics:
     """Marginals of every column and of the target; moments of every encoded column.
 
     Attributes:
-        marginals: one for each column of the schema.
-        target: the target's marginal.
-        mean, std: of each encoded column (one-hot columns included), unbiased std, 0 replaced by 1
-            (as TabLeak's code does), float64, shape (encoded,).
+        marginals: marginal of each column of the schema.
+        target: marginal of the target.
+        mean, std: mean and unbiased standard deviation of each encoded column (one-hot columns included), float64,
+            shape (encoded,); a standard deviation of 0 is replaced by 1, as TabLeak's code does.
 
     Example:
         >>> import pandas as pd

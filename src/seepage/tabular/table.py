@@ -1,4 +1,4 @@
-"""A table: a schema and the rows that fit it."""
+"""Table: a schema and the rows that fit it."""
 
 from __future__ import annotations
 
@@ -18,33 +18,32 @@ from seepage.errors import BadInputError, check_choice
 from seepage.tabular.infer import Missing, missing_cells, numbers_of, raise_all, refuse_odd
 from seepage.tabular.reading import Source, open_table
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
-from seepage.tabular.texts import MISSING, Texts
+from seepage.tabular.texts import MISSING, TextColumn
 
 # What can hold a column exactly, smallest first.
 _COMPACT = (np.uint8, np.int16, np.int32, np.float32)
 
 
 class Table:
-    """Rows that fit a schema, checked once when made.
+    """Rows that fit a schema, checked once on construction.
 
-    Columns are held apart, each in the smallest type that holds it exactly: a table of a million rows
-    and some hundred columns takes what its contents need. ``cells`` and ``labels`` are made of them on
-    first use: float64 tensors in which a discrete cell is the position of its category and a continuous
-    cell its value. ``at`` and ``column`` give parts of them without making the whole. ``frame`` is
-    the mixed-type DataFrame that people hold.
+    Columns are stored apart, each in the smallest type that holds it exactly, so that a table of a million rows and
+    some hundred columns needs little memory. ``cells`` and ``labels`` are built from them on first use: float64
+    tensors in which a discrete cell is the position of its category and a continuous cell its value. ``at`` and
+    ``column`` give parts of them without building the whole. ``frame`` is the mixed-type DataFrame.
 
     Args:
-        schema: what the columns may hold.
-        source: at least the schema's columns and target, in a DataFrame or what ``open_table``
-            returned; further columns are dropped. What the cell of a CSV file stands for follows from the
-            schema, not from how it looks: ``01`` is the text "01" where that is a category and the number 1
-            where 1 is one, and ``NA`` is missing only where it is not a category.
-        missing: what becomes of rows with missing cells that the schema has no place for (a column's own ``missing``):
+        schema: schema that the rows must fit.
+        source: a DataFrame, or an opened table, with at least the schema's columns and target; further columns are
+            dropped. The meaning of a CSV cell follows from the schema, not from its look: ``01`` is the text "01"
+            where that is a category and the number 1 where 1 is one, and ``NA`` is missing only where it is not a
+            category.
+        missing: treatment of rows with missing cells that the schema has no place for (a column's own ``missing``):
             ``refuse`` them, ``drop`` them, or (``category``) drop those without a target and refuse the others.
 
     Attributes:
-        schema: the schema.
-        notes: what became of missing and rare cells, for readers of results.
+        schema: schema of the rows.
+        notes: treatment of missing and rare cells, for readers of results.
 
     Raises:
         BadInputError: all that is wrong in one message: a column is missing or repeated, there are no rows, a
@@ -79,20 +78,20 @@ class Table:
 
     @classmethod
     def _of(cls, schema: Schema, columns: Sequence[Tensor], target: Tensor, notes: tuple[str, ...] = ()) -> Table:
-        made = cls.__new__(cls)
-        made.schema, made._columns, made._target, made.notes = schema, tuple(columns), target, notes
-        return made
+        table = cls.__new__(cls)
+        table.schema, table._columns, table._target, table.notes = schema, tuple(columns), target, notes
+        return table
 
     def __len__(self) -> int:
         return len(self._target)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is made on first use need not be sent to another process.
+        # What is built on first use need not be sent to another process.
         return {name: value for name, value in self.__dict__.items() if name not in ("cells", "labels", "frame")}
 
     @cached_property
     def cells(self) -> Float[Tensor, "record column"]:
-        """All cells; eight bytes each."""
+        """All cells, eight bytes each."""
         cells = torch.empty(len(self), len(self._columns), dtype=torch.float64)
         for i, column in enumerate(self._columns):
             cells[:, i] = column
@@ -120,7 +119,7 @@ class Table:
         return cells, self._target[index].double()
 
     def of_cells(self, cells: Float[Tensor, "some column"], labels: Float[Tensor, " some"]) -> Table:
-        """Return the table that holds other cells of the same schema, as ``at`` gives them."""
+        """Return a table of the same schema with other cells, in the form that ``at`` returns."""
         return Table._of(self.schema, list(cells.unbind(-1)), labels, self.notes)
 
     def rows(self, index: Tensor | np.ndarray | Sequence[int]) -> Table:
@@ -172,7 +171,7 @@ def frame_of(schema: Schema, cells: Float[Tensor, "record column"]) -> pd.DataFr
 
 
 def _read(schema: Schema, source: Source, missing: Missing) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
-    """Return each column's cells in the smallest type that holds them, and notes about what became of some."""
+    """Return each column's cells in the smallest type that holds them, and notes about missing and rare cells."""
     wanted = {column.name: column for column in (*schema.columns, schema.target)}
     lacking = [name for name in wanted if name not in source.names]
     if lacking:
@@ -240,7 +239,7 @@ def _kept(schema: Schema, source: Source, missing: Missing) -> np.ndarray | None
         if isinstance(column, Discrete):
             there = ~np.isnan(_codes(column, raw))
         else:
-            there = ~raw.empty()[raw.position] if isinstance(raw, Texts) else raw.notna().to_numpy()
+            there = ~raw.empty()[raw.position] if isinstance(raw, TextColumn) else raw.notna().to_numpy()
         if not there.all():
             kept = there if kept is None else kept & there
     if kept is not None and not kept.any():
@@ -263,10 +262,10 @@ def _compact(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _codes(column: Discrete, raw: pd.Series | Texts) -> np.ndarray:
+def _codes(column: Discrete, raw: pd.Series | TextColumn) -> np.ndarray:
     """Return the positions of the cells' categories: NaN where one is missing, -1 where it is no category."""
     codes = {category: float(code) for code, category in enumerate(column.categories)}
-    if isinstance(raw, Texts):
+    if isinstance(raw, TextColumn):
         position, found = raw.position, _meanings(column, raw.distinct.to_pylist())
     else:
         try:
@@ -281,7 +280,7 @@ def _codes(column: Discrete, raw: pd.Series | Texts) -> np.ndarray:
     return np.array([*known, np.nan])[position]
 
 
-def _check_codes(column: Discrete, raw: pd.Series | Texts, codes: np.ndarray, counted: np.ndarray) -> int:
+def _check_codes(column: Discrete, raw: pd.Series | TextColumn, codes: np.ndarray, counted: np.ndarray) -> int:
     """Put cells that are no category into the one that takes them, and return how many there are.
 
     Raises:
@@ -291,7 +290,9 @@ def _check_codes(column: Discrete, raw: pd.Series | Texts, codes: np.ndarray, co
     if column.other is None:
         if not len(unseen):
             return 0
-        cell = raw.distinct[int(raw.position[unseen[0]])].as_py() if isinstance(raw, Texts) else raw.iloc[unseen[0]]
+        cell = (
+            raw.distinct[int(raw.position[unseen[0]])].as_py() if isinstance(raw, TextColumn) else raw.iloc[unseen[0]]
+        )
         advice = _advice(column, cell.item() if isinstance(cell, np.generic) else cell)
         raise BadInputError(
             f"column {column.name!r} holds {len(unseen)} cell(s) that are none of its {column.width} categories, the "
@@ -337,13 +338,15 @@ def _kind(value: Any) -> str:
     return "text" if isinstance(value, str) else "boolean" if isinstance(value, bool) else "number"
 
 
-def _numbers(column: Continuous, raw: pd.Series | Texts) -> np.ndarray:
-    return raw.numbers() if isinstance(raw, Texts) else numbers_of(column.name, raw)
+def _numbers(column: Continuous, raw: pd.Series | TextColumn) -> np.ndarray:
+    return raw.numbers() if isinstance(raw, TextColumn) else numbers_of(column.name, raw)
 
 
-def _check_numbers(column: Continuous, raw: pd.Series | Texts, values: np.ndarray, kept: np.ndarray | None) -> None:
-    """Refuse what is there but no number, infinite, out of bounds or not whole."""
-    there = ~raw.empty()[raw.position] if isinstance(raw, Texts) else raw.notna().to_numpy()
+def _check_numbers(
+    column: Continuous, raw: pd.Series | TextColumn, values: np.ndarray, kept: np.ndarray | None
+) -> None:
+    """Refuse cells that are present but not a number, infinite, out of bounds or not whole."""
+    there = ~raw.empty()[raw.position] if isinstance(raw, TextColumn) else raw.notna().to_numpy()
     counted = there if kept is None else there & kept
     refuse_odd(column.name, values, counted)
     outside = np.flatnonzero(((values < column.low) | (values > column.high)) & counted)

@@ -1,4 +1,4 @@
-"""What the texts of a table stand for: nothing, truth values, numbers, days."""
+"""Parsing of the texts of a table: missing values, booleans, numbers and dates."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _compute: Any = pc
 
 
 @dataclass(frozen=True)
-class Texts:
-    """A column of texts, each different one held once.
+class TextColumn:
+    """A column of texts; each distinct text is stored once.
 
     Attributes:
-        position: of each row's text in ``distinct``, int32.
-        distinct: the different texts.
+        position: position of each row's text in ``distinct``, int32.
+        distinct: distinct texts.
     """
 
     position: np.ndarray
     distinct: pa.Array
 
     @classmethod
-    def of(cls, column: pa.ChunkedArray | pa.Array) -> Texts:
+    def of(cls, column: pa.ChunkedArray | pa.Array) -> TextColumn:
         """Gather a column of texts; spaces at the beginning of a text are skipped.
 
         Example:
-            >>> Texts.of(pa.array(["a", " b", "a"])).position.tolist()
+            >>> TextColumn.of(pa.array(["a", " b", "a"])).position.tolist()
             [0, 1, 0]
         """
         if _any(_compute.starts_with(column, " ")):
@@ -65,15 +65,15 @@ class Texts:
         """Return booleans, whole numbers, numbers or texts: the first that all texts are; NaN where missing.
 
         Example:
-            >>> Texts.of(pa.array(["1", "", "2.5"])).typed().tolist()
+            >>> TextColumn.of(pa.array(["1", "", "2.5"])).typed().tolist()
             [1.0, nan, 2.5]
         """
         empty = self.empty()
-        said = self.distinct.filter(pa.array(~empty))
-        values = _values(_compute.utf8_trim_whitespace(said))
+        texts = self.distinct.filter(pa.array(~empty))
+        values = _values(_compute.utf8_trim_whitespace(texts))
         if values is None:
-            values = np.array(said.to_pylist(), dtype=object)
-        if not len(said):
+            values = np.array(texts.to_pylist(), dtype=object)
+        if not len(texts):
             return pd.Series(np.full(len(self), np.nan))
         if empty.any():
             kind = np.float64 if values.dtype.kind in "if" else object
@@ -87,7 +87,7 @@ class Texts:
         """Return each row's number: NaN where the text is missing or no number; dates and times in days.
 
         Example:
-            >>> Texts.of(pa.array(["1e3", "1,250", "1970-01-03", "?"])).numbers().tolist()
+            >>> TextColumn.of(pa.array(["1e3", "1,250", "1970-01-03", "?"])).numbers().tolist()
             [1000.0, 1250.0, 2.0, nan]
         """
         trimmed = _compute.utf8_trim_whitespace(self.distinct)
@@ -100,9 +100,9 @@ class Texts:
 
 
 def number(text: str) -> float:
-    """Return what one text says as a number, NaN where it is none.
+    """Return the number that a text stands for, NaN where it is none.
 
-    Thousands may be set off by commas; ISO dates and times are days since 1970-01-01 (of no zone: UTC).
+    Thousands may be separated by commas; ISO dates and times are days since 1970-01-01 (UTC where no zone is given).
 
     Example:
         >>> number("12"), number("1,234.5"), number("1970-01-02 12:00"), number("twelve")
@@ -137,7 +137,7 @@ def has_decimal_comma(text: str) -> bool:
 
 
 def days(moment: date) -> float:
-    """Return a date or time in days since 1970-01-01; of no zone, it is taken as UTC.
+    """Return a date or time in days since 1970-01-01; without a zone, it is taken as UTC.
 
     Example:
         >>> days(date(1970, 1, 3))
@@ -149,16 +149,16 @@ def days(moment: date) -> float:
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() / 86_400
 
 
-def _values(said: Any) -> np.ndarray | None:
-    """Return what trimmed texts say where all are booleans, whole numbers or numbers; None where they are texts."""
-    if not len(said):
+def _values(texts: Any) -> np.ndarray | None:
+    """Return the values of trimmed texts that all are booleans, whole numbers or numbers; None for other texts."""
+    if not len(texts):
         return None
-    if len(said) <= 6 and {text.lower() for text in said.to_pylist()} <= {"true", "false"}:
-        return np.array([text.lower() == "true" for text in said.to_pylist()])
-    if _any(_compute.match_substring_regex(said, _NO_NUMBER)):
+    if len(texts) <= 6 and {text.lower() for text in texts.to_pylist()} <= {"true", "false"}:
+        return np.array([text.lower() == "true" for text in texts.to_pylist()])
+    if _any(_compute.match_substring_regex(texts, _NO_NUMBER)):
         return None
-    kinds = (pa.int64(), pa.float64()) if _all(_compute.match_substring_regex(said, _WHOLE)) else (pa.float64(),)
-    unsigned = _compute.replace_substring_regex(said, pattern=r"^\+", replacement="")
+    kinds = (pa.int64(), pa.float64()) if _all(_compute.match_substring_regex(texts, _WHOLE)) else (pa.float64(),)
+    unsigned = _compute.replace_substring_regex(texts, pattern=r"^\+", replacement="")
     for kind in kinds:
         try:
             return unsigned.cast(kind).to_numpy(zero_copy_only=False)

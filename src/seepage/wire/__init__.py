@@ -1,1 +1,1 @@
-"""What crosses the wire in each setting: views, knowledge, guesses and the secret."""
+"""Views, knowledge and guesses of each setting, and the secret."""

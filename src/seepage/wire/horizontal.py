@@ -1,4 +1,4 @@
-"""Horizontal federated learning: what the server sees, what it is granted and what it guesses.
+"""View, knowledge and guess of horizontal federated learning.
 
 A leading ``victim`` axis holds several attacked units that share one model, so that an attack runs
 them as one batched computation.
@@ -25,9 +25,8 @@ class GradientView:
 
     Attributes:
         model: the global model the server sent out (the server made it, so it knows it).
-        gradient: by parameter name in module order, mean over the records behind it,
-            shape (victim, *parameter).
-        parameters: where the gradient was taken, shape (victim, *parameter), where that differs by
+        gradient: gradient by parameter name in module order, mean over its records, shape (victim, *parameter).
+        parameters: parameters at which the gradient was taken, shape (victim, *parameter), where they differ by
             victim; the model's own parameters for all if None.
     """
 
@@ -37,7 +36,7 @@ class GradientView:
 
     @property
     def message(self) -> dict[str, Tensor]:
-        """What was received, shape (victim, *parameter)."""
+        """Received message, shape (victim, *parameter)."""
         return self.gradient
 
     @property
@@ -53,14 +52,14 @@ class GradientView:
 
 @dataclass(frozen=True)
 class UpdateView:
-    """What clients send after several local steps (FedAvg), for each of several victims.
+    """The message that clients send after several local steps (FedAvg), for each of several victims.
 
     Attributes:
         model: the global model the server sent out.
-        update: by parameter name in module order, the parameters before less those after local training,
-            shape (victim, *parameter); the mean over clients where a secure aggregation hides the single ones.
-        training: what the server told the clients to do.
-        clients: whose updates are behind each one received.
+        update: difference of the parameters before and after local training, by name in module order, shape (victim,
+            *parameter); the mean over clients where a secure aggregation hides single updates.
+        training: local training that the server prescribed.
+        clients: number of clients whose updates are summed in each message.
     """
 
     model: Model
@@ -70,7 +69,7 @@ class UpdateView:
 
     @property
     def message(self) -> dict[str, Tensor]:
-        """What was received, shape (victim, *parameter)."""
+        """Received message, shape (victim, *parameter)."""
         return self.update
 
     @property
@@ -88,12 +87,12 @@ View = GradientView | UpdateView
 
 @dataclass(frozen=True)
 class RoundsView:
-    """What the same clients send in several rounds, for each of several victims.
+    """Messages of the same clients in several rounds, for each of several victims.
 
     Attributes:
-        rounds: what was received in each, in order, with the model that the server sent out then.
-        batch_size: records behind each round's message; where it is all records of the clients, they are the same in
-            every round.
+        rounds: view of each round, in order, with the model that the server sent out then.
+        batch_size: number of records in each round's message; where it is all records of the clients, they are the
+            same in every round.
     """
 
     rounds: tuple[View, ...]
@@ -114,18 +113,18 @@ AnyView = View | RoundsView
 
 @dataclass(frozen=True)
 class KnownDefense:
-    """What an adaptive attacker knows of the defense in front of it: its mechanism, not its random numbers.
+    """The defense as an adaptive attacker knows it: its mechanism, not its random numbers.
 
-    The last five say what the messages went through, so that an attack need know no defense by name.
+    The last five fields describe the mechanism, so that attacks need not know defenses by name.
 
     Attributes:
         name: registered name, ``none`` for updates sent as they are.
-        arguments: of the defense.
+        arguments: arguments of the defense.
         noise: standard deviation of independent normal noise on every entry.
-        norm: bound that longer updates were scaled down to; None without one.
-        record_norm: bound that the longer ones of single records' gradients were scaled down to; None without one.
+        norm: bound to which longer updates were scaled down; None without one.
+        record_norm: bound to which longer gradients of single records were scaled down; None without one.
         kept: share of the entries that were sent, the largest ones; the others are zero.
-        signs: whether entries lost their magnitude.
+        signs: whether only the signs of entries were sent.
 
     Example:
         >>> KnownDefense("clipping", {"norm": 1.0}, norm=1.0).describe()
@@ -152,15 +151,15 @@ class Knowledge:
     Attributes:
         schema: columns, categories, bounds.
         statistics: marginals and moments (TabLeak grants those of train and test together).
-        batch_size: number of records behind each victim's update, or behind all of several rounds'.
-        labels: each victim's labels (victim, record), or None: restore them. Of several rounds with other records
-            each, those of the rounds one after the other.
-        defense: what the updates went through before they were sent, as far as the attacker knows.
-        batch_statistics: moments of what entered each batch normalisation, by its name, shape (victim, channel);
-            None where they are not granted. Running statistics that a client sends give them away, see
+        batch_size: number of records in each victim's update, or in all rounds together.
+        labels: each victim's labels (victim, record), or None where they must be restored. For several rounds with
+            different records, the labels of the rounds one after the other.
+        defense: defense that the updates went through before they were sent, as far as the attacker knows.
+        batch_statistics: moments of the inputs of each batch normalisation, by its name, shape (victim, channel); None
+            where they are not granted. Running statistics that a client sends reveal them, see
             ``models.batch_norm.from_running``.
-        ordered: whether the labels come in the order in which the client goes through its records, the same in
-            every local epoch, so that the attacker knows who is in which local batch; in no particular order else.
+        ordered: whether the labels are in the order in which the client uses its records, the same in every local
+            epoch, so that the attacker knows the records of each local batch; otherwise their order says nothing.
     """
 
     schema: Schema
@@ -172,7 +171,7 @@ class Knowledge:
     ordered: bool = False
 
     def of(self, victims: slice) -> Knowledge:
-        """Return what is known of some of the victims."""
+        """Return the knowledge about some of the victims."""
         statistics = self.batch_statistics
         if statistics is not None:
             statistics = {name: Moments(m.mean[victims], m.variance[victims]) for name, m in statistics.items()}
@@ -181,7 +180,7 @@ class Knowledge:
 
     def describe(self) -> dict[str, object]:
         """Return what is granted, as plain values for a result or report."""
-        told: dict[str, object] = {
+        granted: dict[str, object] = {
             "schema": "columns, categories and bounds",
             "statistics": "marginals, means and standard deviations of every column",
             "batch_size": self.batch_size,
@@ -189,26 +188,30 @@ class Knowledge:
             "defense": self.defense.describe(),
         }
         if self.batch_statistics is not None:
-            told["batch_statistics"] = "mean and variance of each batch where it is normalised"
-        return told
+            granted["batch_statistics"] = "mean and variance of each batch where it is normalised"
+        return granted
 
 
-# How the regime begins of an attack that did not try its own way: the reason follows.
+# Beginning of the regime of an attack that did not try its own method; the reason follows.
 NOT_TRIED = "not tried: "
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What the certified cells of a victim are conditional on.
+    """Conditions under which the certified cells of a victim are proved.
 
     Attributes:
         batch_size: number of records that the attacker was told.
-        multiple_of: smallest number of records that would leave the same message; all its multiples would.
-        precision: name of the numbers in which the message was computed.
-        recipe: how the client made the message.
-        least: how many times its rounding (or noise) any alternative of a certified cell changes the message.
-        unit: what ``least`` counts.
+        multiple_of: smallest number of records with the same message; all its multiples have it, too.
+        precision: name of the number format of the message.
+        recipe: computation by which the client made the message.
+        least: multiple of the message's rounding (or noise) by which every alternative of a certified cell changes it.
+        unit: unit of ``least``.
         others_fixed: whether the proof holds only with all other cells as they are guessed.
+
+    Example:
+        >>> str(Certificate(6, 3, "float32", "the mean gradient of the batch", 32))[:80]
+        'certified if the message comes from 6 records (every multiple of 3 leaves the sa'
     """
 
     batch_size: int
@@ -237,17 +240,18 @@ class RecordsGuess:
 
     Attributes:
         cells: guessed cells, float64: codes of discrete columns, values of continuous ones.
-        uncertainty: for each cell, normalised Shannon entropy in [0, 1] (discrete) or Gaussian
-            differential entropy in nats of the standardised value (continuous; -inf where the
-            ensemble agrees exactly); None where the attack has no ensemble to tell.
-        labels: the labels used, one a guessed record.
+        uncertainty: for each cell, normalised Shannon entropy in [0, 1] (discrete) or Gaussian differential entropy in
+            nats of the standardised value (continuous; -inf where the ensemble agrees exactly); None where the attack
+            has no ensemble.
+        labels: labels used, one a guessed record.
         loss: the attack's own loss of the returned guess (lower is better); None for baselines.
-        course: the attack's own loss at its start, after nine tenths of its steps and at its end (of several
-            restarts, the median), NaN for a victim that needed no descent; None for what does not descend.
-        certified: cells that are proved and no estimates; None for what proves nothing.
-        regime: in a few words and for each victim, which of its ways an attack with several took, and why; begins
-            with ``NOT_TRIED`` where it fell back on another attack without trying its own way.
-        certificates: for each victim, what its certified cells are conditional on; None for a victim without any.
+        course: the attack's own loss at its start, after nine tenths of its steps and at its end (the median over
+            restarts), NaN for a victim that needed no descent; None for attacks without a descent.
+        certified: whether each cell is certified (proved); None for an attack that proves nothing.
+        regime: method that an attack with several methods chose for each victim, and the reason, in a few words; begins
+            with ``NOT_TRIED`` where it fell back on another attack without trying its own method.
+        certificates: conditions of each victim's certified cells, None for a victim without any; None for attacks
+            without certificates.
     """
 
     cells: Float[Tensor, "victim record column"]

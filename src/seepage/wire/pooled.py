@@ -1,4 +1,4 @@
-"""Pooled learning: what a party or client sees of joint models, what it is granted and what it guesses."""
+"""View, knowledge and guess of pooled learning: a party or client, and its joint models."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class PredictionView:
     """Black-box answers of joint models, for each of several targets: a channel that counts, limits and records.
 
     Attributes:
-        channel: returns every target's chances of each class for some queries.
+        channel: function from queries to every target's chances of each class.
         targets: number of joint models.
-        classes: that an answer tells apart.
-        limit: queries that may be asked in all; None for no limit.
+        classes: number of classes of an answer.
+        limit: largest number of queries in all; None for no limit.
         recorded: queries and answers, in order.
     """
 
@@ -41,7 +41,8 @@ class PredictionView:
         """Return every target's answers to queries (on the first axis), and count them.
 
         Raises:
-            BadInputError: more is asked than is allowed, or the answers are not one chance a target, query and class.
+            BadInputError: more queries than the limit allows, or the answers are not one chance a target, query and
+                class.
         """
         left = None if self.limit is None else self.limit - self.asked
         if left is not None and len(queries) > left:
@@ -54,25 +55,25 @@ class PredictionView:
         if tuple(answers.shape) != expected:
             raise BadInputError(
                 f"the query interface answered with numbers of shape {tuple(answers.shape)} where {expected} were "
-                "expected (targets, queries, classes); the joint models' classes are not those that the attacker was "
-                "told."
+                "expected (targets, queries, classes); the joint models' classes differ from those that the "
+                "attacker knows."
             )
         if not bool((answers.isfinite() & (answers >= 0)).all()):
             raise BadInputError(
-                "the query interface answered with numbers that are no chances (negative or not finite); answers are "
-                "each class's chance."
+                "the query interface answered with numbers that are not probabilities (negative or not finite); "
+                "answers are the probability of each class."
             )
         self.recorded.append((queries, answers))
         return answers
 
     def again(self, limit: int | None = None) -> PredictionView:
-        """Return the same channel with nothing asked yet, with another limit if one is given."""
+        """Return the same channel with an empty record, with another limit if one is given."""
         return PredictionView(self.channel, self.targets, self.classes, self.limit if limit is None else limit)
 
 
 @dataclass(frozen=True)
 class ModelView:
-    """The joint models themselves, where they are handed out: white-box access.
+    """The joint models themselves, where they are published: white-box access.
 
     Attributes:
         models: the targets, on a leading axis.
@@ -88,10 +89,10 @@ class ModelView:
 
 @dataclass(frozen=True)
 class UpdatedView:
-    """Black-box answers before and after a party's new data came in.
+    """Black-box answers before and after a party added new data.
 
     Attributes:
-        before, after: of the same targets in the same order.
+        before, after: answers of the same targets in the same order.
     """
 
     before: PredictionView
@@ -100,11 +101,11 @@ class UpdatedView:
 
 @dataclass(frozen=True)
 class GradientsView:
-    """What a party of federated training sees of another's rows: its gradient in each round, and where it was taken.
+    """Another party's gradients in federated training, one a round, and the models at which they were taken.
 
     Attributes:
         snapshots: joint models before each round, one for each target.
-        gradients: of the other party, in the order of ``Stacked.flat``.
+        gradients: gradients of the other party, in the order of ``Stacked.flat``.
     """
 
     snapshots: tuple[Stacked, ...]
@@ -116,14 +117,14 @@ class PooledKnowledge:
     """Side information of a party of pooled learning, or of a client of its model.
 
     Attributes:
-        learner: how the joint model was trained.
+        learner: recipe by which the joint model was trained.
         auxiliary: rows of the same kind, with the attribute known.
-        queries: what the joint model is asked.
-        own: rows that the attacker itself put into the pool; None where it is no party.
-        rows: that the victim put into it.
-        shares: of the attribute that the victim's rows may have, in increasing order.
-        others: shares of further parties of as many rows each.
-        answers: what the model's answers go through, as far as the attacker knows; None for nothing.
+        queries: queries for the joint model.
+        own: rows that the attacker itself contributed to the pool; None where it is no party.
+        rows: number of rows that the victim contributed.
+        shares: possible shares of the attribute in the victim's rows, in increasing order.
+        others: shares of further parties with the same number of rows.
+        answers: defense of the model's answers, as far as the attacker knows; None for nothing.
 
     Raises:
         BadInputError: there are fewer than two shares, shares are not in increasing order, auxiliary rows all carry the
@@ -159,7 +160,7 @@ class PooledKnowledge:
                 )
 
     def answered(self, answers: Tensor) -> Tensor:
-        """Return what the attacker would see of a model's answers."""
+        """Return a model's answers after the defense, as the attacker would see them."""
         return answers if self.answers is None else self.answers(answers)
 
     def describe(self) -> dict[str, object]:
@@ -180,10 +181,10 @@ class PropertyGuess:
     """Guessed share of the victim's rows that carry a sensitive attribute, for each joint model.
 
     Attributes:
-        shares: that were told apart, in increasing order.
-        chances: of each of them.
-        share: an estimate on the whole range; None where the attack gives none.
-        low, high: its 95% interval; None without one.
+        shares: shares that were distinguished, in increasing order.
+        chances: chance of each share.
+        share: estimate on the whole range; None where the attack gives none.
+        low, high: bounds of the estimate's 95% interval; None without one.
     """
 
     shares: tuple[float, ...]

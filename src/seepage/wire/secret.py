@@ -1,4 +1,4 @@
-"""One run of a protocol: what the curious party saw, and the secret it is after.
+"""One run of a protocol: the view of the curious party, and the secret that it tries to learn.
 
 Only settings and the assessment may read the secret; attacks and baselines cannot import this.
 """
@@ -24,9 +24,9 @@ class RecordsSecret:
     """The true records behind each victim's update.
 
     Attributes:
-        cells: float64, codes of discrete columns, values of continuous ones.
-        labels: codes (classification) or values (regression).
-        used: which of the records are behind each of several rounds' messages; None where all of them are.
+        cells: true cells, float64, codes of discrete columns, values of continuous ones.
+        labels: true labels: codes (classification) or values (regression).
+        used: whether each record is in each of several rounds' messages; None where all of them are.
     """
 
     cells: Float[Tensor, "victim record column"]
@@ -44,11 +44,11 @@ class Transcript(Generic[V]):
 
 @dataclass(frozen=True)
 class CutTranscript:
-    """What the server of split learning saw, and what the client held of the same records in the same order.
+    """The view of split learning's server, and the client's true values of the same records in the same order.
 
     Attributes:
-        view: of the server.
-        cells: of the private columns, float64: codes of discrete ones, values of continuous ones.
+        view: view of the server.
+        cells: true cells of the private columns, float64: codes of discrete ones, values of continuous ones.
         labels: true class codes, before any that were flipped.
     """
 
@@ -59,11 +59,11 @@ class CutTranscript:
 
 @dataclass(frozen=True)
 class FeatureTranscript:
-    """What the active party of vertical learning saw, and what the target held of the same records.
+    """The view of vertical learning's active party, and the target's true values of the same records.
 
     Attributes:
-        view: of the active party.
-        cells: of the target's columns, float64: codes of discrete ones, values of continuous ones.
+        view: view of the active party.
+        cells: true cells of the target's columns, float64: codes of discrete ones, values of continuous ones.
         labels: true class codes.
     """
 
@@ -78,12 +78,12 @@ class FeatureTranscript:
 
 @dataclass(frozen=True)
 class PooledTranscript:
-    """What a party or client of pooled learning may see of joint models, and the victims' shares behind them.
+    """The views that a party or client of pooled learning may have of joint models, and the victims' shares.
 
     Attributes:
         answers: black-box access.
         models: white-box access.
-        shares: of the sensitive attribute in the victim's rows.
+        shares: share of the sensitive attribute in each victim's rows.
     """
 
     answers: PredictionView

@@ -1,4 +1,4 @@
-"""Split learning: what the server sees, what it is granted and what it guesses."""
+"""View, knowledge and guess of split learning: the server against the client."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from seepage.tabular.statistics import Statistics
 
 @dataclass(frozen=True)
 class CutView:
-    """What the server of split learning sees of one exchange: what it sent for each record, and what came back.
+    """One exchange of split learning as the server sees it: the activations that it sent, the gradients it received.
 
     Attributes:
-        model: the server's own part, and the client's as far as it is granted: as it was in this exchange, or an
-            older one.
-        features: the server's own columns of the records, unscaled.
-        cut: activations that it sent.
-        gradient: by them, as received.
-        behind: number of records whose mean loss each record's gradient is of.
-        clip: bound on the norm of a record's own gradient in this exchange, where clients clip to one that adapts
-            and tell it; None where there is none.
+        model: the server's own part, and the client's part as far as it is granted: that of this exchange, or an older
+            one.
+        features: cells of the server's own columns of the records, unscaled.
+        cut: activations that the server sent.
+        gradient: gradient with respect to the activations, as received.
+        behind: number of records in the mean loss that each record's gradient was taken of.
+        clip: bound on the norm of a record's own gradient in this exchange, where clients clip to an adaptive bound
+            and publish it; None where there is none.
     """
 
     model: SplitModel
@@ -41,7 +41,7 @@ class CutView:
 
     @property
     def own_gradient(self) -> Float[Tensor, "record cut"]:
-        """Each record's gradient of its own loss: the mean over others is undone."""
+        """Each record's gradient of its own loss: the division by the number of records is undone."""
         return self.gradient * self.behind[:, None].to(self.gradient)
 
     def of(self, chosen: slice) -> CutView:
@@ -57,14 +57,14 @@ class CutView:
 
 @dataclass(frozen=True)
 class KnownCut:
-    """What an adaptive attacker knows of what clients of split learning do to gradients and labels.
+    """The defense of split learning's clients as an adaptive attacker knows it.
 
     Attributes:
-        noise_multiplier: standard deviation of the noise on every entry of a record's gradient, in units of the
-            bound on its norm.
+        noise_multiplier: standard deviation of the noise on every entry of a record's gradient, in units of the bound
+            on its norm.
         clips: whether records' gradients are clipped; the bound is in the view.
         own_norm: whether each record's bound is half of its own gradient's norm.
-        flip: chance of a label to be exchanged for another one, drawn once a record.
+        flip: probability that a label is exchanged for another one, drawn once a record.
     """
 
     noise_multiplier: float = 0.0
@@ -73,13 +73,13 @@ class KnownCut:
     flip: float = 0.0
 
     def describe(self) -> dict[str, object]:
-        """Return it as plain values."""
+        """Return the fields as plain values."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """Rows of the same kind that the attacker holds whole, such as from an earlier leak or a public survey.
+    """Complete rows of the same kind that the attacker holds, such as from an earlier leak or a public survey.
 
     Attributes:
         cells: all columns of the schema, as a table holds them.
@@ -100,8 +100,8 @@ class CutKnowledge:
     Attributes:
         schema: columns, categories, bounds.
         statistics: marginals of columns and labels.
-        defense: what clients do to gradients and labels.
-        auxiliary: rows that it holds whole; None where it has none.
+        defense: the clients' defense of gradients and labels.
+        auxiliary: complete rows that the server holds; None where it has none.
     """
 
     schema: Schema
@@ -126,16 +126,16 @@ class CutGuess:
     Attributes:
         cells: guessed cells of the private columns, float64: codes of discrete ones, values of continuous ones.
         labels: guessed class codes.
-        chances: for each private column, the chance of each of its candidate values, in order; None where the
-            attack gives none.
-        label_chances: the chance of each label.
-        residual: distance between the received gradient and that of the best configuration, in units of a
-            record's own gradient; NaN where none was compared.
-        runner_up: the same for the best configuration that differs in a cell or the label.
-        ties: number of configurations, the best one included, that fit as well up to rounding; at most as many as
-            were kept.
-        proven: whether no other configuration of the whole space fits as well, up to rounding; None where nothing of
-            the kind can be said, such as of columns of numbers.
+        chances: for each private column, the chance of each of its candidate values, in order; None where the attack
+            gives none.
+        label_chances: chance of each label.
+        residual: distance between the received gradient and that of the best configuration, in units of a record's own
+            gradient; NaN where none was compared.
+        runner_up: the same distance for the best configuration that differs in a cell or the label.
+        ties: number of configurations, the best one included, that fit equally well up to rounding; at most the number
+            of configurations that were kept.
+        proven: whether no other configuration of the whole space fits equally well, up to rounding; None where this
+            cannot be decided, such as for continuous columns.
     """
 
     cells: Float[Tensor, "record private"]

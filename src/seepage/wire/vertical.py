@@ -1,4 +1,4 @@
-"""Vertical federated learning: what the active party sees, what it is granted and what it guesses."""
+"""View, knowledge and guess of vertical federated learning: the active party against a passive one."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from seepage.tabular.statistics import Marginal
 
 @dataclass(frozen=True)
 class FeatureView:
-    """What the active party of vertical learning holds and receives of some records, in each of several trainings.
+    """The data that the active party of vertical learning has of some records, in each of several trainings.
 
     Attributes:
-        model: its own parts.
-        target: the passive party that it is after.
-        own: its own cells.
-        features: of every party, as received, in the parties' order; its own are what it computed itself.
-        labels: class codes, where it knows them: of records that were trained on; None of those it predicts for.
-        earlier: the same of the records of training, each as received in the last epoch; None where it kept none.
+        model: parts of the model that the active party owns.
+        target: number of the passive party that is attacked.
+        own: cells of its own columns.
+        features: features of every party, as received, in the parties' order; its own as it computed them.
+        labels: class codes where it knows them: for records of training; None for records that it predicts.
+        earlier: view of the same records in training, each as received in the last epoch; None where it kept none.
     """
 
     model: ActiveModel
@@ -44,7 +44,7 @@ class FeatureView:
 
     @property
     def received(self) -> Float[Tensor, "training record feature"]:
-        """What the target sent."""
+        """Features that the target sent."""
         return self.features[self.target]
 
     @property
@@ -60,12 +60,12 @@ class FeatureView:
 
 @dataclass(frozen=True)
 class ReturnedView:
-    """What a passive party of vertical learning holds and receives of the records of training, in the last epoch.
+    """The data that a passive party of vertical learning holds and receives of the training records, in the last epoch.
 
     Attributes:
-        party: which it is.
-        features: that it sent.
-        gradient: by them, of each record's own loss, as received.
+        party: number of the party.
+        features: features that it sent.
+        gradient: gradient of each record's own loss with respect to the features, as received.
         own: inputs of its bottom model.
     """
 
@@ -76,16 +76,17 @@ class ReturnedView:
 
 
 class Queries:
-    """A channel on which a passive party answers with its features of rows of the asker's making.
+    """A channel on which a passive party answers with its features of rows that the asker chooses.
 
-    It counts rows, refuses more than its limit and keeps what was asked and answered.
+    It counts rows, refuses more than its limit and keeps questions and answers.
 
     Args:
-        answer: from inputs of the party's bottom model (training, row, encoded) to features (training, row, feature).
-        limit: rows that may be asked of each training.
+        answer: map from inputs of the party's bottom model (training, row, encoded) to features (training, row,
+            feature).
+        limit: number of rows that may be asked in each training.
 
     Attributes:
-        asked, answered: of each call, in order.
+        asked, answered: inputs and features of each call, in order.
 
     Raises:
         BadInputError: the limit is negative.
@@ -107,19 +108,19 @@ class Queries:
 
     @property
     def used(self) -> int:
-        """Rows asked so far, of each training."""
+        """Number of rows asked so far, in each training."""
         return sum(rows.shape[1] for rows in self.asked)
 
     @property
     def left(self) -> int:
-        """Rows that may still be asked."""
+        """Number of rows that may still be asked."""
         return self.limit - self.used
 
     def ask(self, rows: Float[Tensor, "training row encoded"]) -> Float[Tensor, "training row feature"]:
         """Return the party's features of rows.
 
         Raises:
-            BadInputError: that are more than are left.
+            BadInputError: more rows than are left.
         """
         if rows.shape[1] > self.left:
             raise BadInputError(
@@ -134,13 +135,14 @@ class Queries:
 
 @dataclass(frozen=True)
 class FeatureAuxiliary:
-    """Rows of the same kind that the attacker of vertical learning holds whole, for each training.
+    """Complete rows of the same kind that the attacker of vertical learning holds, for each training.
 
     Attributes:
-        cells: of the target's columns.
-        own: of the attacker's own columns.
+        cells: cells of the target's columns.
+        own: cells of the attacker's own columns.
         labels: class codes.
-        features: what every party but the target sends for them, in the parties' order; the target's place is empty.
+        features: features that every party but the target sends for them, in the parties' order; the target's place is
+            empty.
     """
 
     cells: Float[Tensor, "training row column"]
@@ -159,9 +161,9 @@ class Leaked:
     """Records of the target that the attacker holds, with the features that the target sent for them.
 
     Attributes:
-        cells: of the target's columns.
-        features: as received.
-        own: of the attacker's own columns.
+        cells: cells of the target's columns.
+        features: features, as received.
+        own: cells of the attacker's own columns.
     """
 
     cells: Float[Tensor, "training leaked column"]
@@ -176,10 +178,10 @@ class Leaked:
 
 @dataclass(frozen=True)
 class KnownFeatures:
-    """What an adaptive attacker of vertical learning knows of the defenses.
+    """The defenses as an adaptive attacker of vertical learning knows them.
 
     Attributes:
-        names: of the defenses in force, with their arguments.
+        names: names of the defenses in force, with their arguments.
         noise: standard deviation of the normal noise on features, in units of their own.
     """
 
@@ -187,20 +189,21 @@ class KnownFeatures:
     noise: float = 0.0
 
     def describe(self) -> dict[str, object]:
-        """Return it as plain values."""
+        """Return the fields as plain values."""
         return {name: dict(arguments) for name, arguments in self.names.items()}
 
 
 @dataclass(frozen=True)
 class WeightGradients:
-    """Gradients by the parameters of the target's bottom model, which do not cross the wire of vertical learning.
+    """Gradients with respect to the parameters of the target's bottom model, which do not cross the wire.
 
     Published attacks on gradients start from them. They are of batches of the attacked records, one after the other, as
     though the trained network took one more step on each.
 
     Attributes:
-        parameters: of each batch's mean loss, by name, shape (training, batch, *parameter).
-        returned: of the same loss by each record's features, as the attacker itself sent it to the target.
+        parameters: gradient of each batch's mean loss by parameter name, shape (training, batch, *parameter).
+        returned: gradient of the same loss with respect to each record's features, as the attacker sent it to the
+            target.
     """
 
     parameters: Mapping[str, Tensor]
@@ -213,7 +216,7 @@ class WeightGradients:
 
     @property
     def batch_size(self) -> int:
-        """Records of a batch."""
+        """Number of records of a batch."""
         return self.returned.shape[1] // self.batches
 
 
@@ -226,13 +229,13 @@ class FeatureKnowledge:
 
     Attributes:
         schema: the target's columns, categories, bounds.
-        marginals: of each of them.
-        defense: what the target does to features, and what is done to gradients.
-        auxiliary: rows that it holds whole; None where it has none.
-        queries: on which the target answers; None where it does not.
-        leaked: records of the target; None where there are none.
+        marginals: marginal of each of these columns.
+        defense: the target's defense of features, and the defense of gradients.
+        auxiliary: complete rows that the attacker holds; None where it has none.
+        queries: channel on which the target answers queries; None where it does not.
+        leaked: records of the target that leaked; None where there are none.
         bottom: the target's bottom model; None where it is unknown.
-        gradients: by that model's parameters; None where they stay with the target.
+        gradients: gradients with respect to that model's parameters; None where they stay with the target.
         image: channels, height and width of the target's part of an image, where its columns are pixels.
     """
 
@@ -247,7 +250,7 @@ class FeatureKnowledge:
     image: tuple[int, int, int] | None = None
 
     def only(self, grants: Collection[Grant]) -> FeatureKnowledge:
-        """Return it with these grants alone: schema, marginals and defense are always known."""
+        """Return the knowledge with these grants alone; schema, marginals and defense are always known."""
         return replace(self, **{name: None for name in get_args(Grant) if name not in grants})
 
     def granted_auxiliary(self, what: str) -> FeatureAuxiliary:
@@ -261,10 +264,10 @@ class FeatureKnowledge:
         return self.auxiliary
 
     def granted_queries(self, what: str) -> Queries:
-        """Return the channel.
+        """Return the query channel.
 
         Raises:
-            BadInputError: there is none, or it allows nothing more.
+            BadInputError: there is none, or its limit is 0.
         """
         if self.queries is None or self.queries.left < 1:
             raise BadInputError(
@@ -294,7 +297,7 @@ class FeatureKnowledge:
         return self.bottom
 
     def granted_gradients(self, what: str) -> WeightGradients:
-        """Return the gradients by the bottom model's parameters.
+        """Return the gradients with respect to the bottom model's parameters.
 
         Raises:
             BadInputError: there are none.
@@ -327,13 +330,13 @@ class FeatureGuess:
     Attributes:
         cells: guessed cells of the target's columns, float64: codes of discrete ones, values of continuous ones; NaN
             of a training whose network diverged.
-        chances: for each column, of each of its categories (training, record, value), None for a continuous column;
-            None where the attack gives none.
+        chances: chance of each category of each column (training, record, value), None for a continuous column; None
+            where the attack gives none.
         radii: error that nine in ten of a column's cells stay below, as the attack expects, in their own units, NaN
-            for discrete columns; None where it expects nothing.
-        failed: trainings in which the attack itself failed, such as by numbers that are not finite; what it would
-            have found is unknown.
-        queries: rows that were asked of the target, in each training.
+            for discrete columns; None where the attack gives no such error.
+        failed: trainings in which the attack itself failed, for example by numbers that are not finite; its success
+            there is unknown.
+        queries: number of rows that were asked of the target, in each training.
     """
 
     cells: Float[Tensor, "training record column"]

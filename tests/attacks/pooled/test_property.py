@@ -23,7 +23,7 @@ from seepage.attacks.pooled.kl import divergence
 from seepage.attacks.pooled.parts.features import Reduced
 from seepage.attacks.pooled.parts.shadows import SpreadShadows
 from seepage.attacks.pooled.ratio import invert
-from seepage.defenses.answers import Answers
+from seepage.defenses.answers import RoundedAnswers
 from seepage.errors import BadInputError
 from seepage.protocols.pooled import PooledLearning
 from seepage.wire.pooled import PredictionView
@@ -199,7 +199,7 @@ def test_an_update_tells_the_new_rows_share() -> None:
 
 
 def test_the_attacker_sees_its_shadow_models_as_the_defense_lets_it_see_the_target() -> None:
-    coarse = Answers(digits=1)
+    coarse = RoundedAnswers(digits=1)
     learning = PooledLearning(TELLING.learning.learner, 200, answers=coarse)
     seen = learning.train(TELLING.held, TELLING.known.own, TELLING.truth, seed=2)
     answers = seen.answers.ask(TELLING.known.queries)

@@ -7,7 +7,7 @@ import torch
 
 from seepage.attacks.split import Exact, Posterior
 from seepage.attacks.split.parts.mismatch import Mismatch, observed
-from seepage.attacks.split.parts.prior import Prior
+from seepage.attacks.split.parts.prior import CellPrior
 from seepage.attacks.split.parts.responses import responder
 from seepage.attacks.split.parts.space import Space
 from seepage.defenses.cut_noise import CutNoise
@@ -39,7 +39,7 @@ def test_what_weights_are_off_by_is_fitted_on_what_came_back() -> None:
     gradient = slope[:, None] * torch.cat([moved[:, 1:], torch.ones(len(true), 1, dtype=torch.float64)], dim=1)
     planted = replace(view, gradient=(gradient / view.behind[:, None]).float())
     space = Space.of(view.model, KNOWN)
-    prior = Prior.of(view.model, KNOWN, space, view.features)
+    prior = CellPrior.of(view.model, KNOWN, space, view.features)
     found = Mismatch.fit(planted, respond, space, prior, KNOWN.defense)
     assert torch.allclose(found.mean, mean, atol=0.005)
     covariance = torch.linalg.inv(found.inverse.T @ found.inverse)

@@ -12,7 +12,7 @@ from seepage.errors import BadInputError
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of, vertical_mlp
 from seepage.protocols.vertical import Rows, VerticalLearning
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from seepage.tabular.partition import by_names
 from tests.attacks.vertical.parts import Setting, accuracy, setting, table
 from tests.oracles.vertical import layers
@@ -77,7 +77,7 @@ def test_matching_moves_towards_the_records() -> None:
 def test_every_one_guesses_the_records_it_was_granted_gradients_of(name: str) -> None:
     seen, known = granted(records=16, batch_size=8)
     options = {"bottom_dlg": {"steps": 20}, "bottom_cpa": {"iterations": 20}}.get(name, {})
-    attack = feature_attacks.create(name, **options)
+    attack = attacks.create(name, **options)
     guess = attack(seen.view, known, SEEDS)
     assert guess.cells.shape == seen.cells.shape
     assert torch.equal(guess.cells, attack(seen.view, known, SEEDS).cells)
@@ -91,7 +91,7 @@ def test_every_one_guesses_the_records_it_was_granted_gradients_of(name: str) ->
 
 def test_more_records_than_columns_are_as_many_components_as_columns() -> None:
     seen, known = granted(records=64, batch_size=32)
-    guess = feature_attacks.create("bottom_cpa", iterations=5)(seen.view, known, SEEDS)
+    guess = attacks.create("bottom_cpa", iterations=5)(seen.view, known, SEEDS)
     assert guess.cells.shape == seen.cells.shape
 
 

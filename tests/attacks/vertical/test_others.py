@@ -19,9 +19,9 @@ from seepage.attacks.vertical import (
     StudentAttack,
     ridge,
 )
-from seepage.baselines.vertical import Constant, Random
+from seepage.baselines.vertical import Constant, UniformRows
 from seepage.errors import BadInputError
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from tests.attacks.vertical.parts import accuracy, setting, sureness
 
 HERE = setting()
@@ -103,7 +103,7 @@ def test_the_student_needs_no_shadow_and_beats_its_teacher_s_information() -> No
     attack = StudentAttack(epochs=20, student_epochs=20)
     known = HERE.granted().only(["auxiliary"])
     guess = attack(HERE.seen.view, known, SEEDS)
-    shadow = feature_attacks.create("uifv_dpa", epochs=10, steps=250, shadow_epochs=10, hidden=(32,))
+    shadow = attacks.create("uifv_dpa", epochs=10, steps=250, shadow_epochs=10, hidden=(32,))
     honest = shadow(HERE.seen.view, known, SEEDS)
     assert accuracy(guess.cells, HERE.seen) > accuracy(honest.cells, HERE.seen) + 0.05
     assert accuracy(guess.cells, HERE.seen) > GUESSING
@@ -146,14 +146,14 @@ def test_the_generator_makes_the_model_predict_what_it_did() -> None:
         again = view.model.top(torch.cat([view.features[0], sent], dim=-1)).detach()
         return float((again.sigmoid() - wanted.sigmoid()).square().mean())
 
-    assert apart(guess.cells) < apart(Random()(view, known, SEEDS).cells)
+    assert apart(guess.cells) < apart(UniformRows()(view, known, SEEDS).cells)
 
 
 @pytest.mark.parametrize("name", ["ridge_sa", "student_dpa", "ginver", "gia", "grn"])
 def test_what_an_attack_needs_is_asked_for(name: str) -> None:
     with pytest.raises(BadInputError, match="needs"):
-        feature_attacks.create(name)(HERE.seen.view, HERE.known.only([]), SEEDS)
+        attacks.create(name)(HERE.seen.view, HERE.known.only([]), SEEDS)
     if name in {"ginver", "gia", "grn"}:
         for wrong in ({"steps": 0}, {"learning_rate": 0.0}):
             with pytest.raises(BadInputError):
-                feature_attacks.create(name, **wrong)
+                attacks.create(name, **wrong)

@@ -13,7 +13,7 @@ from seepage.defenses.feature_noise import FeatureNoise
 from seepage.errors import BadInputError
 from seepage.models.inverse import InverseLoss, Inverter
 from seepage.models.vertical import encoder_of
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from seepage.wire.vertical import Queries
 from tests.attacks.vertical.parts import accuracy, setting, sureness
 
@@ -67,7 +67,7 @@ def test_the_shadow_learns_the_task_through_the_top_model() -> None:
 
 @pytest.mark.parametrize("name", ["uifv_qa", "uifv_dpa", "uifv_iqa", "uifv_sa"])
 def test_an_attack_uses_nothing_that_its_level_of_access_lacks(name: str) -> None:
-    attack = feature_attacks.create(name, epochs=1, steps=40)
+    attack = attacks.create(name, epochs=1, steps=40)
     everything = HERE.granted()
     alone = attack(HERE.seen.view, HERE.granted().only(attack.grants), SEEDS)
     assert torch.equal(attack(HERE.seen.view, everything, SEEDS).cells, alone.cells)

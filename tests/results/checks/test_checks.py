@@ -16,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from seepage import datasets, registry
+import tests.rows
+from seepage import datasets, protocols, registry
 from seepage.assessment.evidence import Evidence
+from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
 from seepage.datasets.planted import distinct, twins, uniform
 from seepage.models.model import seeded
@@ -45,14 +47,9 @@ def german_subject() -> Subject:
     return prepare(make_spec(**SPEC))
 
 
-def row(**changes: Any) -> dict[str, Any]:
+def row(**changes: Any) -> ResultRow:
     """An attack's accuracy over all cells: guessing scores 0.5, it 0.65, and its tier is moderate."""
     plain: dict[str, Any] = {
-        "batch_size": 8,
-        "defense": "none",
-        "attack": "tableak",
-        "metric": "accuracy",
-        "column": None,
         "mean": 0.65,
         "n": 10,
         "baseline": 0.5,
@@ -60,16 +57,14 @@ def row(**changes: Any) -> dict[str, Any]:
         "lift": 0.15,
         "lift_low": 0.12,
         "lift_high": 0.18,
-        "is_attack": True,
         "knowledge": {"labels": "restored"},
-        "status": "ok",
     }
-    return {**plain, **changes}
+    return tests.rows.row(**{**plain, **changes})
 
 
 def facts(
-    made: Sequence[dict[str, Any]] | None = None,
-    control: Sequence[dict[str, Any]] | None = (),
+    made: Sequence[ResultRow] | None = None,
+    control: Sequence[ResultRow] | None = (),
     subject: Subject | None = None,
     **changes: Any,
 ) -> Facts:
@@ -102,7 +97,7 @@ def test_worse_than_guessing() -> None:
     [alarm] = found("SEEP001", facts([lost]))
     assert (alarm.severity, alarm.where) == ("error", (Where(8, "none", "tableak"),))
     assert "-10.0 points of accuracy against mode" in alarm.message
-    assert found("SEEP001", facts([{**lost, "lift_high": 0.0}])) == []
+    assert found("SEEP001", facts([replace(lost, lift_high=0.0)])) == []
     assert verdict(lost, alarms=[alarm]).tier == "inconclusive"
     assert verdict(lost).tier == "none"
 
@@ -113,7 +108,7 @@ def test_worse_than_guessing_under_a_defense_is_a_warning_if_the_control_shows_t
     assert [alarm.severity for alarm in found("SEEP001", facts([lost], [works]))] == ["warning"]
     assert [alarm.severity for alarm in found("SEEP001", facts([lost], [broken]))] == ["error"]
     assert [alarm.severity for alarm in found("SEEP001", facts([lost], None))] == ["error"]
-    both = [lost, {**lost, "defense": "none"}]
+    both = [lost, replace(lost, defense="none")]
     assert [alarm.severity for alarm in found("SEEP001", facts(both, [works]))] == ["error", "warning"]
 
 
@@ -166,7 +161,7 @@ def test_a_job_that_failed() -> None:
     assert (alarm.severity, alarm.where) == ("error", (Where(8, "none", "tableak"),))
     assert "tableak at batch size 8, 2 of 10 victims (out of memory)" in alarm.message
     assert found("SEEP015", replace(facts(), runs=[a_run()])) == []
-    [alarm] = found("SEEP015", replace(facts(), runs=[replace(broken, is_attack=False, called="mode")]))
+    [alarm] = found("SEEP015", replace(facts(), runs=[replace(broken, kind="baseline", called="mode")]))
     assert alarm.concerns(8, "none", "tableak")
 
 
@@ -215,7 +210,7 @@ def test_an_attack_that_got_nowhere_is_not_said_to_be_stopped_early_too() -> Non
 @pytest.mark.parametrize(("iterations", "codes"), [(2, {"SEEP002"}), (400, set())])
 def test_attacks_that_are_given_time_converge_and_others_do_not(attack: str, iterations: int, codes: set[str]) -> None:
     subject, victims = german_subject(), range(3)
-    protocol = registry.protocols.create("fedsgd", batch_size=4)
+    protocol = protocols.create("fedsgd", batch_size=4)
     ran = protocol.run(subject.model, subject.dataset.train, subject.encoder, victims)
     known = Knowledge(german().schema, german().statistics, 4, ran.secret.labels)
     options = {"restarts": 2} if attack == "tableak" else {}
@@ -241,7 +236,7 @@ def test_a_control_that_did_not_leak(control: dict[str, Any], fires: bool) -> No
     assert all(verdict(row(), alarms=alarms).tier == "inconclusive" for _ in alarms)
     # Another attack is not blamed, and what was read whole was read.
     assert verdict(row(attack="dlg"), alarms=alarms).tier == "moderate"
-    assert verdict(row(), {"mean": 0.6}, alarms).tier == "total"
+    assert verdict(row(), row(metric="exact_match", mean=0.6, baseline=None), alarms).tier == "total"
 
 
 def test_no_control() -> None:
@@ -288,8 +283,8 @@ def test_an_interval_is_too_wide_exactly_where_its_ends_have_different_tiers(
     baseline: float, low: float, width: float, n: int
 ) -> None:
     made = row(baseline=baseline, lift_low=low, lift_high=low + width, n=n)
-    ends = {verdict({**made, "lift_high": end, "lift_low": end - 1}).tier for end in (low, low + width)}
-    if made["lift_low"] != made["lift_high"]:
+    ends = {verdict(replace(made, lift_high=end, lift_low=end - 1)).tier for end in (low, low + width)}
+    if made.lift_low != made.lift_high:
         assert len(found("SEEP006", facts([made]))) == (len(ends) > 1)
 
 
@@ -449,7 +444,7 @@ def test_rare_values_taken_together(rare: int, severities: list[str]) -> None:
 def test_labels_granted() -> None:
     assert found("SEEP013", facts([row(knowledge={"labels": "true"})]))[0].severity == "note"
     assert found("SEEP013", facts([row()])) == []
-    baseline = row(attack="mode", is_attack=False, knowledge={"labels": "true"})
+    baseline = row(attack="mode", kind="baseline", knowledge={"labels": "true"})
     assert found("SEEP013", facts([row(), baseline])) == []
 
 
@@ -489,7 +484,7 @@ def test_every_check_is_documented_under_its_code() -> None:
         assert [words.split(". ")[0] for words in rest[-2:]] in (["Why it matters", "What to do"], [])
 
 
-def ran(spec: AuditSpec, subject: Subject) -> tuple[Outcome, list[dict[str, Any]]]:
+def ran(spec: AuditSpec, subject: Subject) -> tuple[Outcome, list[ResultRow]]:
     [outcome] = run_audits([(spec, subject)], Store(None))
     return outcome, rows(spec, subject, outcome)
 

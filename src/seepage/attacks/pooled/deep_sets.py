@@ -1,4 +1,4 @@
-"""The white-box attack that knows hidden units may be exchanged (Ganju et al., 2018)."""
+"""White-box attack that is invariant to the order of hidden units (Ganju et al., 2018)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch.nn import functional
 from seepage.attacks.pooled.parts.shadows import Shadows
 from seepage.errors import BadInputError, check_count
 from seepage.models.model import seeded
-from seepage.registry import property_attacks
+from seepage.registry import attacks
 from seepage.shadow.stacked import Stacked
 from seepage.wire.pooled import ModelView, PooledKnowledge, PropertyGuess
 
 
 class _Sets(nn.Module):
-    """A description of each unit, summed over a layer and passed on; all layers' sums are classified linearly."""
+    """A description of each unit, summed over a layer and passed on; a linear layer classifies all layers' sums."""
 
     def __init__(self, models: Stacked, worlds: int, width: int, described: int, dropout: float) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class _Sets(nn.Module):
         for weight in models.weights:
             first = nn.Linear((before or weight.shape[2]) + 1, width)
             units.append(nn.Sequential(first, nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, described), nn.ReLU()))
-            # Each unit of the next layer sees the descriptions of this one's, weighted as it weights the units.
+            # Each unit of the next layer receives the descriptions of this one's, weighted by its own weights.
             before = described
         self.units = nn.ModuleList(units)
         self.last = nn.Linear(described * len(models.weights), worlds)
@@ -40,10 +40,10 @@ class _Sets(nn.Module):
         return self.last(torch.cat(sums, dim=1))
 
 
-@property_attacks.register("deep_sets")
+@attacks.register("deep_sets", "pooled")
 @dataclass(frozen=True)
 class DeepSets:
-    """Tells shares apart by a classifier of weights that does not depend on the order of hidden units.
+    """Distinguishes shares by a classifier of weights that does not depend on the order of hidden units.
 
     Source: Ganju, Wang, Yang, Gunter and Borisov, *Property Inference Attacks on Fully Connected Neural Networks using
     Permutation Invariant Representations* (2018): every unit is described from its weights, its bias and what describes
@@ -53,11 +53,11 @@ class DeepSets:
     units are classes, which have an order; they are summed, too, as published.
 
     Attributes:
-        width: hidden units of the description.
-        described: numbers that describe a unit.
-        dropout: of a description's hidden units (0.5 in the paper, with thousands of shadow models).
-        epochs: passes over the shadow models, in one batch.
-        learning_rate, weight_decay: of Adam.
+        width: number of hidden units of the description.
+        described: number of entries of a unit's description.
+        dropout: dropout of a description's hidden units (0.5 in the paper, with thousands of shadow models).
+        epochs: number of passes over the shadow models, in one batch.
+        learning_rate, weight_decay: settings of Adam.
 
     Raises:
         BadInputError: a count is below 1.
@@ -99,15 +99,15 @@ class DeepSets:
             with torch.no_grad():
                 return torch.softmax(network(*targets).double(), dim=1)
 
-        # Dropout draws from global state, as initialisers do.
+        # Dropout draws from PyTorch's global generator, as initialisers do.
         return PropertyGuess(known.shares, seeded(fit, seed))
 
 
 def _standardised(models: Stacked, by: Stacked) -> tuple[list[Float[Tensor, "model out in"]], list[Tensor]]:
-    """Return weights and biases less their mean and in units of their spread over all of ``by``'s models.
+    """Return weights and biases standardised by their mean and spread over all of ``by``'s models.
 
-    Inputs of the first layer have an order, each with moments of its own; those of later layers are units, which have
-    none.
+    Inputs of the first layer have an order, and moments of their own; those of later layers are hidden units, which
+    have none.
     """
     weights, biases = [], []
     parts = zip(models.weights, models.biases, by.weights, by.biases, strict=True)

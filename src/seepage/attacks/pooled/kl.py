@@ -1,4 +1,4 @@
-"""The KL attack: which shadow models answer more as the joint model does (Suri, Lu, Chen and Evans, 2023)."""
+"""The KL attack: the shadow models whose answers are nearest to the joint model's (Suri, Lu, Chen and Evans, 2023)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import Tensor
 
 from seepage.attacks.pooled.parts.features import LEAST
 from seepage.attacks.pooled.parts.shadows import Shadows
-from seepage.registry import property_attacks
+from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
 
 
-@property_attacks.register("kl")
+@attacks.register("kl", "pooled")
 @dataclass(frozen=True)
 class KL:
-    """Let all pairs of shadow models of two shares vote for the one whose answers are nearer to the target's.
+    """Pairs of shadow models of two shares vote for the share whose answers are nearer to the target's.
 
     Source: Suri, Lu, Chen and Evans, *Dissecting Distribution Inference* (2023): a pair votes for the second share if
-    the first's mean Kullback-Leibler divergence to the target's answers is the greater. Of more than two shares, each
-    one's chance is its mean share of votes against all others. Deviations: chances below 1e-6 are raised to it, and the
-    queries are the attacker's one set instead of one for each share.
+    the first's mean Kullback-Leibler divergence to the target's answers is the greater. With more than two shares,
+    each one's chance is its mean share of votes against all others. Deviations: chances below 1e-6 are raised to
+    it, and the queries are the attacker's one set instead of one for each share.
 
     Example:
         >>> KL()
@@ -30,7 +30,7 @@ class KL:
     """
 
     def __call__(self, view: PredictionView, known: PooledKnowledge, shadows: Shadows, seed: int) -> PropertyGuess:
-        """Return each share's part of the votes for each target; ``seed`` is not used.
+        """Return the share of votes for each share, for each target; ``seed`` is not used.
 
         Raises:
             BadInputError: shadow models have other shares, or queries are not answered.

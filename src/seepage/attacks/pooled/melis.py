@@ -1,4 +1,4 @@
-"""Shares from another party's gradients in federated training (Melis et al., 2019)."""
+"""Attack on the share through another party's gradients in federated training (Melis et al., 2019)."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from torch import Tensor
 from seepage.attacks.pooled.parts.classifiers import fitted_chances
 from seepage.attacks.pooled.parts.features import Reduced
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.registry import property_attacks
+from seepage.registry import attacks
 from seepage.shadow.stacked import Dense, Stacked
 from seepage.wire.pooled import GradientsView, PooledKnowledge, PropertyGuess
 
 Classifier = Literal["forest", "mixed"]
 
 
-@property_attacks.register("melis")
+@attacks.register("melis", "pooled")
 @dataclass(frozen=True)
 class Melis:
-    """Tell shares apart by a classifier of gradients, trained on those of auxiliary rows at the same models.
+    """Distinguishes shares by a classifier of gradients, trained on those of auxiliary rows at the same models.
 
     Source: Melis, Song, De Cristofaro and Shmatikov, *Exploiting Unintended Feature Leakage in Collaborative Learning*
-    (2019), section 4: in each round the attacker takes gradients of batches of its own with and without the property at
-    the joint model, and a random forest of 100 trees with leaves of five classifies the other party's. Deviations: the
-    property is the share in all of a party's rows; one forest reads the gradients of all rounds side by side instead of
-    a score a round; small networks need no pooling of gradients. ``mixed`` is ours: gradients with their signs,
-    standardised, and two strongly regularised linear rules (see ``fitted_chances``).
+    (2019), section 4: in each round the attacker computes gradients of its own batches with and without the
+    property at the joint model, and a random forest of 100 trees with leaves of five classifies the other party's.
+    Deviations: the property is the share in all of a party's rows; one forest reads the gradients of all rounds
+    side by side instead of one score a round; small networks need no pooling of gradients. ``mixed`` is ours:
+    gradients with their signs, standardised, and two strongly regularised linear rules (see ``fitted_chances``).
 
     Attributes:
         classifier: ``forest`` or ``mixed``.
-        references: batches of auxiliary rows for each share.
-        rounds: of training that are seen.
-        rate: of the parties' gradient descent.
+        references: number of batches of auxiliary rows for each share.
+        rounds: number of rounds of training that the attacker sees.
+        rate: learning rate of the parties' gradient descent.
 
     Raises:
         BadInputError: ``classifier`` is none of these, a count is below 1 (references: 5), or the rate is not above 0.
@@ -63,9 +63,9 @@ class Melis:
         """Return the chances of each share for each target.
 
         Args:
-            view: gradients, and the models where they were taken.
-            known: gives auxiliary rows, the victim's number of rows and the shares told apart.
-            seed: of batches and forests.
+            view: gradients, and the models at which they were taken.
+            known: side information with auxiliary rows, the victim's number of rows and the shares to distinguish.
+            seed: seed of batches and forests.
 
         Raises:
             BadInputError: models are not fully connected, or auxiliary rows cannot supply the shares.

@@ -13,28 +13,28 @@ from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
 from seepage.attacks.pooled.parts.features import Reduced, logarithms, raw
 from seepage.attacks.pooled.parts.shadows import Shadows
 from seepage.errors import check_choice, check_count
-from seepage.registry import property_attacks
+from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
 
 Features = Literal["raw", "log"]
 
 
-@property_attacks.register("meta")
+@attacks.register("meta", "pooled")
 @dataclass(frozen=True)
 class Meta:
-    """Tell shares of an attribute apart by a classifier of models' answers.
+    """Distinguishes shares of an attribute by a classifier of models' answers.
 
     Source: Zhang, Tople and Ohrimenko (2021), algorithm 1 and section 4.3: answers to all queries side by side
-    (``features="raw"``), classified by logistic regression for linear, recurrent and graph models (``lr``) and by a
-    network of 20 and 8 hidden units for networks (``mlp``). Two shares, or as many as the shadow models have. Ours is
-    the default: logarithms, standardised over shadow models, and two strongly regularised classifiers, mixed.
+    (``features="raw"``), classified by logistic regression for linear, recurrent and graph models (``lr``) and by
+    a network of 20 and 8 hidden units for networks (``mlp``), for two or more shares. The default is ours:
+    logarithms, standardised over shadow models, and two strongly regularised classifiers, mixed.
 
     Attributes:
         features: ``raw`` chances or their ``log``, standardised.
-        classifier: see ``fitted_chances``.
-        shuffled: whether shadow models' shares are shuffled before, each kept with as many models of every true one:
-            what remains is guessing, so that anything beyond it is a fault of the audit.
-        queries: that are asked, the first so many; None for all.
+        classifier: kind of classifier, see ``fitted_chances``.
+        shuffled: whether shadow models' shares are permuted first, each with equally many models of every true one.
+            What remains is chance, so that any result beyond it is a fault of the audit.
+        queries: number of queries that are asked, the first ones; None for all.
 
     Raises:
         BadInputError: ``features`` or ``classifier`` is none of these, or ``queries`` is below 1.
@@ -55,10 +55,10 @@ class Meta:
         """Return the chances of each share for each target.
 
         Args:
-            view: is asked the attacker's queries.
-            known: gives queries and shares.
-            shadows: with as many of each share.
-            seed: of the classifier.
+            view: black-box access for the attacker's queries.
+            known: side information with queries and shares.
+            shadows: shadow models, equally many of each share.
+            seed: seed of the classifier.
 
         Raises:
             BadInputError: shadow models have other shares, or queries are not answered.
@@ -77,10 +77,10 @@ class Meta:
 
 
 def shuffled(worlds: Int[Tensor, " shadow"], seed: int) -> Int[Tensor, " shadow"]:
-    """Return shares for shadow models that have nothing to do with their own.
+    """Return permuted shares for shadow models, which are unrelated to the true ones.
 
-    Models of each true share get all shares in turn, in an order drawn at random, so that no direction in which true
-    shares differ is related to them by chance.
+    Models of each true share get all shares in turn, in a random order, so that no direction in which true shares
+    differ is related to them by chance.
 
     Example:
         >>> shuffled(torch.tensor([0, 0, 1, 1]), seed=0).view(2, 2).sort().values.tolist()
@@ -91,7 +91,7 @@ def shuffled(worlds: Int[Tensor, " shadow"], seed: int) -> Int[Tensor, " shadow"
     count = int(worlds.max()) + 1
     for world in range(count):
         held = (worlds == world).nonzero()[:, 0]
-        # Where shares do not divide the models of one evenly, the remainders of all of them do.
+        # Where the shares do not divide the number of models of one share, the remainders of all shares together do.
         given = (torch.arange(len(held)) + world * len(held)) % count
         drawn[held] = given[torch.randperm(len(held), generator=generator)]
     return drawn

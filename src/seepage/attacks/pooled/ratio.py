@@ -1,4 +1,4 @@
-"""The share itself, with an interval: shadow models over the whole range, one direction, and its inverse."""
+"""Estimate of the share itself, with an interval: shadow models over the whole range, one direction, its inverse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from seepage.attacks.pooled.parts.features import Reduced, logarithms
 from seepage.attacks.pooled.parts.shadows import SpreadShadows
 from seepage.errors import BadInputError
-from seepage.registry import property_attacks
+from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
 
 # Ridge strengths in units of the features' mean square.
@@ -22,22 +22,22 @@ _GRID = 1001
 _LEAST = 20
 
 
-@property_attacks.register("ratio")
+@attacks.register("ratio", "pooled")
 @dataclass(frozen=True)
 class Ratio:
-    """Estimate the share of the victim's rows that carry the attribute, with a confidence interval.
+    """Estimates the share of the victim's rows that carry the attribute, with a confidence interval.
 
-    Ridge regression on the shadow models' standardised logarithms gives one number a model. Shadow models come from two
-    halves of the auxiliary rows, and each half's are read by the rule that the other half's gave: read by models of the
-    same rows, they would come out better than any model of others' rows. What the number is for a given share is learnt
-    from them: a quadratic mean and a spread that may change with the share. What is missing in that spread is how far a
-    half itself may lie from the population; it follows from how much of the spread is due to rows, which two models of
-    the same rows tell apart from the training's. The inverse gives the likeliest share, an interval of all shares that
-    do not put the number into the outer tails, and each told-apart share's chance. A target is read by the mean of both
-    rules, and its error taken to be one rule's: intervals are rather too wide. Ours.
+    Ridge regression on the shadow models' standardised logarithms gives one number a model. Shadow models come from
+    two halves of the auxiliary rows, and the rule fitted on one half is applied to the other half's models: models of
+    the rows that it was fitted on would look too good. The distribution of the number for a given share is learnt from
+    these: a quadratic mean, and a spread that may change with the share. This spread lacks the deviation of a half
+    itself from the population. It follows from the part of the spread that is due to rows, which two models of the
+    same rows separate from the part due to training. The inverse gives the likeliest share, an interval of all shares
+    that do not put the number into the outer tails, and the chance of each share to distinguish. A target's number is
+    the mean of both rules, with one rule's error: intervals are rather too wide. Ours.
 
     Attributes:
-        level: of the interval.
+        level: confidence level of the interval.
 
     Raises:
         BadInputError: ``level`` is not in (0, 1).
@@ -55,10 +55,10 @@ class Ratio:
         """Return chances of each share, the estimated share and its interval; ``seed`` is not used.
 
         Args:
-            view: is asked the attacker's queries.
-            known: gives queries and the shares that are told apart.
-            shadows: spread over the range in which the share may be.
-            seed: of nothing here.
+            view: black-box access for the attacker's queries.
+            known: side information with queries and the shares to distinguish.
+            shadows: shadow models spread over the range in which the share may be.
+            seed: seed, not used.
 
         Raises:
             BadInputError: shadow models are too few (below 20), or queries are not answered.
@@ -80,7 +80,7 @@ def invert(
     told_apart: tuple[float, ...],
     level: float,
 ) -> PropertyGuess:
-    """Return what features of models say of their shares, learnt from models whose shares are known."""
+    """Return the guess of models' shares from their features, learnt from models whose shares are known."""
     r, halves = shadows.shares[:, 0].cpu().numpy(), shadows.halves.cpu().numpy()
     left_out, scored = _crossed(features.cpu().numpy(), r, halves, asked.cpu().numpy())
     low, high = float(r.min()), float(r.max())
@@ -101,13 +101,13 @@ def invert(
     # The fitted mean is uncertain too.
     inverse = np.linalg.pinv(terms(r, 2).T @ terms(r, 2))
     leverage = np.einsum("gi,ij,gj->g", terms(grid, 2), inverse, terms(grid, 2))
-    # A model's rows vary as the population does, and the mean of both halves half as much as one half.
+    # A model's rows vary as the population does; the mean of both halves has half the variance of one half.
     width = more * np.sqrt(of_training * (1 + leverage) + of_rows * (1 + kept[1] / 2 + leverage * (1 - kept[1])))
     z = (scored[:, None] - at_grid) / width
     fits = stats.t.logpdf(z, freedom) - np.log(width)
     best = fits.argmax(1)
     inside = np.abs(z) <= stats.t.ppf((1 + level) / 2, freedom)
-    # Where no share fits, the likeliest one alone would claim to be sure: its whole neighbourhood does not.
+    # Where no share fits, the likeliest one alone would seem certain; its whole neighbourhood does not.
     inside[np.arange(len(z)), best] = True
     first, last = inside.argmax(1), _GRID - 1 - inside[:, ::-1].argmax(1)
     near = np.abs(grid[:, None] - np.asarray(told_apart)).argmin(0)
@@ -124,7 +124,7 @@ def invert(
 def _crossed(
     features: np.ndarray, shares: np.ndarray, halves: np.ndarray, asked: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return predictions for each half's shadow models by the other half's, and for targets the mean of both."""
+    """Return predictions for each half's shadow models by the other half's rule, for targets by both rules' mean."""
     rules = []
     for half in (0, 1):
         known = features[halves == half]
@@ -151,12 +151,12 @@ def _crossed(
 
 
 def _components(shadows: SpreadShadows, residual: np.ndarray, freedom: int) -> tuple[float, float]:
-    """Return the variance of what a rule reads due to training, and due to rows drawn from the population.
+    """Return the variance of a rule's number due to training, and due to rows drawn from the population.
 
     Args:
-        shadows: in pairs of the same rows.
-        residual: what is left of each one's number.
-        freedom: degrees of freedom left.
+        shadows: shadow models in pairs of the same rows.
+        residual: residual of each one's number.
+        freedom: remaining degrees of freedom.
     """
     of_training = float(((residual[0::2] - residual[1::2]) ** 2).mean() / 2)
     there = 1 - float(shadows.kept(shadows.shares[:, 0]).mean())

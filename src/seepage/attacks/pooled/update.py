@@ -1,4 +1,4 @@
-"""What a model's update says of the rows that came in."""
+"""Attacks on a model's update: the share in the rows that were added."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
 from seepage.attacks.pooled.parts.features import Reduced, logarithms
 from seepage.attacks.pooled.parts.shadows import Shadows
 from seepage.errors import BadInputError
-from seepage.registry import property_attacks
+from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PropertyGuess, UpdatedView
 
 
-@property_attacks.register("dominant")
+@attacks.register("dominant", "pooled")
 @dataclass(frozen=True)
 class Dominant:
-    """Which value dominates the new rows: the published attack on a model's update.
+    """The value that dominates the new rows: the published attack on a model's update.
 
     Source: Zhang, Tople and Ohrimenko (2021), section 5.3: the fine-grained attack on the models before and after; if
-    the same value dominates the victim's rows in both, it is guessed for the new rows, the other one else.
+    the same value dominates the victim's rows in both, it is guessed for the new rows, otherwise the other one.
 
     Attributes:
-        features, classifier: of the attack on each model, see ``Meta``.
+        features, classifier: settings of the attack on each model, see ``Meta``.
     """
 
     features: Features = "raw"
@@ -36,11 +36,11 @@ class Dominant:
         """Return whether the attribute dominates the new rows: a chance of 0 or 1 for the first and last share.
 
         Args:
-            view: of both models.
-            known: gives the shares that the attack on each model tells apart.
-            before: shadow models as they are before the update.
-            after: shadow models of twice the victim's rows, by their share in all of them.
-            seed: of the attack.
+            view: black-box access to both models.
+            known: side information with the shares that the attack on each model distinguishes.
+            before: shadow models of the model before the update.
+            after: shadow models of twice the victim's rows, by the share in all of them.
+            seed: seed of the attack.
 
         Raises:
             BadInputError: see the attack.
@@ -54,20 +54,20 @@ class Dominant:
         was, becomes = side[first.chosen], side[second.chosen]
         same = was == becomes
         dominant = torch.where(same, was, -was)
-        # Where the first model shows no dominant value, only the second can tell.
+        # Where the first model shows no dominant value, only the second can.
         dominant = torch.where(was == 0, becomes, dominant)
         chances = torch.stack([dominant < 0, dominant > 0], dim=1).double()
         chances = torch.where((dominant == 0)[:, None], torch.full_like(chances, 0.5), chances)
         return PropertyGuess((known.shares[0], known.shares[-1]), chances)
 
 
-@property_attacks.register("joint")
+@attacks.register("joint", "pooled")
 @dataclass(frozen=True)
 class Joint:
     """The new rows' share from both models' answers at once.
 
     Shadow models go through both trainings with known shares of both kinds of rows; two strongly regularised
-    classifiers of the standardised logarithms of all answers tell the new rows' shares apart. Ours.
+    classifiers of the standardised logarithms of all answers distinguish the new rows' shares. Ours.
     """
 
     def __call__(
@@ -81,11 +81,11 @@ class Joint:
         """Return each share's chance for the new rows.
 
         Args:
-            view: of both models.
-            known: gives the shares told apart.
-            before, after: the same shadow models' data before and after the update; shares of ``after`` have a column
-                for the first and one for the new rows.
-            seed: of the classifier.
+            view: black-box access to both models.
+            known: side information with the shares to distinguish.
+            before, after: data of the same shadow models before and after the update; shares of ``after`` have a
+                column for the first rows and one for the new ones.
+            seed: seed of the classifier.
 
         Raises:
             BadInputError: the two are not of the same shadow models, or new rows have other shares.

@@ -8,21 +8,21 @@ from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
 from seepage.attacks.pooled.parts.features import Reduced
 from seepage.attacks.pooled.parts.shadows import Shadows
 from seepage.errors import check_choice
-from seepage.registry import property_attacks
+from seepage.registry import attacks
 from seepage.wire.pooled import ModelView, PooledKnowledge, PropertyGuess
 
 
-@property_attacks.register("white_box")
+@attacks.register("white_box", "pooled")
 @dataclass(frozen=True)
 class WhiteBox:
-    """Tell shares of an attribute apart by a classifier of models' weights.
+    """Distinguishes shares of an attribute by a classifier of models' weights.
 
     Source: Zhang, Tople and Ohrimenko (2021), appendix: all weights in one row, classified by a network of 200 and 50
-    hidden units. Hidden units can be exchanged without changing a network, which such a classifier does not know; see
-    ``DeepSets`` for one that does.
+    hidden units. Hidden units can be exchanged without changing a network, which such a classifier ignores; see
+    ``DeepSets`` for one that does not.
 
     Attributes:
-        classifier: ``mlp`` as published, or another, see ``fitted_chances``.
+        classifier: kind of classifier: ``mlp`` as published, or another, see ``fitted_chances``.
         standardised: whether weights are standardised over the shadow models first, which the paper does not say.
 
     Raises:

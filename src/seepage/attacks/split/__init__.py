@@ -1,9 +1,18 @@
 """Attacks of the server in split learning on the client's columns and labels."""
 
-from seepage.attacks.split.exact import Exact
-from seepage.attacks.split.fsha import FSHA
-from seepage.attacks.split.label_scoring import LabelScores, direction_scores, norm_scores
-from seepage.attacks.split.posterior import Posterior
-from seepage.attacks.split.unsplit import UnSplit
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seepage.lazy import lazy_package
+
+if TYPE_CHECKING:
+    from seepage.attacks.split.exact import Exact
+    from seepage.attacks.split.fsha import FSHA
+    from seepage.attacks.split.label_scoring import LabelScores, direction_scores, norm_scores
+    from seepage.attacks.split.posterior import Posterior
+    from seepage.attacks.split.unsplit import UnSplit
+
+lazy_package(__name__)
 
 __all__ = ["FSHA", "Exact", "LabelScores", "Posterior", "UnSplit", "direction_scores", "norm_scores"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Int
@@ -14,46 +14,46 @@ from torch import Tensor
 from seepage.attacks.split.parts.descent import descend
 from seepage.attacks.split.parts.meet import meet
 from seepage.attacks.split.parts.messages import message_of
-from seepage.attacks.split.parts.nearest import Nearest, nearest, rounding
+from seepage.attacks.split.parts.nearest import NearestConfigurations, nearest, rounding
 from seepage.attacks.split.parts.proof import proven_alone, proven_by_fit
 from seepage.attacks.split.parts.refine import refined
 from seepage.attacks.split.parts.responses import Responder, responder
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.registry import cut_attacks
+from seepage.registry import attacks
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
 Search = Literal["exhaustive", "descent", "meet"]
 
 
-@cut_attacks.register("exact")
+@attacks.register("exact", "split")
 @dataclass(frozen=True)
 class Exact:
     """Compares the received gradient with that of every combination of private cells and label.
 
-    The nearest is the guess; with ``votes`` above 1 the nearest so many vote on each column and the label, and the
-    nearest among the most frequent values wins (the paper leaves ties open). Continuous private columns are put
-    into bins, and the winning bin is refined.
+    The nearest combination is the guess. With ``votes`` above 1 the nearest ones vote on each column and the label,
+    and the nearest among the most frequent values wins (the paper leaves ties open). Continuous private columns are
+    put into bins, and the winning bin is refined.
 
     Deviations from the paper, none of which changes an answer: derivatives of the logits are computed once for all
-    labels, in closed form for DeepFM, and combinations that the logit rules out are left out.
+    labels, in closed form for DeepFM, and combinations that the logit excludes are skipped.
 
     Attributes:
-        votes: k of the paper's majority vote.
-        aware: whether candidates' gradients are clipped as the client clips, where that is known. The paper's
-            attacker does not, which is why clipping looks like a defense there.
-        undo_mean: whether the mean over a batch, by which the client's gradient is smaller, is undone.
-        scale: of received gradients before they are compared. 1 is right; others show what a mismatch of scales does,
-            such as 1/16 a mean over 16 records that is left in. At 0 nothing that came back is looked at, and the
-            answer is the combination whose gradient is smallest.
-        bins: of a continuous private column.
-        search: ``exhaustive``; for spaces too large to go through, ``meet`` in the middle, for undefended DeepFM
+        votes: number of combinations in the paper's majority vote (k).
+        aware: whether candidates' gradients are clipped like the client's, where the clipping is known. The paper's
+            attacker does not clip them, which makes clipping look like a defense there.
+        undo_mean: whether the division of the client's gradient by the batch's number of records is undone.
+        scale: factor of received gradients before they are compared. 1 is right; other values show the effect of a
+            wrong scale, such as 1/16 for a mean over 16 records that is left in. At 0 the gradients are ignored, and
+            the answer is the combination whose gradient is smallest.
+        bins: number of bins of a continuous private column.
+        search: ``exhaustive``; for spaces too large to enumerate, ``meet`` in the middle, for undefended DeepFM
             clients, see ``parts.meet``, or ``descent`` by columns from many starts.
-        most: configurations that are gone through at most.
-        starts, sweeps: of the descent.
-        rounds: of meeting in the middle, at most; a record that fits exactly needs no further one.
-        keep: configurations that ties are counted among.
-        closed_form, prune: whether to use what makes it fast.
+        most: largest number of configurations that are enumerated.
+        starts, sweeps: settings of the descent.
+        rounds: largest number of rounds of meeting in the middle; a record that fits exactly needs no further one.
+        keep: number of configurations among which ties are counted.
+        closed_form, prune: whether to use the faster computations.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -70,6 +70,9 @@ class Exact:
         >>> bool((guess.cells == seen.cells).all()), bool((guess.labels == seen.labels).all())
         (True, True)
     """
+
+    # It compares what came back with what the client's weights would send, which it is given.
+    given_weights: ClassVar[bool] = True
 
     votes: int = 1
     aware: bool = False
@@ -93,7 +96,7 @@ class Exact:
             raise BadInputError(f"scale is a number from 0 up, got scale={self.scale!r}.")
 
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
-        """Return the guess; ``seeds`` are of the descent's starts.
+        """Return the guess; ``seeds`` are those of the descent's starts.
 
         Raises:
             BadInputError: there are more configurations than ``most`` and no search was chosen, or no gradient
@@ -112,7 +115,7 @@ class Exact:
         else:
             if space.configurations > 2**62:
                 raise BadInputError(
-                    f"the private columns {space.told} make more configurations than can be numbered (2^62); name "
+                    f"the private columns {space.sizes} make more configurations than can be numbered (2^62); name "
                     "fewer private columns, or use fewer bins."
                 )
             generator = torch.Generator().manual_seed(seeds[0])
@@ -148,7 +151,7 @@ class Exact:
         respond: Responder,
         gradient: Tensor,
         space: Space,
-        found: Nearest,
+        found: NearestConfigurations,
         codes: Tensor,
         seeds: Sequence[int],
     ) -> Tensor | None:
@@ -171,7 +174,7 @@ def _check_meet(aware: bool, knowledge: CutKnowledge) -> None:
 
 
 def check_gradient(view: CutView) -> None:
-    """Refuse a view in which nothing came back.
+    """Refuse a view without any gradient that came back.
 
     Raises:
         BadInputError: no record's gradient differs from zero.
@@ -184,7 +187,7 @@ def check_gradient(view: CutView) -> None:
 
 
 def vote(values: Int[Tensor, "record vote"]) -> Int[Tensor, " record"]:
-    """Return each record's most frequent value, of equally frequent ones that of the earliest vote.
+    """Return each record's most frequent value; among equally frequent ones, that of the earliest vote.
 
     Example:
         >>> vote(torch.tensor([[2, 1, 1], [2, 0, 1]])).tolist()

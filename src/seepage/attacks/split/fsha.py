@@ -1,4 +1,4 @@
-"""A network that decodes what comes back over the cut, trained on public rows (after Pasquini et al. 2021, FSHA)."""
+"""A network that decodes the gradients of split learning, trained on auxiliary rows (after Pasquini et al., FSHA)."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from seepage.attacks.split.parts.space import Space
 from seepage.errors import BadInputError, check_count
 from seepage.models.model import seeded
 from seepage.models.split import SplitModel, record_losses
-from seepage.registry import cut_attacks
+from seepage.registry import attacks
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
 _RATE = 1e-3
 _BATCH = 256
 
 
-@cut_attacks.register("fsha")
+@attacks.register("fsha", "split")
 @dataclass(frozen=True)
 class FSHA:
-    """Decodes each record's gradient by a network that was trained on what auxiliary rows would send back.
+    """Decodes each record's gradient by a network that was trained on the gradients of auxiliary rows.
 
-    Pasquini et al., Unleashing the Tiger (2021), invert what a client sends by a decoder trained on public data, after
-    a malicious server has steered the client's network into a space of its own making. Deviations: here clients compute
-    the last layers, so that they send gradients and there is nothing to steer; the server is honest and knows the
-    client's weights, which give it auxiliary rows' gradients, clipped and with noise where it knows of them. Inputs are
-    the gradient's direction, the logarithm of its norm and the activations; the answer is the chance of each value.
+    Pasquini et al., Unleashing the Tiger (2021), invert a client's messages by a decoder trained on public data, after
+    a malicious server has steered the client's network into a space of its choice. Deviations: here clients compute
+    the last layers, so that they send gradients and the server cannot steer them. The server is honest and knows the
+    client's weights, which give it auxiliary rows' gradients, clipped and with noise where it knows of them. Inputs
+    are the gradient's direction, the logarithm of its norm and the activations; the answer is the chance of each
+    value.
 
     Attributes:
         hidden: units of the decoder's layers.
-        epochs: of its training.
-        bins: of a continuous private column.
+        epochs: number of epochs of its training.
+        bins: number of bins of a continuous private column.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -70,7 +71,7 @@ class FSHA:
             check_count("a width of the decoder", width)
 
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
-        """Return the guess; ``seeds`` are of the decoder and of the noise it is trained with.
+        """Return the guess; ``seeds`` are those of the decoder and of the noise it is trained with.
 
         Raises:
             BadInputError: the attacker holds no auxiliary rows, or no gradient was received.
@@ -117,7 +118,7 @@ class FSHA:
 
 
 class _Messages:
-    """What auxiliary rows would send, as far as the attacker knows what clients do to gradients and labels."""
+    """Messages about auxiliary rows, as far as the attacker knows the clients' defense of gradients and labels."""
 
     def __init__(
         self,
@@ -135,7 +136,7 @@ class _Messages:
         self._bound = None if not self._defense.clips or self._defense.own_norm else bound_of(self._defense, clip)
 
     def drawn(self) -> Float[Tensor, "row cut"]:
-        """Return messages with fresh noise and fresh flips."""
+        """Return messages with new noise and newly flipped labels."""
         labels, defense = self._labels, self._defense
         if defense.flip:
             flips = torch.rand(len(labels), generator=self._generator) < defense.flip

@@ -1,4 +1,4 @@
-"""Labels from the gradients' norms and directions alone (Li et al., Label Leakage and Protection, ICLR 2022)."""
+"""Label scores from the gradients' norms and directions alone (Li et al., Label Leakage and Protection, ICLR 2022)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from seepage.wire.split import CutView
 
 @dataclass(frozen=True)
 class LabelScores:
-    """How likely each record is of the sought label; only the order means something.
+    """Scores of records for the sought label; only their order is meaningful.
 
     Attributes:
-        scores: higher for likelier records.
-        method: what made them.
+        scores: score of each record; higher for likelier ones.
+        method: name of the scoring method.
     """
 
     scores: Float[Tensor, " record"]
@@ -27,7 +27,7 @@ class LabelScores:
 
 
 def norm_scores(view: CutView) -> LabelScores:
-    """Score records by the norm of their gradient: a rare label surprises the network more (Li et al., section 3.1).
+    """Score records by the norm of their gradient, which is larger for a rare label (Li et al., section 3.1).
 
     Example:
         >>> norm_scores.__name__
@@ -39,12 +39,12 @@ def norm_scores(view: CutView) -> LabelScores:
 def direction_scores(view: CutView, known: int) -> LabelScores:
     """Score records by the cosine between their gradient and that of one whose label is known (section 3.2).
 
-    For two classes the gradients of records with the same label point to the same side just below the logit, so
-    that the sign tells labels apart.
+    For two classes the gradients of records with the same label point to the same side just below the logit, so that
+    the sign separates the labels.
 
     Args:
-        view: what the server saw.
-        known: position of a record of the sought label; it should be left out of any figure.
+        view: view of the server.
+        known: position of a record with the sought label; it should be left out of any figure.
 
     Raises:
         BadInputError: there is no such record, or its gradient is zero.

@@ -1,10 +1,10 @@
-"""The chance of every private cell and label given a defended gradient: what an attacker who knows the defense does."""
+"""Posterior of every private cell and label given a defended gradient: the attack that knows the defense."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -14,26 +14,26 @@ from seepage.attacks.split.exact import check_gradient
 from seepage.attacks.split.parts.messages import bound_of, message_of
 from seepage.attacks.split.parts.mismatch import Mismatch
 from seepage.attacks.split.parts.nearest import candidate_gradients
-from seepage.attacks.split.parts.prior import Prior
+from seepage.attacks.split.parts.prior import CellPrior
 from seepage.attacks.split.parts.responses import responder
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.split import label_chances
-from seepage.registry import cut_attacks
+from seepage.registry import attacks
 from seepage.wire.split import CutGuess, CutKnowledge, CutView, KnownCut
 
 Decision = Literal["columns", "joint"]
 Weights = Literal["current", "about"]
 
-# Standard deviation of the rounding of a gradient's entries in units of its norm: the noise where there is none.
+# Noise where there is none: rounding of a gradient's entries as a standard deviation, in units of its norm.
 _ROUNDING = 1e-5
-# Chances below this are taken for this.
+# Least chance.
 _LEAST = 1e-12
-# Numbers held at once.
+# Numbers in memory at once.
 _AT_ONCE = 2**21
 
 
-@cut_attacks.register("posterior")
+@attacks.register("posterior", "split")
 @dataclass(frozen=True)
 class Posterior:
     """Bayes' rule over all combinations of private cells and label, under the known defense.
@@ -43,18 +43,17 @@ class Posterior:
     the server knows both parts, and they were trained to predict the labels that clients train with. A flipped label
     is undone by Bayes' rule too. With several views of the same records (one a round), likelihoods multiply.
 
-    Not in the paper: it is the attacker against which a defense must hold before it is called effective.
+    Not in the paper: a defense must withstand this attacker before it is called effective.
 
     Attributes:
         decision: ``columns``: each column's likeliest value, which gets most cells right; ``joint``: the likeliest
             combination.
-        observed: whether gradients are looked at; without them the answer is what is believed beforehand, beside
-            which every figure belongs.
-        weights: ``current``: the client part that is granted is the one that answered, up to rounding. ``about``: it is
-            older, newer or blurred; by how much is fitted on what came back, see ``parts.mismatch``.
-        bins: of a continuous private column.
-        most: configurations that are gone through at most.
-        closed_form: whether to use what makes it fast.
+        observed: whether gradients are used; without them the guess is the prior's, which serves as a baseline.
+        weights: ``current``: the client part that is granted is the one that answered, up to rounding. ``about``: it
+            is older, newer or noisy; the mismatch is fitted on the messages, see ``parts.mismatch``.
+        bins: number of bins of a continuous private column.
+        most: largest number of configurations that are enumerated.
+        closed_form: whether to use the faster computation.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -74,6 +73,9 @@ class Posterior:
         (torch.Size([50, 3]), True)
     """
 
+    # It compares what came back with what the client's weights would send, which it is given.
+    given_weights: ClassVar[bool] = True
+
     decision: Decision = "columns"
     observed: bool = True
     weights: Weights = "current"
@@ -90,7 +92,7 @@ class Posterior:
     def __call__(
         self, view: CutView | Sequence[CutView], knowledge: CutKnowledge, seeds: Sequence[int] = (0,)
     ) -> CutGuess:
-        """Return the guess with the chances of all values; ``seeds`` are not used, there is nothing random in it.
+        """Return the guess with the chances of all values; nothing is random, so ``seeds`` are not used.
 
         Raises:
             BadInputError: there are more configurations than ``most``, no gradient was received, or views are of
@@ -107,7 +109,7 @@ class Posterior:
         first, defense = views[0], knowledge.defense
         space = Space.of(first.model, knowledge, self.bins)
         check_enumerable(space, self.most)
-        prior = Prior.of(first.model, knowledge, space, first.features)
+        prior = CellPrior.of(first.model, knowledge, space, first.features)
         gathered = _Gathered(space, first.records)
         width = max(1, sum(p.shape[0] for p in first.model.client.parameters() if p.dim() > 1))
         candidates = max(1, min(space.size, _AT_ONCE // width))
@@ -124,7 +126,7 @@ class Posterior:
             tables = [respond.of_cells(cells) for respond in responders]
             for start in range(0, first.records, together):
                 some = slice(start, min(start + together, first.records))
-                # What clients train with, flipped labels included, is what the network predicts.
+                # The network predicts the labels that clients train with, flipped ones included.
                 records = responders[0].of_cut(first.cut[some]).across()
                 predicted = label_chances(first.model.head, responders[0].outputs(records, tables[0]))
                 predicted = predicted.cpu().double().clamp(min=_LEAST)
@@ -155,7 +157,7 @@ class Posterior:
 
 
 class _Gathered:
-    """Sums of chances over the combinations gone through so far, up to a factor a record."""
+    """Sums of chances over the combinations so far, up to a factor a record."""
 
     def __init__(self, space: Space, records: int) -> None:
         self._space = space
@@ -171,10 +173,10 @@ class _Gathered:
         chances: Float[Tensor, "record place label"],
         unflipped: Float[Tensor, "record place label true"],
     ) -> None:
-        """Add combinations, by the log of their chance with each label that clients train with."""
+        """Add combinations, with the log of their chance for each label that clients train with."""
         flat = chances.flatten(1)
         found, at = flat.max(1)
-        # A copy: the view would follow what is written below.
+        # A copy: the view would change with the update below.
         before = self._largest[some].clone()
         largest = torch.maximum(before, found)
         self.place[some] = torch.where(found > before, places[at // self._space.labels], self.place[some])
@@ -192,7 +194,7 @@ def _unflipped(predicted: Float[Tensor, "record place label"], flip: float) -> F
 
     Args:
         predicted: chance of each label that clients train with.
-        flip: chance that it is another one than the true one.
+        flip: probability that a label is flipped.
     """
     classes = predicted.shape[-1]
     same = torch.eye(classes, dtype=predicted.dtype)
@@ -211,13 +213,13 @@ def _log_likelihood(
     defense: KnownCut,
     clip: float | None,
 ) -> Float[Tensor, "record place label"]:
-    """Return the log-density of the received gradients under each combination's, up to a constant a record."""
+    """Return the log-density of the received gradients under each combination, up to a constant a record."""
     sent = message_of(defense, clip)
     means = found if sent is None else sent(found)
     size = torch.linalg.vector_norm(received, dim=1)[:, None, None]
     squared = (means - received[:, None, None]).square().sum(-1).double()
     if defense.own_norm:
-        # Half of the record's norm is the bound, and noise is in units of it.
+        # The bound is half of the record's norm, and noise is in units of it.
         spread = defense.noise_multiplier * torch.linalg.vector_norm(means, dim=-1)
     elif defense.clips:
         spread = torch.full_like(size, defense.noise_multiplier * bound_of(defense, clip))

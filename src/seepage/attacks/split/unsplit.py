@@ -1,4 +1,4 @@
-"""Cells and weights that explain what came back, by descent on both in turn (Erdogan et al. 2022, UnSplit)."""
+"""Descent on cells and weights that explain the messages, in turn (Erdogan et al. 2022, UnSplit)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from seepage.attacks.split.exact import check_gradient
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.deepfm import DeepFMClient
-from seepage.registry import cut_attacks
+from seepage.registry import attacks
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
 Weights = Literal["cloned", "granted"]
@@ -22,21 +22,21 @@ _INPUT_RATE, _WEIGHT_RATE = 0.1, 1e-3
 _STD = 0.1
 
 
-@cut_attacks.register("unsplit")
+@attacks.register("unsplit", "split")
 @dataclass(frozen=True)
 class UnSplit:
-    """Descends on the private cells and on a copy of the client's weights in turn, until both explain what came back.
+    """Descends in turn on the private cells and on a copy of the client's weights, until both explain the messages.
 
     Erdogan et al., UnSplit (2022): the server knows the architecture of the client's part, but none of its weights.
     Deviations: clients compute the last layers here, so that gradients are matched, not activations; cells are points
-    of the simplex of each column's values, and no smoothness is asked of them; 1,000 rounds of 100 steps of both are
-    cut to ``rounds`` of ``steps``, with a greater rate for cells. Labels are relaxed and found with the cells. Since
-    nothing ties values to positions in a table of unknown embeddings, cells can hardly be told without the weights;
-    with them (``weights: granted``, not in the paper) it is a descent where ``exact`` goes through everything.
+    of the simplex of each column's values, without a smoothness term; 1,000 rounds of 100 steps of both are cut to
+    ``rounds`` of ``steps``, with a larger rate for cells. Labels are relaxed and found with the cells. A table of
+    unknown embeddings does not identify the values of its positions, so that cells can hardly be found without the
+    weights; with them (``weights: granted``, not in the paper) it is a descent where ``exact`` is exhaustive.
 
     Attributes:
         weights: ``cloned``: unknown, and found with the cells; ``granted``: known, as to ``exact``.
-        rounds, steps: of the descent.
+        rounds, steps: number of rounds and of steps of the descent.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -64,7 +64,7 @@ class UnSplit:
             check_count(name, getattr(self, name))
 
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
-        """Return the guess; ``seeds`` are of the weights that the descent begins with.
+        """Return the guess; ``seeds`` are those of the weights that the descent starts from.
 
         Raises:
             BadInputError: the client part is no DeepFM with one logit, a private column is continuous, or no gradient

@@ -1,23 +1,32 @@
 """Attacks of the active party in vertical learning on a passive party's columns."""
 
-from seepage.attacks.vertical.equality import EqualitySolving
-from seepage.attacks.vertical.gradients import (
-    GradientMatching,
-    IndependentComponents,
-    NeuronQuotients,
-    TensorComponents,
-)
-from seepage.attacks.vertical.labels import completion_scores, gradient_scores, left_out, raw_scores
-from seepage.attacks.vertical.ridge import RidgeStealth
-from seepage.attacks.vertical.student import StudentAttack
-from seepage.attacks.vertical.uifv import (
-    DataPassiveAttack,
-    IsolatedQueryAttack,
-    QueryAttack,
-    ShadowInversion,
-    StealthAttack,
-)
-from seepage.attacks.vertical.white_box import Generator, Ginver, GradientInversion
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seepage.lazy import lazy_package
+
+if TYPE_CHECKING:
+    from seepage.attacks.vertical.equality import EqualitySolving
+    from seepage.attacks.vertical.gradients import (
+        GradientMatching,
+        IndependentComponents,
+        NeuronQuotients,
+        TensorComponents,
+    )
+    from seepage.attacks.vertical.labels import completion_scores, gradient_scores, left_out, raw_scores
+    from seepage.attacks.vertical.ridge import RidgeStealth
+    from seepage.attacks.vertical.student import StudentAttack
+    from seepage.attacks.vertical.uifv import (
+        DataPassiveAttack,
+        IsolatedQueryAttack,
+        QueryAttack,
+        ShadowInversion,
+        StealthAttack,
+    )
+    from seepage.attacks.vertical.white_box import Generator, Ginver, GradientInversion
+
+lazy_package(__name__)
 
 __all__ = [
     "DataPassiveAttack",

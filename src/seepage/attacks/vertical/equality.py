@@ -1,4 +1,4 @@
-"""Equality solving (Luo et al., ICDE 2021): what a linear network's outputs say of a passive party's columns."""
+"""Equality solving (Luo et al., ICDE 2021): linear equations of a passive party's columns from a linear network."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from seepage.attacks.vertical.white_box import Match, predicted
 from seepage.errors import BadInputError, check_choice
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from seepage.tabular.schema import Discrete
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 
-@feature_attacks.register("esa")
+@attacks.register("esa", "vertical")
 @dataclass(frozen=True)
 class EqualitySolving:
-    """Linear equations that a known linear network gives of each record, solved with the least norm.
+    """Linear equations of each record's columns from a known linear network, solved with the least norm.
 
-    Of c classes a prediction tells c - 1 differences of logits, or one logit where there are two; what the other
-    parties' features add is known. As many encoded columns are found exactly. Source: Luo et al., Feature Inference
-    Attack on Model Predictions in Vertical Federated Learning (ICDE 2021), equality solving attack.
+    A prediction of c classes gives c - 1 differences of logits, or one logit where there are two classes; the
+    contribution of the other parties' features is known. That number of encoded columns is found exactly. Source: Luo
+    et al., Feature Inference Attack on Model Predictions in Vertical Federated Learning (ICDE 2021), equality solving
+    attack.
 
     Attributes:
-        match: ``prediction``, as published, or ``features``, which give an equation each (ours).
-        valid: whether the categories of a column are held to add up to 1 (ours).
+        match: values to match: ``prediction``, as published, or ``features``, which give one equation each (ours).
+        valid: whether the categories of a column must add up to 1 (ours).
 
     Raises:
         BadInputError: ``match`` is neither.
@@ -50,7 +51,7 @@ class EqualitySolving:
         """Return the guess; ``seeds`` are not used.
 
         Raises:
-            BadInputError: the bottom model was not granted, or one on the way is not linear.
+            BadInputError: the bottom model was not granted, or a network is not linear.
         """
         bottom = knowledge.granted_bottom("equality solving")
         encoder = encoder_of(knowledge.schema)

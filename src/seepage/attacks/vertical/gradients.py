@@ -1,7 +1,8 @@
-"""Published attacks on gradients, held against a bottom model of vertical learning: DLG, CPA, SQR, LOKI.
+"""Published attacks on gradients, applied to a bottom model of vertical learning: DLG, CPA, SQR, LOKI.
 
-They start from gradients by the parameters of the target's bottom model, which do not cross this wire and have to be
-granted. The target's bottom model is known to them, and so are the gradients by features, which the attacker sent.
+They need gradients with respect to the parameters of the target's bottom model, which do not cross this wire and have
+to be granted. They know the target's bottom model, and the gradients with respect to features, which the attacker
+sent.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from torch import Tensor, nn
 from seepage.attacks.horizontal.exact.cocktail_party import CocktailParty
 from seepage.attacks.horizontal.exact.first_layer import quotients
 from seepage.attacks.horizontal.exact.sqr import components
-from seepage.attacks.vertical.white_box import Descent
+from seepage.attacks.vertical.white_box import DescentAttack
 from seepage.errors import BadInputError, check_count
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
@@ -29,7 +30,7 @@ _GRANTS: tuple[Grant, ...] = ("bottom", "gradients")
 
 
 class _Seen(NamedTuple):
-    """What is granted, with trainings and batches as one axis of victims."""
+    """The granted data, with trainings and batches as one axis of victims."""
 
     encoder: Encoder
     weights: list[Float[Tensor, "victim _input _unit"]]
@@ -40,7 +41,7 @@ class _Seen(NamedTuple):
     received: Float[Tensor, "victim record feature"]
 
     def sent(self, rows: Float[Tensor, "victim row encoded"]) -> list[Float[Tensor, "victim row _unit"]]:
-        """Return what rows make each layer of the bottom model give out, before any ReLU."""
+        """Return the outputs of each layer of the bottom model for some rows, before any ReLU."""
         found = []
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             rows = torch.baddbmm(bias, rows.relu() if i else rows, weight)
@@ -48,7 +49,7 @@ class _Seen(NamedTuple):
         return found
 
     def guess(self, outputs: Float[Tensor, "victim record encoded"], trainings: int) -> FeatureGuess:
-        """Return the guess that encoded rows, in the records' order, make."""
+        """Return the guess that consists of encoded rows, in the records' order."""
         outputs = outputs.unflatten(0, (trainings, -1)).flatten(1, 2)
         failed = ~outputs.flatten(1).isfinite().all(1)
         return FeatureGuess(
@@ -58,7 +59,7 @@ class _Seen(NamedTuple):
     def placed(self, candidates: Float[Tensor, "victim candidate encoded"]) -> Float[Tensor, "victim record encoded"]:
         """Return for each record the candidate whose valid row would send the nearest features (ours).
 
-        The attacks themselves give records in no order; whoever knows the bottom model and the features can tell.
+        The attacks themselves return records in no order; the bottom model and the features reveal it.
         """
         there = candidates.isfinite().all(-1)
         rows = torch.where(there[..., None], candidates, torch.zeros_like(candidates)).to(self.received)
@@ -109,14 +110,15 @@ def _each(seeds: Sequence[int], victims: int) -> list[int]:
     return [seed + i for seed in seeds for i in range(batches)]
 
 
-@feature_attacks.register("bottom_dlg")
+@attacks.register("bottom_dlg", "vertical")
 @dataclass(frozen=True)
-class GradientMatching(Descent):
-    """Rows are moved until they would change the bottom model as the granted gradients do.
+class GradientMatching(DescentAttack):
+    """Rows are optimised until their gradients of the bottom model match the granted ones.
 
-    Source: Zhu et al., Deep Leakage from Gradients (NeurIPS 2019). Deviations: Adam instead of L-BFGS; the gradients by
-    features, which the attacker sent, are taken as they are, so that labels and the other parties' part need not be
-    guessed and each record has its place; squared distances are in units of the gradient's own square.
+    Source: Zhu et al., Deep Leakage from Gradients (NeurIPS 2019). Deviations: Adam instead of L-BFGS; the gradients
+    with respect to features, which the attacker sent, are used unchanged, so that labels and the other parties'
+    part need not be guessed and each record has its position; squared distances are in units of the gradient's own
+    square.
     """
 
     grants: ClassVar[tuple[Grant, ...]] = _GRANTS
@@ -128,9 +130,9 @@ class GradientMatching(Descent):
         """Return the guess.
 
         Args:
-            view: of the records that gradients were granted of.
-            knowledge: with the bottom model and its gradients.
-            seeds: of the start, one a training.
+            view: view of the records that gradients were granted of.
+            knowledge: side information with the bottom model and its gradients.
+            seeds: seed of each training's start.
 
         Raises:
             BadInputError: either was not granted, or the bottom model is of another kind.
@@ -144,12 +146,12 @@ class GradientMatching(Descent):
         free = torch.stack(starts).requires_grad_(True)
         wanted = [*seen.by_weights, *seen.by_biases]
         size = torch.stack([one.square().sum((1, 2)) for one in wanted]).sum(0)
-        # Where nothing came back, nothing can be matched.
+        # Where the received gradient is zero, there is nothing to match.
         size = torch.where(size > 0, size, torch.ones_like(size))
 
         def loss(step: int) -> Tensor:
-            made = _gradients(seen, self.rows(seen.encoder, free))
-            apart = [(one - other).square().sum((1, 2)) for one, other in zip(made, wanted, strict=True)]
+            dummy = _gradients(seen, self.rows(seen.encoder, free))
+            apart = [(one - other).square().sum((1, 2)) for one, other in zip(dummy, wanted, strict=True)]
             return (torch.stack(apart).sum(0) / size).sum()
 
         self.descend([free], loss)
@@ -158,7 +160,7 @@ class GradientMatching(Descent):
 
 
 def _gradients(seen: _Seen, rows: Float[Tensor, "victim record encoded"]) -> list[Tensor]:
-    """Return the gradients by weights, then by biases, that rows would cause; differentiable in the rows."""
+    """Return the gradients of weights, then of biases, for some rows; differentiable in the rows."""
     outputs = seen.sent(rows)
     inputs = [rows, *(one.relu() for one in outputs[:-1])]
     error, weights, biases = seen.returned, list[Tensor](), list[Tensor]()
@@ -172,17 +174,17 @@ def _gradients(seen: _Seen, rows: Float[Tensor, "victim record encoded"]) -> lis
 
 @dataclass(frozen=True)
 class _Unmixed:
-    """An attack on the first layer's gradient, which gives candidates in no order."""
+    """An attack on the first layer's gradient, which returns candidates in no order."""
 
     grants: ClassVar[tuple[Grant, ...]] = _GRANTS
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess, each candidate in the place of the records whose features it would send.
+        """Return the guess; each candidate takes the position of the records whose features it would send.
 
         Args:
-            view: of the records that gradients were granted of.
-            knowledge: with the bottom model and its gradients.
-            seeds: one a training.
+            view: view of the records that gradients were granted of.
+            knowledge: side information with the bottom model and its gradients.
+            seeds: one seed a training.
 
         Raises:
             BadInputError: either was not granted, or the bottom model is of another kind.
@@ -191,31 +193,31 @@ class _Unmixed:
         return seen.guess(seen.placed(self.candidates(seen, _each(seeds, len(seen.returned)))), view.trainings)
 
     def candidates(self, seen: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
-        """Return encoded rows, not finite where there is none."""
+        """Return encoded rows; those that do not exist are not finite."""
         raise NotImplementedError
 
 
-@feature_attacks.register("bottom_loki")
+@attacks.register("bottom_loki", "vertical")
 @dataclass(frozen=True)
 class NeuronQuotients(_Unmixed):
     """Each unit of the first layer is a candidate: its weights' gradient over its bias's.
 
-    Source: the last step of Zhao et al., LOKI (IEEE S&P 2024). Its server sends crafted networks so that one record
-    alone is behind a unit; here nobody crafted any, as in the comparison of vertical attacks.
+    Source: the last step of Zhao et al., LOKI (IEEE S&P 2024). Its server sends crafted networks so that only one
+    record activates a unit; here the network is not crafted, as in the comparison of vertical attacks.
     """
 
     def candidates(self, seen: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
-        """Return a candidate a unit."""
+        """Return one candidate a unit."""
         return quotients(seen.by_weights[0].mT, seen.by_biases[0][:, 0])
 
 
-@feature_attacks.register("bottom_cpa")
+@attacks.register("bottom_cpa", "vertical")
 @dataclass(frozen=True)
 class IndependentComponents(_Unmixed):
     """Independent components of the first layer's gradient, see ``CocktailParty``.
 
     Attributes:
-        iterations: of the search.
+        iterations: number of iterations of the search.
     """
 
     iterations: int = 3000
@@ -224,22 +226,22 @@ class IndependentComponents(_Unmixed):
         check_count("iterations", self.iterations)
 
     def candidates(self, seen: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
-        """Return a candidate a component."""
+        """Return one candidate a component."""
         mixed = torch.cat([seen.by_weights[0].mT, seen.by_biases[0].mT], dim=2).double()
         unmixed = CocktailParty(iterations=self.iterations).unmix(mixed, seen.returned.shape[1], None)
         return quotients(unmixed[..., :-1], unmixed[..., -1])
 
 
-@feature_attacks.register("bottom_sqr")
+@attacks.register("bottom_sqr", "vertical")
 @dataclass(frozen=True)
 class TensorComponents(_Unmixed):
     """Components of the tensor that the second layer's gradient averages to, see ``Sqr``.
 
-    Its theory is of one wide layer of normal weights without biases whose activation has a third order. None of that
-    holds for a trained bottom model with ReLUs: a comparison, from which nothing is to be expected.
+    Its theory is about one wide layer of normal weights without biases whose activation has a third order. None of
+    that holds for a trained bottom model with ReLUs: this is a comparison that is expected to fail.
 
     Attributes:
-        components: that are sought at most.
+        components: largest number of components.
     """
 
     components: int = 12
@@ -248,7 +250,7 @@ class TensorComponents(_Unmixed):
         check_count("components", self.components)
 
     def candidates(self, seen: _Seen, seeds: Sequence[int]) -> Float[Tensor, "victim candidate encoded"]:
-        """Return a candidate a component.
+        """Return one candidate a component.
 
         Raises:
             BadInputError: the bottom model has no hidden layer.
@@ -257,7 +259,7 @@ class TensorComponents(_Unmixed):
             raise BadInputError("bottom_sqr reads a hidden layer, but the target's bottom model has none; drop it.")
         weight = seen.weights[0].mT.double()
         count = min(self.components, seen.returned.shape[1], weight.shape[2])
-        # The third order of so many components takes this many equations.
+        # The third order of this many components takes this many equations.
         while count > 1 and (count + 1) * (count + 2) * (count + 3) > 3 * weight.shape[1]:
             count -= 1
         return components(weight, seen.by_weights[1].mT.double(), nn.ReLU(), count, seeds)

@@ -1,4 +1,4 @@
-"""A passive party of vertical learning after the labels: from what it learnt, or from the gradients that come back."""
+"""Attacks of a passive party on the labels: by its trained features, or by the gradients that come back."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def completion_scores(
     layer that is trained with MixMatch.
 
     Args:
-        view: of the passive party.
+        view: view of the passive party.
         known: positions of records whose labels it knows; they should be left out of any figure.
-        labels: of these, 1 for the sought one and 0 for others.
+        labels: labels of these records, 1 for the sought class and 0 for others.
 
     Raises:
         BadInputError: the known labels of a training are all the same.
@@ -35,10 +35,10 @@ def completion_scores(
 def raw_scores(
     view: ReturnedView, known: Int[Tensor, "training known"], labels: Float[Tensor, "training known"]
 ) -> Float[Tensor, "training record"]:
-    """Score records by the same head on the party's columns as they are: what it could tell without learning together.
+    """Score records by the same head on the party's own columns: a baseline without joint learning.
 
     Args:
-        view, known, labels: as of ``completion_scores``.
+        view, known, labels: arguments of ``completion_scores``.
 
     Raises:
         BadInputError: the known labels of a training are all the same.
@@ -49,13 +49,13 @@ def raw_scores(
 def gradient_scores(
     view: ReturnedView, known: Int[Tensor, "training known"], labels: Float[Tensor, "training known"]
 ) -> Float[Tensor, "training record"]:
-    """Score records by the cosines of their gradients with those of known ones: with the sought label less without it.
+    """Score records by the cosines of their gradients with those of known records: sought label less other labels.
 
     Source: Li et al., Label Leakage and Protection (ICLR 2022), the direction of gradients, with several known records
     of both kinds.
 
     Args:
-        view, known, labels: as of ``completion_scores``.
+        view, known, labels: arguments of ``completion_scores``.
 
     Raises:
         BadInputError: the known labels of a training are all the same.

@@ -1,4 +1,4 @@
-"""A linear or kernel regression from features to cells: what few leaked records suffice for."""
+"""A linear or kernel regression from features to cells, for which few leaked records suffice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seepage.models.inverse import Calibration, cells_of
 from seepage.models.vertical import encoder_of
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 # Penalties, in units of the mean of the kernel's diagonal; and widths of the radial kernel, in units of the median
@@ -21,14 +21,15 @@ _PENALTIES = tuple(10.0**k for k in range(-6, 3))
 _WIDTHS = (float("inf"), 4.0, 2.0, 1.0)
 
 
-@feature_attacks.register("ridge_sa")
+@attacks.register("ridge_sa", "vertical")
 @dataclass(frozen=True)
 class RidgeStealth:
     """Kernel ridge regression on leaked records; penalty and kernel are those with the least leave-one-out error.
 
-    Our own: a closed form in place of the stealth attack's InverNet, which has a few dozen pairs to learn from. The
-    leave-one-out residuals of a linear smoother are its residuals divided by one less its diagonal (Golub, Heath and
-    Wahba 1979). They say how sure the answers are too: chances and radii fit the leaked records, each left out in turn.
+    Our own: a closed form in place of the stealth attack's InverNet, which has only a few dozen pairs to learn from.
+    The leave-one-out residuals of a linear smoother are its residuals divided by one less its diagonal (Golub,
+    Heath and Wahba 1979). They also give the confidence of the answers: chances and radii are fitted on the leaked
+    records, each left out in turn.
     """
 
     grants: ClassVar[tuple[Grant, ...]] = ("leaked",)
@@ -53,11 +54,11 @@ class RidgeStealth:
 
 
 class Fitted(NamedTuple):
-    """What a regression says.
+    """Result of a regression.
 
     Attributes:
-        values: of new records.
-        left_out: of each known record, had it been left out.
+        values: predictions for new records.
+        left_out: predictions for each known record, with this record left out.
     """
 
     values: Float[Tensor, "training record value"]

@@ -1,4 +1,4 @@
-"""The data-passive attack that is valid: what auxiliary rows say of the target, averaged over like features."""
+"""A valid data-passive attack: predictions from auxiliary rows, averaged over similar features."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from seepage.baselines.vertical import own_inputs
 from seepage.errors import BadInputError, check_count
 from seepage.models.inverse import Inverter, cells_of
 from seepage.models.vertical import encoder_of
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 
-@feature_attacks.register("student_dpa")
+@attacks.register("student_dpa", "vertical")
 @dataclass(frozen=True)
 class StudentAttack:
     """A teacher guesses the target's cells from the attacker's own columns and labels; a student averages by features.
 
-    Our own. The teacher learns on auxiliary rows. Its guesses for the records of training, whose labels the attacker
+    Our own. The teacher learns on auxiliary rows. Its guesses for the training records, whose labels the attacker
     knows, are noisy, but records whose target cells are the same send the same features: a student that regresses the
-    guesses on the features averages the noise out. No axes of a shadow have to be the target's.
+    guesses on the features averages the noise out. The attack does not rely on a shadow with the target's axes.
 
     Attributes:
         hidden: units of the teacher's hidden layers.
-        epochs: of the teacher.
-        student_epochs: of the student.
+        epochs: number of epochs of the teacher.
+        student_epochs: number of epochs of the student.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -51,9 +51,9 @@ class StudentAttack:
         """Return the guess.
 
         Args:
-            view: with the records of training (``earlier``), or with labels of its own.
-            knowledge: with auxiliary rows.
-            seeds: of teacher and student, one a training.
+            view: view with the training records (``earlier``), or with labels of its own.
+            knowledge: side information with auxiliary rows.
+            seeds: seed of each training's teacher and student.
 
         Raises:
             BadInputError: rows were not granted, or no records with labels were seen.

@@ -1,4 +1,4 @@
-"""UIFV: a network learns to give a passive party's cells back from its features, under four levels of access."""
+"""UIFV: a network learns to reconstruct a passive party's cells from its features, under four levels of access."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seepage.errors import BadInputError, check_count
 from seepage.models.images import Shape
 from seepage.models.inverse import Calibration, Inverse, InverseLoss, Inverter
 from seepage.models.vertical import encoder_of
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 # Units of InverNet's hidden layers, by its number of layers (UIFV, table 14).
@@ -26,12 +26,12 @@ DEPTHS: dict[int, tuple[int, ...]] = {1: (), 2: (300,), 3: (100, 300)}
 
 @dataclass(frozen=True)
 class _InverNet:
-    """InverNet's settings, which all four attacks share.
+    """InverNet's settings, common to all four attacks.
 
     Attributes:
-        loss: see ``Inverter``.
-        layers: of InverNet, 1 to 3.
-        standardise, epochs, steps, batch_size, learning_rate: see ``Inverter``.
+        loss: loss of the network, see ``Inverter``.
+        layers: number of InverNet's layers, 1 to 3.
+        standardise, epochs, steps, batch_size, learning_rate: settings of ``Inverter``.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -48,11 +48,11 @@ class _InverNet:
     def __post_init__(self) -> None:
         if self.layers not in DEPTHS:
             raise BadInputError(f"InverNet has 1, 2 or 3 layers, got layers={self.layers!r}.")
-        # Refuses what it cannot be made of.
+        # Refuses settings that the inverter refuses.
         self.inverter(None)
 
     def inverter(self, image: Shape | None) -> Inverter:
-        """Return how InverNet is trained, for tables or for images."""
+        """Return the recipe of InverNet, for tables or for images."""
         return Inverter(
             DEPTHS[self.layers],
             self.loss,
@@ -65,19 +65,19 @@ class _InverNet:
         )
 
 
-@feature_attacks.register("uifv_qa")
+@attacks.register("uifv_qa", "vertical")
 @dataclass(frozen=True)
 class QueryAttack(_InverNet):
-    """UIFV with auxiliary rows and queries: the target's own answers for rows whose cells are known train InverNet.
+    """UIFV with auxiliary rows and queries: the target's answers for rows with known cells train InverNet.
 
     Source: Yang et al., UIFV (arXiv 2406.12588), section 4. Deviations: see ``Inverter``; and some pairs are held out,
-    which say how sure the answers are (ours).
+    which calibrate the confidence of the answers (ours).
 
     Attributes:
-        rows: that are asked, at most the budget and the auxiliary rows; as many as these if None.
+        rows: number of rows that are asked, at most the budget and the number of auxiliary rows; this maximum if None.
         held_out: share of them on which chances and radii are measured.
-        own_columns: whether InverNet takes the attacker's own columns beside the features (ours), which matters where
-            these say little.
+        own_columns: whether InverNet takes the attacker's own columns besides the features (ours), which matters where
+            the features reveal little.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -99,9 +99,9 @@ class QueryAttack(_InverNet):
         """Return the guess.
 
         Args:
-            view: of the active party.
-            knowledge: with auxiliary rows and queries; of rows beyond the budget the answers remain unknown.
-            seeds: of InverNet, one a training.
+            view: view of the active party.
+            knowledge: side information with auxiliary rows and queries; rows beyond the budget are not asked.
+            seeds: seed of each training's InverNet.
 
         Raises:
             BadInputError: rows or queries were not granted.
@@ -130,43 +130,43 @@ class ShadowInversion:
     """InverNet of the data-passive attack, with the shadow that it was trained on.
 
     Attributes:
-        inverse: InverNet.
-        shadow: the attacker's stand-in for the target's bottom model.
+        inverse: trained InverNet.
+        shadow: the attacker's shadow of the target's bottom model.
     """
 
     inverse: Inverse
     shadow: nn.Module
 
     def guess(self, view: FeatureView) -> FeatureGuess:
-        """Return what InverNet makes of the features that the target really sent."""
+        """Return InverNet's guess from the features that the target sent."""
         return guess_of(self.inverse, view.received)
 
     def self_inversion(self, cells: Float[Tensor, "training record column"]) -> FeatureGuess:
-        """Return what InverNet makes of the shadow's own features of true cells: a diagnostic, no attack.
+        """Return InverNet's guess from the shadow's own features of true cells: a diagnostic, not an attack.
 
-        No attacker can compute it, as it takes the cells that are to be found. It says how well InverNet inverts the
-        network that it was trained on, which is what the published figures of this attack look like.
+        No attacker can compute it, as it needs the secret cells. It shows InverNet's accuracy on the network that it
+        was trained on, which the published figures of this attack are close to.
         """
         with torch.no_grad():
             features = self.shadow(self.inverse.encoder.encode(cells))
         return guess_of(self.inverse, features)
 
 
-@feature_attacks.register("uifv_dpa")
+@attacks.register("uifv_dpa", "vertical")
 @dataclass(frozen=True)
 class DataPassiveAttack(_InverNet):
-    """UIFV with auxiliary rows alone: a shadow bottom model, trained through the top model, stands in for the target.
+    """UIFV with auxiliary rows alone: a shadow bottom model, trained through the top model, replaces the target's.
 
     The shadow is trained by the task's loss through the frozen top model, with the other parties' features of the
-    auxiliary rows; InverNet is trained on the shadow's features and applied to those that the target really sent.
+    auxiliary rows; InverNet is trained on the shadow's features and applied to the features that the target sent.
 
-    Source: Yang et al., UIFV (arXiv 2406.12588), section 4. The printed loss lacks logarithms and a sign; cross-entropy
-    here. That the shadow's features are the target's is not to be expected: nothing ties the axes of one to the
-    other's.
+    Source: Yang et al., UIFV (arXiv 2406.12588), section 4. The printed loss lacks logarithms and a sign;
+    cross-entropy here. The shadow's features cannot be expected to equal the target's: nothing ties the axes of
+    one to the other's.
 
     Attributes:
         hidden: units of the shadow's hidden layers.
-        shadow_epochs: passes of the shadow's training over the auxiliary rows.
+        shadow_epochs: number of passes of the shadow's training over the auxiliary rows.
     """
 
     grants: ClassVar[tuple[Grant, ...]] = ("auxiliary",)
@@ -178,22 +178,22 @@ class DataPassiveAttack(_InverNet):
         check_count("shadow_epochs", self.shadow_epochs)
 
     def fit(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> ShadowInversion:
-        """Return shadow and InverNet; arguments as those of a call."""
+        """Return shadow and InverNet; the arguments are those of a call."""
         rows = knowledge.granted_auxiliary("the data-passive attack")
         encoder = encoder_of(knowledge.schema)
         encoded = encoder.encode(rows.cells)
-        made = shadow(view, rows, encoded, self.hidden, self.shadow_epochs, self.batch_size, seeds, knowledge.image)
+        shadows = shadow(view, rows, encoded, self.hidden, self.shadow_epochs, self.batch_size, seeds, knowledge.image)
         with torch.no_grad():
-            features = made(encoded)
-        return ShadowInversion(self.inverter(knowledge.image).fit(features, encoded, encoder, seeds), made)
+            features = shadows(encoded)
+        return ShadowInversion(self.inverter(knowledge.image).fit(features, encoded, encoder, seeds), shadows)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess.
 
         Args:
-            view: of the active party.
-            knowledge: with auxiliary rows.
-            seeds: of shadow and InverNet, one a training.
+            view: view of the active party.
+            knowledge: side information with auxiliary rows.
+            seeds: seed of each training's shadow and InverNet.
 
         Raises:
             BadInputError: rows were not granted.
@@ -201,20 +201,20 @@ class DataPassiveAttack(_InverNet):
         return self.fit(view, knowledge, seeds).guess(view)
 
 
-@feature_attacks.register("uifv_iqa")
+@attacks.register("uifv_iqa", "vertical")
 @dataclass(frozen=True)
 class IsolatedQueryAttack(_InverNet):
-    """UIFV with queries alone: made-up rows and the target's answers train InverNet.
+    """UIFV with queries alone: generated rows and the target's answers train InverNet.
 
     Source: Yang et al., UIFV (arXiv 2406.12588), section 4. The generator draws categories evenly and numbers evenly
-    from an estimated range; the estimate is not stated, here the true bounds, or ``stretch`` times as wide. Of
-    images it makes smoothed normal noise.
+    from an estimated range; the estimate is not stated, here the true bounds, or ``stretch`` times as wide. For
+    images it generates smoothed normal noise.
 
     Attributes:
-        generator: whether rows are valid ones; else all encoded columns are numbers drawn evenly from 0 to 1, the
+        generator: whether rows are valid; otherwise all encoded columns are numbers drawn evenly from 0 to 1, the
             paper's comparison without data generation.
         stretch: width of the range that numbers are drawn from, in units of the true one.
-        rows: that are made up, at most the budget; as many as that if None.
+        rows: number of generated rows, at most the budget; the budget if None.
     """
 
     grants: ClassVar[tuple[Grant, ...]] = ("queries",)
@@ -233,9 +233,9 @@ class IsolatedQueryAttack(_InverNet):
         """Return the guess.
 
         Args:
-            view: of the active party.
-            knowledge: with queries.
-            seeds: of made-up rows and InverNet, one a training.
+            view: view of the active party.
+            knowledge: side information with queries.
+            seeds: seed of each training's generated rows and InverNet.
 
         Raises:
             BadInputError: queries were not granted.
@@ -244,16 +244,16 @@ class IsolatedQueryAttack(_InverNet):
         rows = channel.left if self.rows is None else min(self.rows, channel.left)
         encoder = encoder_of(knowledge.schema)
         if not self.generator:
-            made = plain_uniform(encoder, rows, seeds)
+            queries = plain_uniform(encoder, rows, seeds)
         elif knowledge.image is None:
-            made = generated(encoder, rows, seeds, self.stretch)
+            queries = generated(encoder, rows, seeds, self.stretch)
         else:
-            made = smooth_noise(knowledge.image, rows, seeds)
-        found = self.inverter(knowledge.image).fit(channel.ask(made), made, encoder, seeds)
+            queries = smooth_noise(knowledge.image, rows, seeds)
+        found = self.inverter(knowledge.image).fit(channel.ask(queries), queries, encoder, seeds)
         return guess_of(found, view.received, queries=rows)
 
 
-@feature_attacks.register("uifv_sa")
+@attacks.register("uifv_sa", "vertical")
 @dataclass(frozen=True)
 class StealthAttack(_InverNet):
     """UIFV with a few leaked records: these and the features that the target sent for them train InverNet.
@@ -267,9 +267,9 @@ class StealthAttack(_InverNet):
         """Return the guess.
 
         Args:
-            view: of the active party.
-            knowledge: with leaked records.
-            seeds: of InverNet, one a training.
+            view: view of the active party.
+            knowledge: side information with leaked records.
+            seeds: seed of each training's InverNet.
 
         Raises:
             BadInputError: no records leaked.
@@ -280,6 +280,6 @@ class StealthAttack(_InverNet):
         return guess_of(found, view.received)
 
 
-def guess_of(found: Inverse, inputs: Float[Tensor, "training record feature"], queries: int = 0) -> FeatureGuess:
-    """Return the guess that a trained network makes."""
-    return FeatureGuess(found.cells(inputs), found.chances(inputs), failed=found.failed, queries=queries)
+def guess_of(inverse: Inverse, inputs: Float[Tensor, "training record feature"], queries: int = 0) -> FeatureGuess:
+    """Return the guess of a trained network."""
+    return FeatureGuess(inverse.cells(inputs), inverse.chances(inputs), failed=inverse.failed, queries=queries)

@@ -15,23 +15,23 @@ from seepage.attacks.vertical.parts.relaxed import relaxed
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
-from seepage.registry import feature_attacks
+from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
-# What a white-box attack makes its rows fit.
+# Values that a white-box attack matches.
 Match = Literal["prediction", "features"]
 
 
 @dataclass(frozen=True)
-class Descent:
-    """Settings that attacks by descent share.
+class DescentAttack:
+    """Common settings of attacks by descent.
 
     Attributes:
-        valid: whether rows are kept near valid ones on the way (ours); free numbers, as published, else.
-        steps: of Adam.
-        batch_size: records of a step, where a network is trained.
-        learning_rate: of Adam, which falls to 0 along a cosine.
+        valid: whether rows are kept near valid ones during the descent (ours); otherwise free numbers, as published.
+        steps: number of Adam steps.
+        batch_size: number of records of a step, where a network is trained.
+        learning_rate: learning rate of Adam, which falls to 0 along a cosine.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -52,16 +52,16 @@ class Descent:
             raise BadInputError(f"a learning rate is a positive number, got learning_rate={rate!r}.")
 
     def rows(self, encoder: Encoder, free: Float[Tensor, "*some encoded"]) -> Float[Tensor, "*some encoded"]:
-        """Return encoded rows of what is moved."""
+        """Return encoded rows from free numbers."""
         return relaxed(encoder, free) if self.valid else free
 
     def guess(self, encoder: Encoder, outputs: Float[Tensor, "training record encoded"]) -> FeatureGuess:
-        """Return the guess that encoded rows make."""
+        """Return the guess that consists of encoded rows."""
         failed = ~outputs.flatten(1).isfinite().all(1)
         return FeatureGuess(torch.where(failed[:, None, None], torch.nan, cells_of(encoder, outputs)), failed=failed)
 
     def descend(self, parameters: Sequence[Tensor], loss: Callable[[int], Tensor]) -> None:
-        """Step so often along the gradient of a loss, which is summed over trainings."""
+        """Take all steps along the gradient of a loss, which is summed over trainings."""
         optimiser = torch.optim.Adam(list(parameters), lr=self.learning_rate)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimiser, lambda k: 0.5 * (1 + math.cos(math.pi * k / self.steps))
@@ -74,12 +74,12 @@ class Descent:
             schedule.step()
 
 
-@feature_attacks.register("ginver")
+@attacks.register("ginver", "vertical")
 @dataclass(frozen=True)
-class Ginver(Descent):
-    """A network whose rows, sent through the target's bottom model, give the received features back.
+class Ginver(DescentAttack):
+    """A network whose rows, sent through the target's bottom model, reproduce the received features.
 
-    Source: Yin et al., Ginver (WWW 2023), white-box form; total variation, which is of images, is left out.
+    Source: Yin et al., Ginver (WWW 2023), white-box form; total variation, which applies to images, is left out.
 
     Attributes:
         hidden: units of the network's hidden layers, InverNet's.
@@ -112,16 +112,16 @@ class Ginver(Descent):
             return self.guess(encoder, self.rows(encoder, networks(scaled)))
 
 
-@feature_attacks.register("gia")
+@attacks.register("gia", "vertical")
 @dataclass(frozen=True)
-class GradientInversion(Descent):
-    """Each record's cells are moved until the joint model predicts for it what it did.
+class GradientInversion(DescentAttack):
+    """Each record's cells are optimised until the joint model's prediction for them matches the observed one.
 
-    Source: Jiang et al., PoPETs 2022: the attacker matches the prediction. ``match="features"`` matches what the target
-    sent instead, which says more (ours).
+    Source: Jiang et al., PoPETs 2022: the attacker matches the prediction. ``match="features"`` matches the target's
+    features instead, which reveal more (ours).
 
     Attributes:
-        match: ``prediction`` or ``features``.
+        match: values to match: ``prediction`` or ``features``.
     """
 
     match: Match = "prediction"
@@ -133,7 +133,7 @@ class GradientInversion(Descent):
         check_choice("what gradient inversion matches:", self.match, Match)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess; all records are moved at once.
+        """Return the guess; all records are optimised at once.
 
         Raises:
             BadInputError: the bottom model was not granted.
@@ -151,7 +151,7 @@ class GradientInversion(Descent):
             sent = bottom(self.rows(encoder, free))
             if self.match == "features":
                 return (sent - view.received).square().mean(-1).sum()
-            # Adam's steps do not depend on the scale of the loss, so records do not disturb each other.
+            # Adam's steps do not depend on the scale of the loss, so that records do not disturb each other.
             return (predicted(view, view.features, sent) - wanted).square().mean(-1).sum()
 
         self.descend([free], loss)
@@ -159,10 +159,10 @@ class GradientInversion(Descent):
             return self.guess(encoder, self.rows(encoder, free))
 
 
-@feature_attacks.register("grn")
+@attacks.register("grn", "vertical")
 @dataclass(frozen=True)
-class Generator(Descent):
-    """A network makes the target's cells of the attacker's own, so that the joint model predicts what it did.
+class Generator(DescentAttack):
+    """A network predicts the target's cells from the attacker's own, so that the joint model predicts the same.
 
     Source: Luo et al., ICDE 2021 (generative regression network): layers of 600, 200 and 100 units with ReLU, squared
     error of the predictions, and a penalty on a spread of the generated columns beyond a threshold. Layer
@@ -170,8 +170,8 @@ class Generator(Descent):
 
     Attributes:
         hidden: units of the generator's hidden layers.
-        noise: number of random inputs beside the attacker's columns.
-        spread: variance of a generated column beyond which it is penalised.
+        noise: number of random inputs besides the attacker's columns.
+        spread: variance of a generated column above which it is penalised.
     """
 
     hidden: tuple[int, ...] = (600, 200, 100)
@@ -197,7 +197,7 @@ class Generator(Descent):
 
         def loss(step: int) -> Tensor:
             batch = torch.stack([torch.randint(view.records, (size,), generator=one) for one in draws])
-            rows = self.made(encoder, networks(inputs[every, batch]))
+            rows = self.bounded_rows(encoder, networks(inputs[every, batch]))
             features = [one[every, batch] for one in view.features]
             error = predicted(view, features, bottom(rows)).sigmoid() - wanted[every, batch]
             beyond = (rows.var(1) - self.spread).relu().sum(-1)
@@ -205,10 +205,10 @@ class Generator(Descent):
 
         self.descend(list(networks.parameters()), loss)
         with torch.no_grad():
-            return self.guess(encoder, self.made(encoder, networks(inputs)))
+            return self.guess(encoder, self.bounded_rows(encoder, networks(inputs)))
 
-    def made(self, encoder: Encoder, outputs: Float[Tensor, "*some encoded"]) -> Float[Tensor, "*some encoded"]:
-        """Return rows of the generator's outputs, which a sigmoid bounds."""
+    def bounded_rows(self, encoder: Encoder, outputs: Float[Tensor, "*some encoded"]) -> Float[Tensor, "*some encoded"]:
+        """Return rows from the generator's outputs, bounded by a sigmoid."""
         if self.valid:
             return relaxed(encoder, outputs)
         bounded = outputs.sigmoid()
@@ -216,7 +216,7 @@ class Generator(Descent):
 
 
 def frozen(bottom: nn.Module) -> Callable[[Tensor], Tensor]:
-    """Return a module that takes no gradients of its own parameters."""
+    """Return the module's function with parameters that receive no gradients."""
     held = {name: parameter.detach() for name, parameter in bottom.named_parameters()}
     return lambda rows: torch.func.functional_call(bottom, held, (rows,))
 
@@ -226,7 +226,7 @@ def predicted(
     features: Sequence[Float[Tensor, "training record _feature"]],
     sent: Float[Tensor, "training record feature"],
 ) -> Float[Tensor, "training record output"]:
-    """Return what the top model makes of the parties' features, with others in the target's place."""
+    """Return the top model's outputs for the parties' features, with other features in the target's place."""
     every = [sent if party == view.target else one for party, one in enumerate(features)]
     held = {name: parameter.detach() for name, parameter in view.model.top.named_parameters()}
     return torch.func.functional_call(view.model.top, held, (torch.cat(every, dim=-1),))

@@ -1,19 +1,21 @@
 """The audit doubts itself: checks with a code, a severity and an explanation in ``docs/checks.md``."""
 
-# Each registers its checks on import.
-from seepage.results.checks import certainty as certainty
-from seepage.results.checks import descent as descent
-from seepage.results.checks import jobs as jobs
-from seepage.results.checks import model as model
-from seepage.results.checks import proofs as proofs
-from seepage.results.checks import strength as strength
-from seepage.results.checks import table as table
-from seepage.results.checks.alarm import SEVERITIES, Alarm, Severity, Where
-from seepage.results.checks.explain import explanation
-from seepage.results.checks.facts import Facts
-from seepage.results.checks.registry import CHECKS, Check, run_checks
-from seepage.results.checks.table import pooled_shares
-from seepage.settings.control import LEAKED, control_of
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seepage.lazy import lazy_package
+
+if TYPE_CHECKING:
+    from seepage.results.checks.alarm import SEVERITIES, Alarm, Severity, Where
+    from seepage.results.checks.every import CHECKS, not_applicable, run_checks
+    from seepage.results.checks.explain import explanation, titles
+    from seepage.results.checks.facts import Facts
+    from seepage.results.checks.registry import Check
+    from seepage.results.checks.table import pooled_shares
+    from seepage.settings.setting import LEAKED
+
+lazy_package(__name__)
 
 __all__ = [
     "CHECKS",
@@ -24,8 +26,9 @@ __all__ = [
     "Facts",
     "Severity",
     "Where",
-    "control_of",
     "explanation",
+    "not_applicable",
     "pooled_shares",
     "run_checks",
+    "titles",
 ]

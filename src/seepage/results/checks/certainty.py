@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from seepage.assessment.row import ResultRow
 from seepage.results.checks.alarm import Where
 from seepage.results.checks.facts import Facts
 from seepage.results.checks.registry import Found, check
 from seepage.results.checks.wording import few, place, share
-from seepage.results.rows import Row
-from seepage.results.tiers import closed_gap, is_attack, is_whole, strongest_row, tier_of
+from seepage.results.tiers import closed_gap, is_whole, strongest_row, tier_of
 
 _FEW_VICTIMS = 5
 
@@ -18,9 +18,9 @@ _FEW_VICTIMS = 5
 def undecided(facts: Facts) -> Iterator[Found]:
     """The ends of a 95% interval lie in different tiers, or there is no interval."""
     told, where = [], []
-    marked = [column.name for column in facts.subject.dataset.schema.columns if column.sensitive]
+    marked = facts.audit.about.sensitive
     for size, defense in facts.settings:
-        overall = open_tier(facts.rows, size, defense)
+        overall = open_tier(facts.rows, size, defense, facts.audit.spec.unit)
         columns = [c for c in marked if (row := facts.strongest(size, defense, c)) is not None and _doubt(row)]
         parts = [overall] if overall else []
         if columns:
@@ -31,13 +31,13 @@ def undecided(facts: Facts) -> Iterator[Found]:
             where.append(at)
     if told:
         yield Found(
-            f"With these victims the tier of leakage is open at {few(told)}. The tier shown is that of the upper end. "
-            "Audit more victims; four times as many halve an interval.",
+            f"With these {facts.audit.spec.unit}s the tier of leakage is open at {few(told)}. The tier shown is that "
+            "of the upper end. Audit more of them; four times as many halve an interval.",
             tuple(where),
         )
 
 
-def open_tier(rows: Sequence[Row], batch_size: int | None, defense: str, unit: str = "victim") -> str | None:
+def open_tier(rows: Sequence[ResultRow], batch_size: int | None, defense: str, unit: str = "victim") -> str | None:
     """Return why the tier of a setting is open, None where it is not or where it has none for another reason.
 
     Half of all records that come back whole decide without an interval.
@@ -48,52 +48,57 @@ def open_tier(rows: Sequence[Row], batch_size: int | None, defense: str, unit: s
         unit: what ``n`` counts.
 
     Example:
-        >>> made = {"batch_size": None, "defense": "none", "attack": "a", "is_attack": True, "column": None, "n": 3}
-        >>> lift = {"mean": 0.6, "baseline": 0.5, "lift": 0.1, "lift_low": 0.0, "lift_high": 0.4}
-        >>> open_tier([{**made, "metric": "accuracy", **lift}], None, "none")
+        >>> from dataclasses import replace
+        >>> row = ResultRow(dataset="adult", protocol="split", model="mlp", attack="exact", metric="accuracy", n=3)
+        >>> row = replace(row, mean=0.6, baseline=0.5, lift=0.1, lift_low=0.0, lift_high=0.4)
+        >>> open_tier([row], None, "none")
         'none to high (0% to 80% of the gap closed)'
     """
     score = strongest_row(rows, batch_size, defense)
     if score is None:
         return None
-    wanted = (batch_size, defense, score["attack"], "exact_match", None)
-    fields = ("batch_size", "defense", "attack", "metric", "column")
-    exact = (row for row in rows if is_attack(row) and tuple(row[field] for field in fields) == wanted)
+    wanted = (batch_size, defense, score.attack, "exact_match", None)
+    exact = (
+        row
+        for row in rows
+        if row.is_attack and (row.batch_size, row.defense, row.attack, row.metric, row.column) == wanted
+    )
     return None if any(map(is_whole, exact)) else _doubt(score, unit)
 
 
-def _doubt(row: Row, unit: str = "victim") -> str | None:
+def _doubt(row: ResultRow, unit: str = "victim") -> str | None:
     low, high = closed_gap(row, "lift_low"), closed_gap(row, "lift_high")
     if low is None or high is None:
         return None
-    if row["lift_low"] == row["lift_high"]:
-        return None if tier_of(high) == "total" else f"no interval, as all {row['n']} {unit}s are alike"
+    if row.lift_low == row.lift_high:
+        return None if tier_of(high) == "total" else f"no interval, as all {row.n} {unit}s are alike"
     if tier_of(low) == tier_of(high):
         return None
     return f"{tier_of(low)} to {tier_of(high)} ({share(low)} to {share(min(high, 1.0))} of the gap closed)"
 
 
-@check("SEEP007", "warning", "Few victims")
+@check("SEEP007", "warning", "Few repetitions")
 def few_victims(facts: Facts) -> Iterator[Found]:
-    """A figure rests on fewer than five victims."""
-    rows = [row for row in facts.scores if row["n"] < _FEW_VICTIMS]
+    """A figure rests on fewer than five victims, trainings or attack seeds."""
+    rows = [row for row in facts.scores if row.n < _FEW_VICTIMS]
     if rows:
-        fewest = min(row["n"] for row in rows)
-        without = " One victim allows no interval." if fewest == 1 else ""
+        fewest = min(row.n for row in rows)
+        unit = facts.audit.spec.unit
+        without = f" One {unit} allows no interval." if fewest == 1 else ""
         yield Found(
-            f"Figures rest on as few as {fewest} victim(s).{without} Intervals from so few assume that victims vary as "
+            f"Figures rest on as few as {fewest} {unit}(s).{without} Intervals from so few assume that {unit}s vary as "
             f"a normal distribution does, which these cannot show. Audit at least {_FEW_VICTIMS}, better 20.",
-            tuple(Where(row["batch_size"], row["defense"], row["attack"]) for row in rows),
+            tuple(Where(row.batch_size, row.defense, row.attack) for row in rows),
         )
 
 
 @check("SEEP016", "warning", "Nothing to compare with")
 def no_baseline(facts: Facts) -> Iterator[Found]:
     """No baseline was run."""
-    rows = [row for row in facts.scores if row["baseline"] is None]
+    rows = [row for row in facts.scores if row.baseline is None]
     if rows:
         yield Found(
             "No baseline was run, so nobody can tell what the update gave away from what anyone could have guessed. "
             "Leave the baselines on; they cost next to nothing.",
-            tuple(dict.fromkeys(Where(row["batch_size"], row["defense"]) for row in rows)),
+            tuple(dict.fromkeys(Where(row.batch_size, row.defense) for row in rows)),
         )

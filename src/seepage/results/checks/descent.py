@@ -19,7 +19,7 @@ _LEFT = 0.5
 _LATE = 0.05
 
 
-@check("SEEP002", "error", "An attack did not converge")
+@check("SEEP002", "error", "An attack did not converge", "descent")
 def not_converged(facts: Facts) -> Iterator[Found]:
     """By its own measure, the attack ends hardly nearer to the update than the random rows it started from.
 
@@ -37,7 +37,7 @@ def not_converged(facts: Facts) -> Iterator[Found]:
         )
 
 
-@check("SEEP003", "warning", "An attack was stopped while it still made progress")
+@check("SEEP003", "warning", "An attack was stopped while it still made progress", "descent")
 def stopped_early(facts: Facts) -> Iterator[Found]:
     """The last tenth of the steps still contributes much of all the progress."""
     left = _left(facts)

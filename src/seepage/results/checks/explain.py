@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,23 @@ def explanation(code: str) -> list[str]:
         ['Nothing to compare ', 'Why it matters. Muc', 'What to do. Leave t']
     """
     return list(_sections().get(code, ()))
+
+
+def titles() -> list[tuple[str, str, str]]:
+    """Return code, usual severity and title of each check, read from the modules of checks, which stay unimported.
+
+    Example:
+        >>> titles()[0]
+        ('SEEP001', 'error', 'An attack does worse than guessing')
+    """
+    found = []
+    for path in _HERE.glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "check":
+                    code, severity, title = (str(ast.literal_eval(argument)) for argument in decorator.args)
+                    found.append((code, severity, title))
+    return sorted(found)
 
 
 @cache

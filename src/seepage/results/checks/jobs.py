@@ -13,33 +13,37 @@ from seepage.run.runner import Run
 
 @check("SEEP015", "error", "A job failed")
 def failed(facts: Facts) -> Iterator[Found]:
-    """An attack or a baseline ended with an error on some victims."""
+    """An attack or a baseline ended with an error on some units."""
     runs = [run for run in facts.runs if run.failures]
     if runs:
         # Without a baseline nothing can be said of any attack of its setting.
-        where = [Where(run.batch_size, run.defense, run.called if run.is_attack else None) for run in runs]
-        told = [f"{_missing(run)} ({run.failures[0].message})" for run in runs]
+        where = [
+            Where(run.configuration.batch_size, run.configuration.defense, run.label if run.is_attack else None)
+            for run in runs
+        ]
+        told = [f"{_missing(run, facts.audit.spec.unit)} ({run.failures[0].message})" for run in runs]
         yield Found(
-            f"Not measured because of an error: {few(told)}. Figures are of the other victims, which may be easier or "
+            f"Not measured because of an error: {few(told)}. Figures are of the others, which may be easier or "
             "harder than those. The traceback is in the run folder's audit.sqlite, table jobs; the same command tries "
             "again.",
             tuple(dict.fromkeys(where)),
         )
 
 
-@check("SEEP017", "warning", "There was no time for all victims")
+@check("SEEP017", "warning", "There was no time for all repetitions")
 def left_out(facts: Facts) -> Iterator[Found]:
     """The time budget did not suffice."""
     runs = [run for run in facts.runs if run.status == "left_out"]
     if runs:
-        told = [_missing(run) for run in runs]
+        told = [_missing(run, facts.audit.spec.unit) for run in runs]
         yield Found(
-            f"Left out for lack of time: {few(told)}. Figures rest on fewer victims than were asked for, or are "
+            f"Left out for lack of time: {few(told)}. Figures rest on fewer repetitions than were asked for, or are "
             "missing. The same command with more time, or without a time budget, measures the rest.",
-            tuple(Where(run.batch_size, run.defense, run.called) for run in runs),
+            tuple(Where(run.configuration.batch_size, run.configuration.defense, run.label) for run in runs),
         )
 
 
-def _missing(run: Run) -> str:
-    missing = run.asked - len(run.victims)
-    return f"{run.called} at {place(Where(run.batch_size, run.defense))}, {missing} of {run.asked} victims"
+def _missing(run: Run, unit: str) -> str:
+    missing = run.asked - len(run.units)
+    at = place(Where(run.configuration.batch_size, run.configuration.defense))
+    return f"{run.label}{f' at {at}' if at else ''}, {missing} of {run.asked} {unit}s"

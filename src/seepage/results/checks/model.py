@@ -17,11 +17,13 @@ _NEARLY_ALL = 0.9
 _MOST = 0.5
 
 
-@check("SEEP008", "error", "A gradient is zero")
+@check("SEEP008", "error", "A gradient is zero", "gradient")
 def zero_gradient(facts: Facts) -> Iterator[Found]:
     """A batch's gradient vanishes, so nothing crosses the wire."""
+    probe = facts.probe
+    assert probe is not None
     told, where = [], []
-    for found in facts.probe.gradients:
+    for found in probe.gradients:
         limit = _VANISHED * max(found.norms)
         zero = sum(norm <= limit for norm in found.norms)
         if zero:
@@ -36,10 +38,12 @@ def zero_gradient(facts: Facts) -> Iterator[Found]:
         )
 
 
-@check("SEEP009", "error", "The gradient does not depend on the records")
+@check("SEEP009", "error", "The gradient does not depend on the records", "gradient")
 def constant_gradient(facts: Facts) -> Iterator[Found]:
     """Batches of different records with the same labels have the same gradient."""
-    found = [one for one in facts.probe.gradients if one.spread is not None and one.spread < _SAME]
+    probe = facts.probe
+    assert probe is not None
+    found = [one for one in probe.gradients if one.spread is not None and one.spread < _SAME]
     if found:
         told = [f"{one.batch_size} (they differ by {one.spread:.1g} of their norm)" for one in found]
         yield Found(
@@ -50,27 +54,31 @@ def constant_gradient(facts: Facts) -> Iterator[Found]:
         )
 
 
-@check("SEEP010", "warning", "The model is saturated")
+@check("SEEP010", "warning", "The model is saturated", "gradient")
 def saturated(facts: Facts) -> Iterator[Found]:
     """Nearly all predicted probabilities are 0 or 1."""
-    certain = facts.probe.certain
+    probe = facts.probe
+    assert probe is not None
+    certain = probe.certain
     if certain is not None and certain >= _NEARLY_ALL:
         yield Found(
-            f"On {share(certain)} of {facts.probe.rows} of the client's rows the model gives a class more than 0.999. "
+            f"On {share(certain)} of {probe.rows} of the client's rows the model gives a class more than 0.999. "
             "A record that it gets right so surely contributes next to nothing to the gradient, one that it gets wrong "
             "always the same. This may hide what an earlier round gave away: audit the model of the first rounds too, "
             "and check that its inputs are standardised as in training."
         )
 
 
-@check("SEEP011", "warning", "Hidden units are stuck")
+@check("SEEP011", "warning", "Hidden units are stuck", "gradient")
 def stuck_units(facts: Facts) -> Iterator[Found]:
     """At least half of the units of a layer have no derivative on any row."""
-    layers = [layer for layer in facts.probe.layers if layer.stuck >= _MOST * layer.units]
+    probe = facts.probe
+    assert probe is not None
+    layers = [layer for layer in probe.layers if layer.stuck >= _MOST * layer.units]
     if layers:
         told = [f"{one.stuck} of the {one.units} {one.kind} units of layer {one.name!r}" for one in layers]
         yield Found(
-            f"On none of {facts.probe.rows} of the client's rows {few(told)} have a derivative (ReLU: never active; "
+            f"On none of {probe.rows} of the client's rows {few(told)} have a derivative (ReLU: never active; "
             "sigmoid and tanh: at their bounds). No gradient passes through them, so the update holds less than one "
             "of a healthy model. Check the initialisation, the learning rate and the scale of the inputs."
         )

@@ -14,19 +14,22 @@ from seepage.results.checks.wording import few, place, share
 @check("SEEP019", "error", "A certified cell is wrong")
 def falsely_certified(facts: Facts) -> Iterator[Found]:
     """An attack called cells certain that are not the record's."""
-    rows = [row for row in facts.rows if row["metric"] == "certified_wrong" and (row["mean"] or 0) > 0]
-    if rows:
-        where = tuple(Where(row["batch_size"], row["defense"], row["attack"]) for row in rows)
-        told = [f"{place(one)}: {share(row['mean'])}" for one, row in zip(where, rows, strict=True)]
+    wrong = {
+        Where(row.batch_size, row.defense, row.attack): row.mean
+        for row in facts.rows
+        if row.metric == "certified_wrong" and row.mean is not None and row.mean > 0
+    }
+    if wrong:
+        told = [f"{place(one)}: {share(rate)}" for one, rate in wrong.items()]
         yield Found(
             f"Of the cells that the attack certifies, this share is wrong: {few(told)}. A proof that fails is a "
             "mistake in seepage; please report it with the audit's document. Accuracies are scored against the truth "
             "all the same.",
-            where,
+            tuple(wrong),
         )
 
 
-@check("SEEP020", "note", "Which records are certified")
+@check("SEEP020", "note", "Which records are certified", "proofs")
 def regimes(facts: Facts) -> Iterator[Found]:
     """An attack with proofs says for each setting what it proved, under which conditions, or why it only estimated."""
     told, where = [], []
@@ -34,10 +37,13 @@ def regimes(facts: Facts) -> Iterator[Found]:
     for run in facts.runs:
         if run.evidence is None or run.evidence.regime is None:
             continue
-        one = Where(run.batch_size, run.defense, run.called)
+        one = Where(run.configuration.batch_size, run.configuration.defense, run.label)
         count = len(run.evidence.regime)
         ways = Counter(run.evidence.regime).most_common()
-        told.append(f"{place(one)}: " + "; ".join(f"{way} ({times} of {count} victims)" for way, times in ways[:3]))
+        told.append(
+            f"{place(one)}: "
+            + "; ".join(f"{way} ({times} of {count} {facts.audit.spec.unit}s)" for way, times in ways[:3])
+        )
         where.append(one)
         conditions.update(text for text in run.evidence.conditions or () if text)
     if told:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from seepage.results.checks.alarm import SEVERITIES, Alarm, Severity, Where
-from seepage.results.checks.facts import Facts
+from seepage.results.checks.facts import Facts, Need
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,14 @@ class Check:
         severity: of what it usually finds.
         title: what is the matter, in one line.
         find: returns what it finds, nothing where all is well.
+        needs: what it reads beside the rows of results; without it the check does not apply.
     """
 
     code: str
     severity: Severity
     title: str
     find: Callable[[Facts], Iterable[Found]]
+    needs: tuple[Need, ...] = ()
 
 
 CHECKS: dict[str, Check] = {}
@@ -46,12 +48,12 @@ CHECKS: dict[str, Check] = {}
 Find = Callable[[Facts], Iterable[Found]]
 
 
-def check(code: str, severity: Severity, title: str) -> Callable[[Find], Find]:
+def check(code: str, severity: Severity, title: str, *needs: Need) -> Callable[[Find], Find]:
     """Register the decorated function as a check."""
 
     def add(find: Find) -> Find:
         assert code not in CHECKS, f"{code} is taken"
-        CHECKS[code] = Check(code, severity, title, find)
+        CHECKS[code] = Check(code, severity, title, find, needs)
         return find
 
     return add
@@ -62,6 +64,17 @@ def run_checks(facts: Facts) -> list[Alarm]:
     alarms = [
         Alarm(one.code, found.severity or one.severity, one.title, found.message, found.where)
         for one in CHECKS.values()
+        if not any(map(facts.lacks, one.needs))
         for found in one.find(facts)
     ]
     return sorted(alarms, key=lambda alarm: (SEVERITIES.index(alarm.severity), alarm.code))
+
+
+def not_applicable(facts: Facts) -> dict[str, str]:
+    """Return the codes of checks that do not apply to an audit, with the reason."""
+    found = {}
+    for one in CHECKS.values():
+        reasons = [reason for need in one.needs if (reason := facts.lacks(need)) is not None]
+        if reasons:
+            found[one.code] = "; ".join(reasons)
+    return found

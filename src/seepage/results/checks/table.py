@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 
 from seepage.datasets import Dataset
-from seepage.datasets.about import cards
+from seepage.datasets.about import card_of
 from seepage.results.checks.facts import Facts
 from seepage.results.checks.registry import Found, check
 from seepage.results.checks.wording import few, share
-from seepage.results.tiers import is_attack
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 
@@ -23,10 +22,10 @@ _PART, _MOST = 0.1, 0.5
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
-@check("SEEP012", "note", "The table holds duplicates")
+@check("SEEP012", "note", "The table holds duplicates", "table")
 def duplicates(facts: Facts) -> Iterator[Found]:
     """At least a hundredth of the client's rows equal another one in every column but the target."""
-    table = facts.subject.dataset.train
+    table = facts.table.train
     repeated = float(pd.Series(_digests(table)).duplicated(keep=False).mean())
     if repeated >= _SOME:
         yield Found(
@@ -49,7 +48,7 @@ def _digests(table: Table) -> np.ndarray:
 @check("SEEP013", "note", "The labels were granted")
 def labels_granted(facts: Facts) -> Iterator[Found]:
     """The attacker was told the labels."""
-    told = {row["attack"] for row in facts.rows if is_attack(row) and row["knowledge"].get("labels") == "true"}
+    told = {row.attack for row in facts.rows if row.is_attack and row.knowledge.get("labels") == "true"}
     if told:
         yield Found(
             "The attacker was told the true label of every record instead of restoring them from the update. That is "
@@ -57,13 +56,13 @@ def labels_granted(facts: Facts) -> Iterator[Found]:
         )
 
 
-@check("SEEP014", "warning", "The dataset is partial")
+@check("SEEP014", "warning", "The dataset is partial", "table")
 def partial(facts: Facts) -> Iterator[Found]:
     """A registered dataset has fewer rows than its complete original."""
-    dataset = facts.subject.dataset
-    card = cards.get(dataset.name)
+    dataset = facts.table
+    card = card_of(dataset.name)
     # Of generated tables everyone takes as many rows as they like.
-    if facts.subject.own or card is None or not (card.bundled or card.files):
+    if facts.audit.own or card is None or not (card.bundled or card.files):
         return
     rows = len(dataset.train) + (0 if dataset.test is None else len(dataset.test))
     if rows < card.rows:
@@ -73,11 +72,11 @@ def partial(facts: Facts) -> Iterator[Found]:
         )
 
 
-@check("SEEP018", "note", "Rare values are taken together")
+@check("SEEP018", "note", "Rare values are taken together", "table")
 def pooled(facts: Facts) -> Iterator[Found]:
     """At least a tenth of a column's cells are rare values that the schema takes together as one category."""
-    table = facts.subject.dataset.train
-    found = {name: part for name, part in pooled_shares(facts.subject.dataset).items() if part >= _PART}
+    table = facts.table.train
+    found = {name: part for name, part in pooled_shares(facts.table).items() if part >= _PART}
     if found:
         largest = sorted(found, key=lambda name: -found[name])
         told = [

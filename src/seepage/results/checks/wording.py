@@ -40,13 +40,3 @@ def share(rate: float) -> str:
         ('12%', '-50%')
     """
     return f"{100 * rate:.0f}%"
-
-
-def points(difference: float) -> str:
-    """Return a difference of rates in percentage points.
-
-    Example:
-        >>> points(-0.034)
-        '-3.4'
-    """
-    return f"{100 * difference:+.1f}"

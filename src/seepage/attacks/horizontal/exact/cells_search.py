@@ -1,4 +1,4 @@
-"""Search for single records whose way through a network lies in what the gradients of its layers span."""
+"""Search for single records that are consistent with the spans of the layers' gradients."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from seepage.attacks.horizontal.exact.networks import Network, errors_back
 from seepage.attacks.horizontal.exact.spans import Span
 from seepage.tabular.encoder import Encoder
 
-# Numbers of the largest temporary, so that it stays in the processor's cache.
+# Number of entries of the largest temporary, so that it stays in the processor's cache.
 _NUMBERS_AT_ONCE = 2**21
-# Of the largest squared slope, what is taken for rounding: there numbers stay where they were drawn.
+# Share of the largest squared slope below which a slope is a rounding error; such numbers keep their start values.
 _DETERMINED = 1e-8
 # An improvement by less than this share ends a search.
 _GAIN = 1e-6
@@ -23,11 +23,11 @@ _GAIN = 1e-6
 
 @dataclass(frozen=True)
 class Found:
-    """Where searches ended.
+    """Ends of searches.
 
     Attributes:
-        codes: of the discrete columns.
-        numbers: of the continuous columns, standardised.
+        codes: codes of the discrete columns.
+        numbers: numbers of the continuous columns, standardised.
         misfit: squared distance from the spans.
     """
 
@@ -39,20 +39,20 @@ class Found:
 class CellsSearch:
     """Coordinate descent on the cells of one record, from many starts at once.
 
-    The misfit of a record is the squared distance of its encoded row from the span of the first layer's gradient
-    and of its first hidden layer's outputs from the span of the second layer's. Both hold for each
-    record by itself, whatever the others are, so that records are sought one by one instead of a batch at a time. In
-    each round a start takes the category that lowers the misfit most, with the numbers moved along by a
-    Gauss-Newton step, until nothing does.
+    The misfit of a record is the squared distance of its encoded row from the span of the first layer's gradient, plus
+    that of its first hidden layer's outputs from the span of the second layer's. Both are zero for each record by
+    itself, whatever the others are, so that records are searched one by one instead of a batch at a time. In each
+    round a start takes the category that lowers the misfit most, with a Gauss-Newton step of the numbers, until no
+    category lowers it.
 
     Args:
-        encoder: in float64.
-        network: that the records went through.
-        spans: of its first layer and, if there are hidden layers behind, of the second.
-        allowed: which encoded columns can be other than 0 in a raw row, see ``occurring``.
+        encoder: encoder in float64.
+        network: network that the records went through.
+        spans: span of its first layer and, if there are hidden layers behind, of the second.
+        allowed: whether each encoded column can differ from 0 in a raw row, see ``occurring``.
         errors: weight of the share of a record's error that lies outside the span of the first layer's columns. For
             networks with one hidden layer and one output, or the difference of two: there the units that a record
-            activates are all there is to its error.
+            activates determine its error.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class CellsSearch:
         off = spans[0].off_rows
         # A raw row's zero is not the encoded row's.
         base = torch.where(encoder.is_continuous, torch.zeros_like(encoder.mean), -encoder.mean / encoder.std)
-        # What a category adds to what the first layer makes, and to the distance from its span.
+        # Effect of a category on the first layer's outputs, and on the distance from its span.
         self._made, self._made_base = weight.T / encoder.std[:, None], weight @ base + bias
         self._away = off[:, :-1].T / encoder.std[:, None]
         self._away_base = off[:, :-1] @ base + off[:, -1]
@@ -104,7 +104,7 @@ class CellsSearch:
 
     @property
     def determined(self) -> bool:
-        """Whether distances from the first layer's span leave no combination of numbers open."""
+        """Whether distances from the first layer's span determine the numbers."""
         values = torch.linalg.svdvals(self._away_slope)
         enough = len(self._away_slope) >= self._away_slope.shape[1]
         return not len(values) or (enough and bool(values[-1] ** 2 > _DETERMINED * values[0] ** 2))
@@ -112,11 +112,11 @@ class CellsSearch:
     def run(
         self, codes: Int[Tensor, "start discrete"], numbers: Float[Tensor, "start continuous"], rounds: int
     ) -> Found:
-        """Return where the searches from given cells end.
+        """Return the ends of the searches from given cells.
 
         Args:
-            codes, numbers: to begin with; numbers standardised.
-            rounds: most changes of a start.
+            codes, numbers: starting points; numbers standardised.
+            rounds: largest number of changes of a start.
         """
         per_start = max(1, len(self._code)) * (len(self._made_base) + len(self._away_base))
         chunk = max(1, _NUMBERS_AT_ONCE // per_start)
@@ -130,31 +130,31 @@ class CellsSearch:
             torch.cat([part.misfit for part in parts]),
         )
 
-    def made(self, found: Found) -> Float[Tensor, "start unit"]:
-        """Return what the first layer makes of where searches ended, before its ReLU."""
-        return self._made_base + self._made[self._first + found.codes].sum(1) + found.numbers @ self._slope.T
+    def hidden_outputs(self, ends: Found) -> Float[Tensor, "start unit"]:
+        """Return the first layer's outputs at the ends of searches, before its ReLU."""
+        return self._made_base + self._made[self._first + ends.codes].sum(1) + ends.numbers @ self._slope.T
 
-    def spread(self, found: Found) -> Float[Tensor, "start continuous"]:
-        """Return the standard errors of standardised numbers, were all that is left of the misfit chance."""
-        hidden = self.made(found)
+    def spread(self, ends: Found) -> Float[Tensor, "start continuous"]:
+        """Return the standard errors of standardised numbers, if the remaining misfit is random."""
+        hidden = self.hidden_outputs(ends)
         jacobian = self._away_slope.expand(len(hidden), -1, -1)
         if self._deep is not None:
             slopes = (hidden > 0).to(hidden.dtype)[..., None] * self._slope
             jacobian = torch.cat([jacobian, self._deep.off_rows[:, :-1] @ slopes], 1)
         inverse = torch.linalg.pinv(jacobian.mT @ jacobian, hermitian=True)
         rest = max(1, jacobian.shape[1] - jacobian.shape[2])
-        return (inverse.diagonal(dim1=-2, dim2=-1) * found.misfit[:, None] / rest).clamp_min(0).sqrt()
+        return (inverse.diagonal(dim1=-2, dim2=-1) * ends.misfit[:, None] / rest).clamp_min(0).sqrt()
 
     def _run(self, codes: Tensor, numbers: Tensor, rounds: int) -> Found:
         index = self._first + codes
-        made = self._made_base + self._made[index].sum(1)
+        outputs = self._made_base + self._made[index].sum(1)
         away = self._away_base + self._away[index].sum(1)
-        misfit = self._misfit(made, away, numbers)
+        misfit = self._misfit(outputs, away, numbers)
         live = torch.arange(len(codes), device=codes.device)
         for _ in range(rounds):
             if not len(live):
                 break
-            m, a, n, f = made[live], away[live], numbers[live], misfit[live]
+            m, a, n, f = outputs[live], away[live], numbers[live], misfit[live]
             step = self._step(m, n)
             moved = (n - step(m, a, n)).clamp(self._low, self._high)
             if self._place.numel():
@@ -175,36 +175,36 @@ class CellsSearch:
                 take = (best.values < f * (1 - _GAIN)).nonzero()[:, 0]
                 which, at = live[take], best.indices[take]
                 codes[which, self._column[at]] = self._code[at]
-                made[which] += dm[take, at]
+                outputs[which] += dm[take, at]
                 away[which] += da[take, at]
                 numbers[which], misfit[which] = tried[take, at], best.values[take]
                 improved[take] = True
             live = live[improved]
         return Found(codes, numbers, misfit)
 
-    def _misfit(self, made: Tensor, away: Tensor, numbers: Tensor) -> Tensor:
+    def _misfit(self, outputs: Tensor, away: Tensor, numbers: Tensor) -> Tensor:
         found = (away + numbers @ self._away_slope.T).square().sum(-1)
         deep = self._deep
         if self._errors:
-            active = ((made + numbers @ self._slope.T) > 0).to(made.dtype)
+            active = ((outputs + numbers @ self._slope.T) > 0).to(outputs.dtype)
             outside = (active @ self._beyond.T).square().sum(-1) / (active @ self._size).clamp_min(1e-300)
             return found + self._errors * outside
         if deep is None:
             return found
-        hidden = (made + numbers @ self._slope.T).relu_()
+        hidden = (outputs + numbers @ self._slope.T).relu_()
         if len(deep.off_rows) <= deep.rank:
             return found + (hidden @ deep.off_rows[:, :-1].T + deep.off_rows[:, -1]).square().sum(-1)
         inside = hidden @ deep.rows[:, :-1].T + deep.rows[:, -1]
         return found + (hidden.square().sum(-1) + 1 - inside.square().sum(-1)).clamp_min(0)
 
-    def _step(self, made: Tensor, numbers: Tensor):
-        """Return the Gauss-Newton step of the numbers with the units as they are active now."""
+    def _step(self, outputs: Tensor, numbers: Tensor):
+        """Return the Gauss-Newton step of the numbers for the units that are active now."""
         flat = self._away_slope
-        gram = (flat.T @ flat).expand(len(made), -1, -1)
+        gram = (flat.T @ flat).expand(len(outputs), -1, -1)
         if self._deep is None:
             inverse = torch.linalg.pinv(gram[:1], hermitian=True, rtol=_DETERMINED)[0] if flat.numel() else gram[0]
             return lambda m, a, n: (a + n @ flat.T) @ flat @ inverse
-        active = ((made + numbers @ self._slope.T) > 0).to(made.dtype)
+        active = ((outputs + numbers @ self._slope.T) > 0).to(outputs.dtype)
         slopes = active[..., None] * self._slope
         off, shift = self._deep.off_rows[:, :-1], self._deep.off_rows[:, -1]
         jacobian = off @ slopes
@@ -231,8 +231,8 @@ def occurring(encoder: Encoder, span: Span, rounding: float) -> Bool[Tensor, " e
     A category that no record has makes a raw column of zeros, and so one of zeros in the span of the rows.
 
     Args:
-        encoder: knows the standardisation.
-        span: of the first layer's gradient.
+        encoder: encoder with the standardisation.
+        span: span of the first layer's gradient.
         rounding: relative precision of the received numbers.
     """
     raw = span.rows[:, :-1] * encoder.std + span.rows[:, -1:] * encoder.mean

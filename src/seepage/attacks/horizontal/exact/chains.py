@@ -1,4 +1,4 @@
-"""Which networks have their gradient differentiated by hand, and how they are taken apart into layers."""
+"""Networks whose gradient is differentiated in closed form, and their decomposition into layers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from seepage.attacks.horizontal.exact.layers import (
     Chain,
     Concatenation,
     Convolution,
+    DifferentiatedLayer,
     Flattening,
-    Layer,
     Normalisation,
     Rectifier,
 )
@@ -23,9 +23,9 @@ _KNOWN = (nn.Linear, nn.ReLU, BatchNorm, nn.Unflatten, nn.Conv1d, nn.Flatten)
 
 
 def parts_of(module: nn.Module) -> list[nn.Module] | None:
-    """Return the layers of a network that runs by hand, in order; None where it holds any other.
+    """Return the layers of a network with closed-form passes, in order; None where it holds any other layer.
 
-    These are affine layers, ReLUs of what they return, batch normalisations, residual blocks of such layers, and a
+    These are affine layers, ReLUs of their outputs, batch normalisations, residual blocks of such layers, and a
     convolution in front; the last one is affine.
 
     Example:
@@ -80,40 +80,40 @@ def obstacle(module: nn.Module) -> str:
 
 
 def chain_of(
-    parts: Sequence[nn.Module], module: nn.Module, held: Sequence[Tensor], received: Sequence[Tensor]
+    parts: Sequence[nn.Module], module: nn.Module, parameters: Sequence[Tensor], received: Sequence[Tensor]
 ) -> Chain:
     """Return the layers of ``parts_of``, ready to run.
 
     Args:
-        parts: of the module.
-        module: gives the order of parameters.
-        held: the parameters, *parameter for all victims or (victim, *parameter).
+        parts: layers of the module.
+        module: module that gives the order of parameters.
+        parameters: parameters, *parameter for all victims or (victim, *parameter).
         received: gradients, one a parameter, (victim, *parameter).
     """
     places = {id(parameter): i for i, parameter in enumerate(module.parameters())}
-    layers: list[Layer] = []
+    layers: list[DifferentiatedLayer] = []
     for part in parts:
         if isinstance(part, Residual):
-            layers.append(Concatenation(chain_of(branch_of(part), module, held, received)))
+            layers.append(Concatenation(chain_of(branch_of(part), module, parameters, received)))
         elif isinstance(part, nn.Linear):
             i = places[id(part.weight)]
             layers.append(
                 Affine(
                     place=i,
-                    weight=held[i],
-                    bias=held[i + 1],
+                    weight=parameters[i],
+                    bias=parameters[i + 1],
                     received=received[i],
                     received_bias=received[i + 1],
-                    weight_back=held[i].transpose(-2, -1).contiguous(),
+                    weight_back=parameters[i].transpose(-2, -1).contiguous(),
                     received_back=received[i].transpose(1, 2).contiguous(),
                 )
             )
         elif isinstance(part, BatchNorm):
             i = places[id(part.weight)]
-            layers.append(Normalisation(i, held[i], held[i + 1], part.eps, received[i], received[i + 1]))
+            layers.append(Normalisation(i, parameters[i], parameters[i + 1], part.eps, received[i], received[i + 1]))
         elif isinstance(part, nn.Conv1d):
             i = places[id(part.weight)]
-            layers.append(Convolution(i, held[i][..., 0, :], received[i][:, :, 0]))
+            layers.append(Convolution(i, parameters[i][..., 0, :], received[i][:, :, 0]))
         elif isinstance(part, nn.ReLU):
             layers.append(Rectifier())
         elif isinstance(part, nn.Flatten):
@@ -137,19 +137,19 @@ def _leaves(parts: Sequence[nn.Module]) -> list[nn.Module]:
 
 
 def _fits(parts: Sequence[nn.Module], at_start: bool) -> bool:
-    """Whether all parts are known and stand where their passes may: ReLUs work in place, convolutions on rows."""
-    made, flat = False, True
+    """Whether all parts are known and in allowed places: ReLUs work in place, convolutions on rows."""
+    fresh, flat = False, True
     for i, part in enumerate(parts):
         kind = type(part)
         if kind is nn.Linear and isinstance(part, nn.Linear):
-            fits, made = flat and part.bias is not None, True
+            fits, fresh = flat and part.bias is not None, True
         elif kind is nn.ReLU:
-            fits, made = made, False
+            fits, fresh = fresh, False
         elif isinstance(part, BatchNorm):
-            fits, made = kind is BatchNorm and part.takes_batch and part.weight is not None, True
+            fits, fresh = kind is BatchNorm and part.takes_batch and part.weight is not None, True
         elif isinstance(part, Residual):
             branch = branch_of(part)
-            fits, made = flat and kind is Residual and bool(branch) and _fits(branch, at_start=False), False
+            fits, fresh = flat and kind is Residual and bool(branch) and _fits(branch, at_start=False), False
         elif isinstance(part, nn.Unflatten):
             shape = tuple(part.unflattened_size)
             fits = kind is nn.Unflatten and at_start and i == 0 and part.dim == 1 and shape[0] == 1 == len(shape) - 1
@@ -157,10 +157,10 @@ def _fits(parts: Sequence[nn.Module], at_start: bool) -> bool:
             fits = fits and type(parts[1]) is nn.Conv1d
         elif isinstance(part, nn.Conv1d):
             plain = (part.stride, part.padding, part.dilation, part.bias) == ((1,), (0,), (1,), None)
-            fits, made = kind is nn.Conv1d and i == 1 and not flat and part.in_channels == 1 and plain, True
+            fits, fresh = kind is nn.Conv1d and i == 1 and not flat and part.in_channels == 1 and plain, True
         elif isinstance(part, nn.Flatten):
             fits = kind is nn.Flatten and not flat and (part.start_dim, part.end_dim) == (1, -1)
-            made, flat = False, True
+            fresh, flat = False, True
         else:
             return False
         if not fits:
@@ -169,7 +169,7 @@ def _fits(parts: Sequence[nn.Module], at_start: bool) -> bool:
 
 
 def _is_special(part: nn.Module) -> bool:
-    """Whether a module does more than its type says: hooks, or parameters that are made from others."""
+    """Whether a module does more than its type says: hooks, or parameters computed from others."""
     hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
     own = [name for name, _ in part.named_parameters(recurse=False)]
     return any(hooks) or (isinstance(part, nn.Linear | BatchNorm) and own != ["weight", "bias"])

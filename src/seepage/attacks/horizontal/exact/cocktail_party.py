@@ -22,28 +22,28 @@ _NORMAL = 0.37456720
 _REPORTS = 100
 
 
-@attacks.register("cocktail_party")
+@attacks.register("cocktail_party", "horizontal")
 @dataclass(frozen=True)
 class CocktailParty:
     """Independent component analysis of the first layer's gradient, whose rows are mixtures of the batch's records.
 
-    The rows are centred over the encoded columns and whitened to as many components as the batch has records; an
-    unmixing matrix of unit rows is sought whose sources are as far from normal as can be while its rows
-    differ: the mean over sources of (mean log cosh s - mean log cosh of a normal)^2 is maximised, less
-    ``apart`` times the mean over pairs of rows of exp(``sharpness`` |cosine|) - 1. The same map applied to weights and
-    bias gives each record's sign and scale, so nothing is ambiguous but the order.
+    The rows are centred over the encoded columns and whitened to one component for each record of the batch. An
+    unmixing matrix of unit rows is sought whose sources are as far from normal as possible while its rows differ: the
+    mean over sources of (mean log cosh s - mean log cosh of a normal)^2 is maximised, less ``apart`` times the mean
+    over pairs of rows of exp(``sharpness`` |cosine|) - 1. The same map applied to weights and bias gives each record's
+    sign and scale, so that only the order is ambiguous.
 
-    Needs no more records than the rank of the gradient, and many columns: with the 40 to 110 encoded columns of usual
-    tables independent components are weak.
+    It needs no more records than the rank of the gradient, and many columns: with the 40 to 110 encoded columns of
+    usual tables, independent components are weak.
 
-    Deviations: the released code overwrites its measure of non-normality with zero and is left with the decorrelation
-    (D26); here the measure is Hyvärinen's, with the normal's own value subtracted, so that sparse sources count as
-    well as flat ones; the sign comes from the bias; no image priors; and rows of tables, having few columns and
+    Deviations: the released code overwrites its measure of non-normality with zero, so that only the decorrelation
+    remains (D26); here the measure is Hyvärinen's, with the normal's own value subtracted, so that sparse sources
+    count as well as flat ones; the sign comes from the bias; no image priors; rows of tables, with few columns and
     common categories, are correlated, so that ``apart`` is 0.01 where 1.47 was chosen for images.
 
     Attributes:
-        iterations: steps of Adam.
-        step: Adam's learning rate.
+        iterations: number of Adam steps.
+        step: learning rate of Adam.
         apart, sharpness: weight and temperature of the decorrelation.
 
     Raises:
@@ -80,18 +80,18 @@ class CocktailParty:
     def unmix(
         self, mixed: Float[Tensor, "victim neuron extended"], records: int, progress: Progress | None
     ) -> Float[Tensor, "victim source extended"]:
-        """Return each source of the first layer's gradient, a record times a number that its last entry tells.
+        """Return each source of the first layer's gradient: a record times its last entry.
 
         Args:
-            mixed: weights' gradient with the bias's behind it.
-            records: behind it; no more sources are found than there are neurons or columns.
-            progress: as of a call.
+            mixed: weights' gradient with the bias's appended.
+            records: number of records; no more sources are found than there are neurons or columns.
+            progress: progress function of a call.
         """
         rows = mixed[..., :-1]
         sources = min(records, *rows.shape[1:])
         centred = rows - rows.mean(-1, keepdim=True)
         left, values, right = torch.linalg.svd(centred, full_matrices=False)
-        # Directions without weight hold no record; they would be blown up.
+        # Directions without weight contain no record; whitening would amplify them.
         there = values[:, :sources] > values[:, :1] * 1e-9
         inverse = torch.where(there, values[:, :sources].reciprocal(), torch.zeros_like(values[:, :sources]))
         white = right[:, :sources] * there[..., None] * centred.shape[-1] ** 0.5

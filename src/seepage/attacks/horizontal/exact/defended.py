@@ -1,4 +1,4 @@
-"""What an attacker who knows a defense makes of a defended gradient before it searches."""
+"""Preparation of defended gradients by an attacker who knows the defense."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ from seepage.wire.horizontal import GradientView, Knowledge
 
 _DUMMY_BATCHES = 16
 _RECORDS_AT_ONCE = 64
-# A norm this near the bound has been scaled down to it; rounding moves it by far less.
+# Relative distance to the bound within which a norm was scaled down to it; rounding moves it by far less.
 _AT_THE_BOUND = 1 - 1e-4
 
 
 def undo_clipping(view: GradientView, knowledge: Knowledge, encoder: Encoder, seed: int = 0) -> GradientView:
-    """Return the gradients at the length that they likely had before they were clipped.
+    """Return the gradients scaled to their likely length before they were clipped.
 
-    A clipped gradient has kept its direction and lost its length. The length is taken to be the mean
-    over dummy batches, whose rows and labels follow the public marginals; gradients that are shorter
-    than the bound, and those whose bound is longer than the dummies', stay as they are. Without a
-    bound nothing is changed. Read off raw, the bias of a clipped gradient would pull all restored
-    label counts towards the model's mean prediction.
+    A clipped gradient has kept its direction and lost its length. The length is taken to be the mean over dummy
+    batches, whose rows and labels follow the public marginals. Gradients that are shorter than the bound, and those
+    whose bound is longer than the dummies', are not changed; without a bound, none is. Without this step, the bias of
+    a clipped gradient would pull all restored label counts towards the model's mean prediction.
 
     Args:
-        view: the received gradients.
-        knowledge: gives the bound, the batch size and the marginals.
-        encoder: encodes dummy rows as the client encodes its own.
-        seed: of the dummies, the same for every victim.
+        view: received gradients.
+        knowledge: side information with the bound, the batch size and the marginals.
+        encoder: encoder of dummy rows, the same as the client's.
+        seed: seed of the dummies, the same for every victim.
     """
     bound = knowledge.defense.norm
     if bound is None:
@@ -63,18 +62,18 @@ def _norms(gradients: dict[str, Tensor]) -> Float[Tensor, " batch"]:
 def lost_to_clipping(
     model: Model, bias: str, rows: Float[Tensor, "record encoded"], bound: float, parameters: Mapping[str, Tensor]
 ) -> Float[Tensor, "class output"]:
-    """Return what a record of each class on average loses of its part in the output bias's gradient when it is clipped.
+    """Return the mean loss by clipping of a record's part in the output bias's gradient, for each class of the record.
 
     Unclipped, that part is the mean probability of each output less 1 for the record's class. A record that the model
     gets wrong has the longer gradient and loses more of it, so that the parts no longer follow from the mean
     probabilities alone.
 
     Args:
-        model: a classifier.
+        model: model with a classification head.
         bias: name of the output layer's bias.
-        rows: dummies, which have each class in turn.
-        bound: on the norm of a record's gradient.
-        parameters: where gradients are taken.
+        rows: dummy rows, which have each class in turn.
+        bound: bound on the norm of a record's gradient.
+        parameters: parameters at which gradients are taken.
     """
     classes = 2 if model.head == "sigmoid" else parameters[bias].numel()
     lost = []
@@ -92,14 +91,14 @@ def lost_to_clipping(
 def counts_by_effects(
     moved: Float[Tensor, "victim output"], effects: Float[Tensor, "... class output"], records: int
 ) -> tuple[Float[Tensor, "victim class"], Float[Tensor, "... class"]]:
-    """Return the class counts whose effects come nearest to a bias's gradient, and how much its noise grows in them.
+    """Return the class counts whose effects fit a bias's gradient best, and the growth of its noise in them.
 
     Least squares over counts that add up to the number of records.
 
     Args:
         moved: gradient of the output bias, mean over the records.
-        effects: what a record of each class has as its part in that gradient; another for each victim, or one for all.
-        records: behind each gradient.
+        effects: part of a record of each class in that gradient; one for each victim, or one for all.
+        records: number of records of each gradient.
 
     Returns:
         Counts, and the norm of each count's derivative in the gradient's entries times the number of records.
@@ -111,7 +110,7 @@ def counts_by_effects(
         ([2.0, 2.0], 0.943)
     """
     classes = effects.shape[-2]
-    # Counts that add up: equal ones, moved along what is orthogonal to adding up.
+    # Counts with the right sum: equal ones, moved along directions whose entries sum to 0.
     along = torch.linalg.svd(effects.new_ones(1, classes)).Vh[1:].mT
     inverse = along @ torch.linalg.pinv(effects.mT @ along)
     even = effects.mean(-2)
@@ -125,17 +124,17 @@ def weigh_counts(
     share: Float[Tensor, " class"],
     growth: Float[Tensor, "... class"] | float = 1.0,
 ) -> Float[Tensor, "victim class"]:
-    """Weigh class counts that were read off a noisy gradient against those that the public marginal expects.
+    """Weigh class counts from a noisy gradient against those that the public marginal expects.
 
-    The count of class c has mean B p and variance B p (1 - p) before the gradient is seen, B the batch
-    size and p the class's public share; noise of standard deviation s on the bias adds an error of B s, times
-    ``growth``, to what is read. The two are combined in proportion to their precision.
+    The count of class c has mean B p and variance B p (1 - p) before the gradient is seen, B the batch size and p the
+    class's public share; noise of standard deviation s on the bias adds an error of B s, times ``growth``, to the
+    restored count. The two are combined in proportion to their precision.
 
     Args:
-        counts: read off the gradient.
-        knowledge: gives the batch size and the noise; without noise the counts are returned as they are.
-        share: of each class in public.
-        growth: see ``counts_by_effects``.
+        counts: counts restored from the gradient.
+        knowledge: side information with the batch size and the noise; without noise the counts are returned unchanged.
+        share: public share of each class.
+        growth: growth of the noise, see ``counts_by_effects``.
 
     Example:
         >>> from seepage.datasets.planted import telling
@@ -158,17 +157,17 @@ def counts_by_sign(
     records: int,
     share: Float[Tensor, " class"],
 ) -> Float[Tensor, "victim class"]:
-    """Return the expected class counts of a batch of whose bias gradient only the signs are known.
+    """Return the expected class counts of a batch for which only the signs of the bias gradient are known.
 
-    The derivative in the bias of class c is positive where fewer than B m records are labelled c, with m
-    the mean predicted probability of c and B the batch size, and negative where more are. The expectation
-    is that of a binomial count of the class's public share, on that side of B m.
+    The derivative with respect to the bias of class c is positive where fewer than B m records are labelled c, with m
+    the mean predicted probability of c and B the batch size, and negative where more are. The expectation is that of a
+    binomial count of the class's public share, on that side of B m.
 
     Args:
-        signs: of the derivatives; where one is 0 the count is B m itself.
+        signs: signs of the derivatives; where one is 0 the count is B m itself.
         mean: predicted probability of each class.
         records: batch size.
-        share: of each class in public.
+        share: public share of each class.
 
     Example:
         >>> half = torch.tensor([0.5])
@@ -184,6 +183,6 @@ def counts_by_sign(
     for side in (held < turn, held > turn):
         likely = chance * side
         total = likely.sum(0)
-        # Where the marginal leaves no count on this side, the gradient is believed and the turn taken.
+        # Where the marginal allows no count on this side, the gradient decides, and the count is B m.
         expected.append(torch.where(total > 0, (likely * held).sum(0) / total, turn))
     return torch.where(signs > 0, expected[0], torch.where(signs < 0, expected[1], turn))

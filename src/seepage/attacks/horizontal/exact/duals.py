@@ -1,9 +1,9 @@
-"""Sparse directions of a first layer's gradient: the errors of single records, where ReLUs left units silent.
+"""Sparse directions of a first layer's gradient: the errors of single records, which ReLUs make sparse.
 
 With R an orthonormal basis of the row space of a gradient G, the rows of ``C = G R^T`` are the units' shares in r
 coordinates. Units that are inactive on record i combine the other records alone, so that the dual vector n_i of the
-record's coordinates is orthogonal to their rows; where these have rank r - 1 it is determined by them, and ``C n_i`` is
-the record's error at the units, up to its scale.
+record's coordinates is orthogonal to their rows. Where these have rank r - 1 they determine it, and ``C n_i`` is the
+record's error at the units, up to its scale.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-# Of a direction's largest product with a unit, what counts as none: before and after it is refined.
+# Share of a direction's largest product with a unit that counts as 0: before and after it is refined.
 _NEARLY_ZERO = 1e-4
 _ZERO = 1e-5
-# Of what the units leave that determine a direction, in root mean squares.
+# Largest remainder of the units that determine a direction, in root mean squares.
 _LEFT = 6.0
-# Units more than determine a direction: with few, more of them are silent; with many, rounding tells less.
+# Number of units beyond those that determine a direction: with few, more of them are silent; with many, rounding hides
+# less.
 _SPARE = (2, 8, 16)
-# Of the largest singular value, the least of a second null direction that is still told from none.
+# Least second null value, as a share of the largest singular value, that can be distinguished from 0.
 _SECOND = 1e-4
 
 
@@ -29,8 +30,8 @@ class Directions(NamedTuple):
     """Directions in the coordinates of the row space, the sparsest first.
 
     Attributes:
-        vectors: of unit length.
-        silent: units whose share has no product with them.
+        vectors: directions of unit length.
+        silent: whether each unit's share is orthogonal to the direction.
     """
 
     vectors: Float[Tensor, "direction rank"]
@@ -45,9 +46,9 @@ def sampled(
     Where the chosen shares are dependent the vector is one of many, or not finite.
 
     Args:
-        shares: of the units that reacted.
+        shares: shares of the units that reacted.
         count: number of choices.
-        generator: of the choices, on the CPU.
+        generator: generator of the choices, on the CPU.
 
     Example:
         >>> shares = torch.tensor([[1.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
@@ -66,11 +67,11 @@ def sampled(
 
 
 def refined(shares: Float[Tensor, "unit rank"], vectors: Float[Tensor, "direction rank"], least: int) -> Directions:
-    """Return the distinct directions that all units they nearly vanish on determine, the sparsest first.
+    """Return the distinct directions that are determined by the units they nearly vanish on, the sparsest first.
 
     Args:
-        shares: of all units, of unit length where they reacted.
-        vectors: nearly orthogonal to some of them.
+        shares: shares of all units, of unit length where they reacted.
+        vectors: directions nearly orthogonal to some of them.
         least: number of units that a direction has to vanish on.
 
     Example:
@@ -95,12 +96,12 @@ def refined(shares: Float[Tensor, "unit rank"], vectors: Float[Tensor, "directio
 def guided(shares: Float[Tensor, "unit rank"], activity: Float[Tensor, "record unit"], least: int) -> Directions:
     """Return distinct directions of records that are known roughly, the sparsest first.
 
-    Of each record the units that it activates least are taken to be silent, some more than determine a direction.
+    For each record, the units that it activates least are taken as silent, some more than determine a direction.
 
     Args:
-        shares: of all units, 0 where they did not react.
-        activity: what the records make of the units before their ReLU.
-        least: as ``refined``.
+        shares: shares of all units, 0 where they did not react.
+        activity: outputs of the units for the records, before their ReLU.
+        least: number of units that a direction has to vanish on.
 
     Example:
         >>> shares = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
@@ -118,7 +119,7 @@ def guided(shares: Float[Tensor, "unit rank"], activity: Float[Tensor, "record u
 
 
 def merged(directions: Directions, most: int) -> Directions:
-    """Return distinct directions, at most so many, the sparsest first.
+    """Return distinct directions, at most a given number, the sparsest first.
 
     Example:
         >>> silent = torch.tensor([[True, False], [True, True], [True, False]])

@@ -1,4 +1,4 @@
-"""The gradient of a network's first affine layer: a mixture of the records, which linear attacks take apart.
+"""The gradient of a network's first affine layer: a mixture of the records, which linear attacks separate.
 
 With ``e_nj`` the error of record ``x_n`` at neuron ``j``, row ``j`` of the weights' gradient is the sum over records
 of ``e_nj x_n`` and entry ``j`` of the bias's gradient the sum of ``e_nj``.
@@ -21,8 +21,8 @@ class FirstLayer(NamedTuple):
     """The gradient of the first affine layer.
 
     Attributes:
-        layer: of the model.
-        weight, bias: the gradient's part.
+        layer: layer of the model.
+        weight, bias: gradient of its weights and bias.
     """
 
     layer: nn.Linear
@@ -58,14 +58,14 @@ def first_layer(view: GradientView) -> FirstLayer:
 def quotients(
     weight: Float[Tensor, "victim candidate encoded"], bias: Float[Tensor, "victim candidate"]
 ) -> Float[Tensor, "victim candidate encoded"]:
-    """Return each candidate's row, a record where a single one is behind it; not finite where nothing is.
+    """Return each candidate's row: a record where a single one reacted; not finite where none did.
 
     Example:
         >>> quotients(torch.tensor([[[2.0, 4.0], [1.0, 1.0]]]), torch.tensor([[2.0, 0.0]])).tolist()
         [[[1.0, 2.0], [inf, inf]]]
     """
     largest = bias.abs().amax(1, keepdim=True)
-    # A neuron that hardly reacted says nothing but rounding errors.
+    # A neuron that hardly reacted contains only rounding errors.
     silent = bias.abs() <= largest * torch.finfo(bias.dtype).eps
     return torch.where(silent[..., None], torch.full_like(weight, torch.inf), weight / bias[..., None])
 
@@ -73,17 +73,17 @@ def quotients(
 def choose_records(
     encoder: Encoder, knowledge: Knowledge, rows: Float[Tensor, "victim candidate encoded"]
 ) -> Float[Tensor, "victim record column"]:
-    """Return as many different records as a batch holds, those whose rows are nearest to valid ones.
+    """Return different records, as many as a batch holds: those whose rows are nearest to valid ones.
 
-    A valid row has one 1 and zeros in each discrete group and numbers within their bounds. A candidate is as far from
-    one as its worst entry: the distance to the nearest 0 or 1, or how far a number is out of bounds in
-    units of its range. Candidates that decode to the same cells count once. What is missing is filled with the
-    row of most frequent values.
+    A valid row has one 1 and zeros in each discrete group and numbers within their bounds. A candidate's distance is
+    that of its worst entry: the distance to the nearest 0 or 1, or the distance of a number from its bounds in units
+    of its range. Candidates that decode to the same cells count once. Missing records are filled with the row of most
+    frequent values.
 
     Args:
-        encoder: between rows and cells.
-        knowledge: gives the batch size and the marginals.
-        rows: standardised; not finite where there is none.
+        encoder: encoder between rows and cells.
+        knowledge: side information with the batch size and the marginals.
+        rows: standardised rows; not finite where there is none.
 
     Example:
         >>> from seepage.datasets.planted import distinct
@@ -104,12 +104,12 @@ def choose_records(
     inside = encoder.is_continuous & ((rows >= encoder.low) & (rows <= encoder.high))
     off = torch.where(inside, torch.zeros_like(off), off / ranges.double()).amax(-1)
     order = torch.where(there, off, torch.full_like(off, torch.inf)).argsort(dim=1, stable=True)
-    # Every candidate is compared with every other: those that are none had better be gone.
+    # Every candidate is compared with every other, so that invalid ones are removed before.
     order = order[:, : int(there.sum(1).max())]
     cells = encoder.decode(rows).gather(1, order[..., None].expand(-1, -1, len(encoder.schema.columns)))
     known = there.gather(1, order)
     alike = (cells[:, :, None] == cells[:, None]).all(-1) & known[:, None]
-    # Best first, so what is like an earlier one is not needed.
+    # Best first, so that candidates equal to an earlier one are not needed.
     new = known & ~(alike & torch.ones_like(alike).tril(-1)).any(-1)
     mode = torch.tensor([m.median for m in knowledge.statistics.marginals], dtype=cells.dtype, device=cells.device)
     chosen = mode.repeat(len(cells), knowledge.batch_size, 1)

@@ -1,10 +1,11 @@
-"""The layers of networks whose gradient is differentiated by hand: each runs up and down twice.
+"""Closed-form passes of the layers of networks whose gradient is differentiated: each runs up and down twice.
 
-A distance D of a gradient g has in the rows x the derivative of <v, g(x)>, with v = dD/dg held constant. As g is the
-loss's derivative in the parameters, <v, g> is the rate at which the loss changes as the parameters move along v; so the
-rate at which the loss's derivative *in the rows* changes is what is looked for. A step therefore goes up (outputs) and
-down (errors, which give g and so v), then up again with the rates of the outputs (``push``) and down with those of the
-errors (``pull``): no graph, only products with each layer's own matrices.
+A distance D of a gradient g has, with respect to the rows x, the derivative of <v, g(x)>, with v = dD/dg held
+constant. As g is the loss's derivative with respect to the parameters, <v, g> is the rate at which the loss changes as
+the parameters move along v. Its derivative is therefore the rate at which the loss's derivative *with respect to the
+rows* changes. A step goes up (outputs) and down (errors, which give g and so v), then up again with the rates of the
+outputs (``push``) and down with those of the errors (``pull``): no graph, only products with each layer's own
+matrices.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from seepage.attacks.horizontal.matching.products import times, times_each
 
 
 class Size(NamedTuple):
-    """How many batches are run at once; tensors hold all their records along the first axis."""
+    """Number of batches that are run at once; tensors hold all their records along the first axis."""
 
     victims: int
     restarts: int
@@ -31,31 +32,31 @@ class Size(NamedTuple):
 
 @runtime_checkable
 class Pass(Protocol):
-    """One layer's share of a step. Its calls come in this order, the last two only where a derivative is asked for."""
+    """One layer's share of a step. Its calls come in this order, the last two only where a derivative is needed."""
 
     def back(self, error: Tensor, needed: bool) -> Tensor | None:
-        """Return the loss's derivative in the inputs from that in the outputs; None where it is not needed."""
+        """Return the loss's derivative by the inputs from that by the outputs; None where it is not needed."""
         ...
 
     def products(self) -> list[tuple[Tensor, Tensor]]:
-        """Return dot product with the received gradient and squared norm, (victim, restart) each, a parameter."""
+        """Return dot product with the received gradient and squared norm, (victim, restart) each, by parameter."""
         ...
 
     def push(self, distance: Distance, change: Tensor | None) -> Tensor:
-        """Return how the outputs change from how the inputs do; None for the rows themselves, which do not."""
+        """Return the outputs' rate of change from the inputs'; None for the rows themselves, which are fixed."""
         ...
 
     def pull(self, distance: Distance, change: Tensor) -> Tensor:
-        """Return how the derivative in the inputs changes from how that in the outputs does."""
+        """Return the rate of change of the inputs' derivative from that of the outputs' derivative."""
         ...
 
 
 @runtime_checkable
-class Layer(Protocol):
-    """What a pass needs of a layer and that no step changes."""
+class DifferentiatedLayer(Protocol):
+    """A layer in the form that passes need, which no step changes."""
 
     def run(self, size: Size, inputs: Tensor) -> tuple[Pass, Tensor]:
-        """Return the outputs and what is to be remembered."""
+        """Return the outputs and the pass, which stores the values it needs."""
         ...
 
 
@@ -63,10 +64,10 @@ class Layer(Protocol):
 class Chain:
     """Layers that run one after the other."""
 
-    layers: Sequence[Layer]
+    layers: Sequence[DifferentiatedLayer]
 
     def run(self, size: Size, inputs: Tensor) -> tuple[ChainPass, Tensor]:
-        """Return the outputs and what is to be remembered."""
+        """Return the outputs and the pass, which stores the values it needs."""
         passes: list[Pass] = []
         for layer in self.layers:
             each, inputs = layer.run(size, inputs)
@@ -81,7 +82,7 @@ class ChainPass:
         self._passes = passes
 
     def back(self, error: Tensor, needed: bool) -> Tensor | None:
-        """Return the loss's derivative in the inputs of the first layer."""
+        """Return the loss's derivative with respect to the inputs of the first layer."""
         current: Tensor | None = error
         for i in range(len(self._passes) - 1, -1, -1):
             assert current is not None
@@ -93,14 +94,14 @@ class ChainPass:
         return [pair for each in self._passes for pair in each.products()]
 
     def push(self, distance: Distance, change: Tensor | None) -> Tensor:
-        """Return how the outputs of the last layer change."""
+        """Return the rate of change of the last layer's outputs."""
         for each in self._passes:
             change = each.push(distance, change)
         assert change is not None
         return change
 
     def pull(self, distance: Distance, change: Tensor) -> Tensor:
-        """Return how the derivative in the inputs of the first layer changes."""
+        """Return the rate of change of the derivative with respect to the first layer's inputs."""
         for each in reversed(self._passes):
             change = each.pull(distance, change)
         return change
@@ -111,9 +112,9 @@ class Affine:
     """A layer of weights and biases.
 
     Attributes:
-        place: of its weight among the parameters; its bias is the next one.
+        place: position of its weight among the parameters; its bias is the next one.
         weight, bias: its parameters, each victim's own where they differ.
-        received, received_bias: what was received of their gradient.
+        received, received_bias: received gradients of these.
         weight_back, received_back: the same transposed, as rows in memory.
     """
 
@@ -126,7 +127,7 @@ class Affine:
     received_back: Float[Tensor, "victim input unit"]
 
     def run(self, size: Size, inputs: Tensor) -> tuple[_AffinePass, Tensor]:
-        """Return the outputs and what is to be remembered."""
+        """Return the outputs and the pass, which stores the values it needs."""
         return _AffinePass(self, size, inputs), _through(inputs, self.weight, self.bias)
 
 
@@ -209,10 +210,10 @@ class _AffinePass:
 
 @dataclass(frozen=True)
 class Rectifier:
-    """A ReLU of what another layer just made: all four ways work in place."""
+    """A ReLU of another layer's outputs: all four passes work in place."""
 
     def run(self, size: Size, inputs: Tensor) -> tuple[_RectifierPass, Tensor]:
-        """Return the outputs and what is to be remembered."""
+        """Return the outputs and the pass, which stores the values it needs."""
         outputs = inputs.relu_()
         return _RectifierPass(outputs), outputs
 
@@ -243,10 +244,10 @@ class Normalisation:
     """Batch normalisation over the records (and positions) of each batch.
 
     Attributes:
-        place: of its scale among the parameters; its shift is the next one.
+        place: position of its scale among the parameters; its shift is the next one.
         scale, shift: its parameters, each victim's own where they differ.
-        eps: added to variances.
-        received_scale, received_shift: what was received of their gradient.
+        eps: number added to variances.
+        received_scale, received_shift: received gradients of these.
     """
 
     place: int
@@ -257,14 +258,14 @@ class Normalisation:
     received_shift: Float[Tensor, "victim channel"]
 
     def run(self, size: Size, inputs: Tensor) -> tuple[_NormalisationPass, Tensor]:
-        """Return the outputs and what is to be remembered."""
+        """Return the outputs and the pass, which stores the values it needs."""
         x = inputs.view(size.victims * size.restarts, size.records, *inputs.shape[1:])
         over = (1, *range(3, x.dim()))
         # In one pass over memory each: var_mean and sums with a broadcast first term are ten times slower.
         normal = x - x.mean(over, keepdim=True)
         inverse = normal.square().mean(over, keepdim=True).add_(self.eps).rsqrt_()
         normal.mul_(inverse)
-        # A batch each, or one for all of them.
+        # One batch each, or one for all of them.
         affine = [t[None] if t.dim() == 1 else t.repeat_interleave(size.restarts, 0) for t in (self.scale, self.shift)]
         scale, shift = (t.view(len(t), 1, -1, *[1] * (x.dim() - 3)) for t in affine)
         outputs = (normal * scale).add_(shift)
@@ -274,8 +275,8 @@ class Normalisation:
 class _NormalisationPass:
     """With h the normalised inputs, s the inverse deviation, c the scale and bars for means over a batch.
 
-    Errors e go down to s c (e - mean(e) - h mean(eh)); changes go up by the same matrix. Sums over a batch are kept a
-    channel, so that each way is a sum of a few tensors with a factor a channel.
+    Errors e go down to s c (e - mean(e) - h mean(eh)); changes go up by the same matrix. Sums over a batch are stored
+    per channel, so that each pass is a sum of a few tensors with one factor a channel.
     """
 
     def __init__(self, layer: Normalisation, size: Size, normal: Tensor, inverse: Tensor, scale: Tensor) -> None:
@@ -332,7 +333,7 @@ class _NormalisationPass:
         of_error = s * self.by_scale
         result = by_error * c
         if self.change is not None:
-            # ... and what comes of one, by h itself and by the deviation.
+            # ... and the terms due to such a change, by h itself and by the deviation.
             p, q = self.change_mean, self.change_along
             error_change = self._mean(self.error, self.change)
             of_normal = of_normal + s * c * (error_change - p * self.mean - q * along) - 2 * s * c * q * along
@@ -351,9 +352,9 @@ class Convolution:
     """A one-dimensional convolution of the rows themselves, one channel in, without bias or padding.
 
     Attributes:
-        place: of its weight among the parameters.
+        place: position of its weight among the parameters.
         weight: its parameter, each victim's own where they differ.
-        received: what was received of its gradient.
+        received: received gradient of it.
     """
 
     place: int
@@ -361,7 +362,7 @@ class Convolution:
     received: Float[Tensor, "victim channel kernel"]
 
     def run(self, size: Size, inputs: Tensor) -> tuple[_ConvolutionPass, Tensor]:
-        """Return the outputs and what is to be remembered."""
+        """Return the outputs and the pass, which stores the values it needs."""
         # (record, kernel, position); overlapping in memory, so copied for products.
         patches = inputs.unfold(1, self.weight.shape[-1], 1).transpose(1, 2).contiguous()
         each = self.weight if self.weight.dim() == 3 else self.weight.expand(size.victims, -1, -1)
@@ -407,7 +408,7 @@ class Flattening:
     """Channels and positions of a record as one axis."""
 
     def run(self, size: Size, inputs: Tensor) -> tuple[_FlatteningPass, Tensor]:
-        """Return the outputs and what is to be remembered."""
+        """Return the outputs and the pass, which stores the values it needs."""
         return _FlatteningPass(inputs.shape), inputs.flatten(1)
 
 
@@ -431,12 +432,12 @@ class _FlatteningPass:
 
 @dataclass(frozen=True)
 class Concatenation:
-    """What a branch makes of its inputs, with the inputs beside it."""
+    """A branch's outputs, concatenated with its inputs."""
 
     branch: Chain
 
     def run(self, size: Size, inputs: Tensor) -> tuple[_ConcatenationPass, Tensor]:
-        """Return the outputs and what is to be remembered."""
+        """Return the outputs and the pass, which stores the values it needs."""
         branch, outputs = self.branch.run(size, inputs)
         return _ConcatenationPass(branch, outputs.shape[1], inputs.shape[1]), torch.cat([outputs, inputs], dim=1)
 
@@ -463,7 +464,7 @@ class _ConcatenationPass:
 
 
 def _through(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return rows, victim after victim, times the weights that all victims share or each has of its own."""
+    """Return rows, victim after victim, times weights that are shared by all victims or one a victim."""
     if weight.dim() == 2:
         return times(rows, weight, bias)
     result = times_each(rows.view(len(weight), -1, rows.shape[-1]), weight)
@@ -471,5 +472,5 @@ def _through(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 
 def _dot(left: Tensor, right: Tensor) -> Tensor:
-    """Return the sum of products over all but the first axis, as a matrix product: one pass, nothing stored."""
+    """Return the sum of products over all but the first axis, as a matrix product: one pass without temporaries."""
     return torch.bmm(left.reshape(len(left), 1, -1), right.reshape(len(right), -1, 1)).view(-1)

@@ -1,4 +1,4 @@
-"""Records of single clients, read off an aggregate that the server crafted networks for: LOKI (Zhao et al., 2024)."""
+"""Records of single clients from an aggregate of crafted networks' gradients: LOKI (Zhao et al., 2024)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 
-@attacks.register("loki")
+@attacks.register("loki", "horizontal")
 @dataclass(frozen=True)
 class Loki:
-    """The attack of an active, malicious server on model ``loki``: every client's bins, read off their aggregate.
+    """The attack of an active, malicious server on model ``loki``: every client's bins, read from their aggregate.
 
-    What is received of the second layer's weights has a block a client, its records times a scale and the scale
-    itself, each times the error of their bin. A record alone in its bin is the quotient of the two, exactly, however
-    many clients are behind the aggregate; of B records a client in k bins about the share (1 - 1/k)^(B - 1) are alone.
-    In an update of local steps the same holds as long as no other record moves into the bin, since all that a record
-    adds to a bin is a multiple of itself. Of each client the rows nearest to valid ones are taken, so the guess
+    The received gradient of the second layer's weights has one block a client: its records times a scale, and the
+    scale itself, each times the error of their bin. A record alone in its bin is the quotient of the two, exactly, for
+    any number of clients in the aggregate. With B records a client in k bins, about the share (1 - 1/k)^(B - 1) are
+    alone. In an update of local steps the same holds as long as no other record moves into the bin, since a record
+    adds only multiples of itself to a bin. For each client the rows nearest to valid ones are taken, so that the guess
     comes client after client.
 
     Example:
@@ -42,7 +42,7 @@ class Loki:
         True
     """
 
-    # On others it has nothing to say, so a positive control keeps the audit's.
+    # It cannot attack other models, so that a positive control keeps the audit's model.
     network: ClassVar[str] = "loki"
 
     def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
@@ -56,14 +56,14 @@ class Loki:
         clients = blocks.shape[1]
         encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=blocks.dtype, device=blocks.device)
         each = replace(knowledge, batch_size=knowledge.batch_size // clients)
-        # A client that says nothing must not be measured by what others say.
+        # A client whose gradient is zero must not be measured by the other clients' gradients.
         flat = blocks.flatten(0, 1)
         cells = choose_records(encoder, each, quotients(flat[..., :-1], flat[..., -1]))
         return RecordsGuess(cells.unflatten(0, (-1, clients)).flatten(1, 2).cpu())
 
 
 def _blocks(view: View, knowledge: Knowledge) -> Float[Tensor, "victim client bin extended"]:
-    """Return each client's share of what was received of the second layer's weights."""
+    """Return each client's share of the received gradient of the second layer's weights."""
     model, width = view.model, knowledge.schema.width + 1
     name = list(model.parameters)[2:3]
     clients = len(next(iter(model.each.values()))) if model.each else 0

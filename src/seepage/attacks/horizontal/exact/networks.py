@@ -1,4 +1,4 @@
-"""Plain ReLU networks at given parameters: what enters each layer, and what comes back to it, record by record."""
+"""Plain ReLU networks at given parameters: inputs and errors of each layer, record by record."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Network:
     """A fully connected ReLU network in float64.
 
     Attributes:
-        weights: of each affine layer, (unit, input).
-        biases: of each affine layer, (unit,).
+        weights: weights of each affine layer, (unit, input).
+        biases: biases of each affine layer, (unit,).
 
     Example:
         >>> network = Network((torch.eye(2), torch.ones(1, 2)), (torch.zeros(2), torch.zeros(1)))
@@ -32,26 +32,26 @@ class Network:
 
     @classmethod
     def at(cls, parameters: Sequence[Tensor]) -> Network:
-        """Return the network of weights and biases in turn."""
+        """Return the network of the parameters, which are weights and biases in turn."""
         held = [parameter.detach().double() for parameter in parameters]
         return cls(tuple(held[::2]), tuple(held[1::2]))
 
     def inputs(self, rows: Float[Tensor, "*batch encoded"]) -> list[Float[Tensor, "*batch entering"]]:
-        """Return what enters each layer, and last the outputs."""
+        """Return the inputs of each layer, and last the outputs."""
         entering = [rows]
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            made = torch.nn.functional.linear(entering[-1], weight, bias)
-            entering.append(made if i + 1 == len(self.weights) else made.relu())
+            outputs = torch.nn.functional.linear(entering[-1], weight, bias)
+            entering.append(outputs if i + 1 == len(self.weights) else outputs.relu())
         return entering
 
     def errors(
         self, inputs: Sequence[Tensor], error: Float[Tensor, "*batch output"]
     ) -> list[Float[Tensor, "*batch unit"]]:
-        """Return the derivative in what each layer makes before its ReLU.
+        """Return the derivative with respect to each layer's outputs before its ReLU.
 
         Args:
-            inputs: of ``inputs``.
-            error: derivative in the outputs.
+            inputs: inputs of each layer, as ``inputs`` returns them.
+            error: derivative with respect to the outputs.
         """
         found = [error]
         for weight, entered in zip(reversed(self.weights[1:]), reversed(inputs[1:-1]), strict=True):
@@ -60,7 +60,7 @@ class Network:
 
 
 def extended(rows: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch extended"]:
-    """Return rows with the 1 that the bias multiplies.
+    """Return rows with an appended 1, which the bias multiplies.
 
     Example:
         >>> extended(torch.zeros(1, 2)).tolist()
@@ -70,9 +70,9 @@ def extended(rows: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch exten
 
 
 def errors_back(network: Network) -> Float[Tensor, "difference unit"]:
-    """Return what the errors at the outputs can be at the last hidden layer's units, were all of them active.
+    """Return a basis of the errors at the last hidden layer's units, if all of them are active.
 
-    Of several outputs, which are classes, errors add up to 0, so that their differences from the first count.
+    With several outputs, which are classes, errors sum to 0, so that only their differences from the first count.
 
     Example:
         >>> network = Network((torch.eye(2), torch.tensor([[1.0, 2.0], [3.0, 5.0]])), (torch.zeros(2), torch.zeros(2)))

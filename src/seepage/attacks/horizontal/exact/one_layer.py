@@ -1,4 +1,4 @@
-"""Search behind a single hidden layer: errors first, by their zeros, and records by the errors of the others."""
+"""Search of networks with a single hidden layer: errors by their zeros, and records by the errors of the others."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from seepage.attacks.horizontal.exact.networks import Network, errors_back
 from seepage.attacks.horizontal.exact.spans import Span
 from seepage.tabular.encoder import Encoder
 
-# Weights of the errors in the searches' misfit, in turn: with and without, other records are found.
+# Weights of the errors in the searches' misfit, in turn: searches with and without find different records.
 _WEIGHTS = (10.0, 0.0)
-# Most searches, and those without a new direction after which no other is expected.
+# Largest number of searches, and number of searches without a new direction after which no other is expected.
 _SEARCHES = 12
 _PATIENCE = 3
-# Ends of searches from which each known record is sought again.
+# Number of ends of searches from which each known record is searched again.
 _NEAREST = 8
-# Units besides those that determine a direction that it has to vanish on.
+# Number of units, beyond those that determine a direction, that it has to vanish on.
 _BEYOND_CHANCE = 6
-# Of an error's norm, what may lie outside the errors that its active units allow.
+# Share of an error's norm that may lie outside the errors that its active units allow.
 _OFF = 1e-3
-# Of a unit vector, what has to lie outside the span of others.
+# Share of a unit vector that has to lie outside the span of others.
 _INDEPENDENT = 1e-4
 
 
@@ -39,22 +39,23 @@ def search_one_layer(
     draw: Callable[[], tuple[Tensor, Tensor]],
     rounds: int,
 ) -> tuple[list[Found], Float[Tensor, "record encoded"]]:
-    """Return where searches for single records ended, and rows that errors of all records give.
+    """Return the ends of searches for single records, and rows computed from the errors of all records.
 
-    With one hidden layer nothing but the first layer's rows tells records from their combinations, and from some
-    twenty records on searches find mostly these. But even they are inactive on units of true records, and a true
-    record's inactive units determine its dual vector: a direction that is orthogonal to all other records. Every search
-    is followed by one for such directions; the next search seeks what is orthogonal to all of them: the records
-    without one, in a space with as many fewer dimensions. When every record has one they are solved for.
+    With one hidden layer only the first layer's rows distinguish records from their combinations, and from about
+    twenty records on, searches find mostly combinations. But even these are inactive on units of true records, and a
+    true record's inactive units determine its dual vector: a direction that is orthogonal to all other records. Every
+    search is followed by one for such directions. The next search is restricted to the space orthogonal to all of
+    them, which has fewer dimensions and contains the records without a direction. When every record has one, the
+    records are solved for.
 
     Args:
-        encoder: in float64.
-        network: with one hidden layer.
-        left: of the first layer's gradient.
-        span: of it.
-        allowed: as ``CellsSearch``.
-        draw: returns codes and numbers to start from.
-        rounds: most changes of a start.
+        encoder: encoder in float64.
+        network: network with one hidden layer.
+        left: first layer's gradient.
+        span: span of this gradient.
+        allowed: whether each encoded column can differ from 0, as in ``CellsSearch``.
+        draw: function that returns codes and numbers to start from.
+        rounds: largest number of changes of a start.
     """
     shares = (left / span.scale[:, None]) @ span.rows.T
     norms = torch.linalg.vector_norm(network.weights[0], dim=1)
@@ -66,7 +67,7 @@ def search_one_layer(
         search = CellsSearch(encoder, network, [_without(span, known.vectors)], allowed, _WEIGHTS[i % len(_WEIGHTS)])
         ends = search.run(*draw(), rounds)
         found.append((ends, search.determined))
-        activity.append(search.made(ends) / norms)
+        activity.append(search.hidden_outputs(ends) / norms)
         new = _possible(guided(shares, activity[-1], span.rank + _BEYOND_CHANCE), shares, span, network)
         together = Directions(torch.cat([known.vectors, new.vectors]), torch.cat([known.silent, new.silent]))
         before, known = len(known.vectors), _independent(merged(together, len(together.vectors)))
@@ -93,7 +94,7 @@ def _without(span: Span, vectors: Float[Tensor, "direction rank"]) -> Span:
 
 
 def _determined(found: Sequence[tuple[Found, bool]]) -> list[Found]:
-    """Return the ends of searches that leave no numbers open: others meet all spans, and prove nothing."""
+    """Return the ends of searches that determine their numbers: others fit all spans, and prove nothing."""
     return [part for part, determined in found if determined]
 
 

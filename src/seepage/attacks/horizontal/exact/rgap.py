@@ -18,39 +18,39 @@ from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, View
 
-# Activations that can be undone, ReLU where it lets through.
+# Invertible activations; ReLU where its output is positive.
 ACTIVATIONS = (nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.Sigmoid)
 
-# The output's scale is sought on this many places over so many powers of e, then bisected.
+# Numbers of grid points and of powers of e in the search for the output's scale, which is then bisected.
 _PLACES, _POWERS, _BISECTIONS = 4096, 30.0, 60
-# So many of them may explain the output layer's gradient.
+# Largest number of scales that may explain the output layer's gradient.
 _ROOTS = 3
-# Bounded activations are undone up to this distance from their bounds.
+# Distance from their bounds up to which bounded activations are inverted.
 _EDGE = 1e-12
 
 
-@attacks.register("rgap")
+@attacks.register("rgap", "horizontal")
 @dataclass(frozen=True)
 class RGap:
     """Recursive gradient attack: one record read off a fully connected network without biases, in closed form.
 
     With one record, each layer's gradient is the product k x' of the error k at its outputs and its input x. At the
-    output layer only the scale between the two is open, a single number that the loss's derivative settles: with
-    two classes and the margin u of the true one, -u / (1 + e^u) is the product of weights and their gradient. Below it,
-    k follows from the layer above and the activation's derivative, the outputs z from undoing the activation, and
-    the input solves W x = z and k x' = dW together, by least squares. A layer with a bias has k as its bias's
-    gradient, so the recursion starts at the lowest one that has; with a bias in the first layer it is the quotient of
-    the two gradients that ``single_activation`` takes.
+    output layer only the scale between the two is unknown, a single number that the loss's derivative determines: with
+    two classes and the margin u of the true one, -u / (1 + e^u) is the product of weights and their gradient. Below
+    it, k follows from the layer above and the activation's derivative, the outputs z from inverting the activation,
+    and the input solves W x = z and k x' = dW together, by least squares. A layer with a bias has k as its bias's
+    gradient, so that the recursion starts at the lowest layer with a bias. With a bias in the first layer it is the
+    quotient of the two gradients that ``single_activation`` takes.
 
-    The output layer may leave up to three scales, and without labels both signs (the paper's twin data). Those
-    that do not reproduce the gradient are dropped, and of the others the row nearest to a valid one is taken; tables
-    say more there than images do. Of a larger batch, for which nothing of this holds, it makes one row.
+    The output layer may allow up to three scales, and without labels both signs (the paper's twin data). Those that do
+    not reproduce the gradient are dropped, and of the others the row nearest to a valid one is taken, which is more
+    selective for tables than for images. For a larger batch, where none of this holds, it returns one row.
 
     Networks are affine layers with ReLU, leaky ReLU, tanh or sigmoid between them.
 
     Deviations: the paper's rank analysis is left out, since the gradient of an affine layer determines its input as
-    soon as one neuron has an error (what the index tells are convolutions); equations of the gradient are divided by
-    the size of k, which puts them on one scale with W x = z; classes may be more than two.
+    soon as one neuron has an error (the index distinguishes convolutions); equations of the gradient are divided
+    by the size of k, which puts them on one scale with W x = z; more than two classes are allowed.
 
     Example:
         >>> from seepage.datasets.planted import distinct
@@ -66,7 +66,7 @@ class RGap:
     """
 
     def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
-        """Return the guessed records; ``seeds`` are not used, there is nothing random in it.
+        """Return the guessed records; nothing is random, so ``seeds`` are not used.
 
         Raises:
             BadInputError: the view does not fit its model, that holds layers that cannot be undone, or the label of a
@@ -82,13 +82,13 @@ class RGap:
             found = _reproducing(found, found.labels, read)
         dtype = next(iter(read.gradient.values())).dtype
         encoder = Encoder(known.schema, known.statistics, dtype=dtype, device=found.inputs.device)
-        # What is left are answers to one question: one of them holds.
+        # The remaining candidates are alternatives: one of them is right.
         one = choose_records(encoder, replace(known, batch_size=1), found.inputs.to(dtype))
         return RecordsGuess(choose_records(encoder, known, encoder.encode(one)).cpu())
 
 
 class _Layer(NamedTuple):
-    """An affine layer where the gradient was taken, the gradient, and the activation of its outputs."""
+    """An affine layer with its parameters, its gradient, and the activation of its outputs."""
 
     weight: Float[Tensor, "place unit input"]
     bias: Float[Tensor, "place unit"] | None
@@ -97,8 +97,8 @@ class _Layer(NamedTuple):
     activation: nn.Module | None
 
 
-class _Found(NamedTuple):
-    """What may have entered a layer, the error at its outputs, and the label that it goes with, if it takes one."""
+class _LayerInputs(NamedTuple):
+    """Candidates for a layer's inputs, the errors at its outputs, and the labels they assume, if any."""
 
     inputs: Float[Tensor, "victim candidate input"]
     error: Float[Tensor, "victim candidate unit"]
@@ -145,21 +145,21 @@ def _layers(view: GradientView) -> list[_Layer]:
     )
 
 
-def _top(layer: _Layer, view: GradientView, knowledge: Knowledge) -> _Found:
-    """Return what entered the layer that the recursion starts at."""
+def _top(layer: _Layer, view: GradientView, knowledge: Knowledge) -> _LayerInputs:
+    """Return the candidates at the layer that the recursion starts at."""
     if layer.bias_gradient is not None:
         error = layer.bias_gradient[:, None]
-        return _Found(error @ layer.gradient / error.square().sum(-1, keepdim=True), error, None)
+        return _LayerInputs(error @ layer.gradient / error.square().sum(-1, keepdim=True), error, None)
     head, granted = view.model.head, knowledge.labels
     if head == "regression":
         if granted is None:
             raise BadInputError(
-                f"the gradient of model {view.model.name!r} is a record times its error, and how far a number is off "
-                "needs the number: rgap takes regressions with granted labels alone (labels='true')."
+                f"the gradient of model {view.model.name!r} is a record times its error, and a regression's error "
+                "depends on its unknown label; rgap takes regressions with granted labels only (labels='true')."
             )
         return _of_squares(layer, granted.to(layer.weight).mean(1))
     if head == "sigmoid":
-        # One output is the second of two whose first stays 0.
+        # One logit equals the second of two logits whose first is 0.
         both = layer._replace(
             weight=torch.cat([torch.zeros_like(layer.weight), layer.weight], 1),
             gradient=torch.cat([-layer.gradient, layer.gradient], 1),
@@ -175,15 +175,15 @@ def _top(layer: _Layer, view: GradientView, knowledge: Knowledge) -> _Found:
     return found._replace(inputs=found.inputs.masked_fill(other, torch.nan))
 
 
-def _of_squares(layer: _Layer, labels: Float[Tensor, " victim"]) -> _Found:
+def _of_squares(layer: _Layer, labels: Float[Tensor, " victim"]) -> _LayerInputs:
     """Solve e (e + 2y) = 2 <w, dw> for the error e = 2 (f - y) of the output f = <w, x>, where dw = e x."""
     product = (layer.weight * layer.gradient).sum((1, 2))
     root = (labels.square() + 2 * product).clamp_min(0).sqrt()
     error = torch.stack([root - labels, -root - labels], 1)[..., None]
-    return _Found(layer.gradient / error, error, labels[:, None].expand(-1, 2))
+    return _LayerInputs(layer.gradient / error, error, labels[:, None].expand(-1, 2))
 
 
-def _of_classes(layer: _Layer) -> _Found:
+def _of_classes(layer: _Layer) -> _LayerInputs:
     """Solve for the scale of an output layer under cross-entropy.
 
     The gradient is a u' with a unit vector a; the input is s u and the error a / s, which has to be the softmax of
@@ -220,19 +220,19 @@ def _of_classes(layer: _Layer) -> _Found:
     powers = torch.where(rank > 0, (low + high) / 2, torch.nan)
     fallback = torch.where(nearest.any(-1), places[nearest.int().argmax(-1)], torch.nan)[..., None]
     scale = least * torch.cat([powers, fallback], -1).exp()
-    return _Found(
+    return _LayerInputs(
         (scale[..., None] * inputs[:, :, None]).flatten(1, 2),
         (error[:, :, None] / scale[..., None]).flatten(1, 2),
         labels.expand(-1, -1, _ROOTS + 1).flatten(1).to(error.dtype),
     )
 
 
-def _down(above: _Layer, below: _Layer, found: _Found) -> _Found:
-    """Return what entered the layer below one whose input and error are known."""
+def _down(above: _Layer, below: _Layer, found: _LayerInputs) -> _LayerInputs:
+    """Return the candidates at the layer below one whose input and error are known."""
     assert below.activation is not None
     open_ = None
     if isinstance(below.activation, nn.ReLU):
-        # A unit that lets nothing through has no gradient.
+        # A unit with output 0 has no gradient.
         size = below.gradient.abs().amax(-1)
         open_ = (size > size.amax(-1, keepdim=True) * 1e-12)[:, None]
     outputs, slope = _undone(below.activation, found.inputs, open_)
@@ -244,7 +244,7 @@ def _down(above: _Layer, below: _Layer, found: _Found) -> _Found:
     wanted = (outputs[..., None, :] @ weight)[..., 0, :] + error @ below.gradient / square
     there = wanted.isfinite().all(-1, keepdim=True)
     inputs = torch.linalg.solve(normal.nan_to_num(), wanted.where(there, torch.zeros_like(wanted)))
-    return _Found(inputs.where(there, torch.full_like(inputs, torch.nan)), error, found.labels)
+    return _LayerInputs(inputs.where(there, torch.full_like(inputs, torch.nan)), error, found.labels)
 
 
 def _undone(
@@ -252,7 +252,7 @@ def _undone(
     outputs: Float[Tensor, "victim candidate unit"],
     open_: Bool[Tensor, "victim one unit"] | None,
 ) -> tuple[Float[Tensor, "victim candidate unit"], Float[Tensor, "victim candidate unit"]]:
-    """Return what an activation was made of and its derivative there, 0 where that is not known."""
+    """Return an activation's inputs and its derivative there, 0 where these are unknown."""
     if open_ is not None:
         slope = open_.to(outputs.dtype).expand_as(outputs)
         return outputs * slope, slope
@@ -266,8 +266,8 @@ def _undone(
     return inside.logit(), inside * (1 - inside)
 
 
-def _reproducing(found: _Found, labels: Float[Tensor, "victim candidate"], view: GradientView) -> _Found:
-    """Leave the candidates whose own gradient is as near to the received one as the nearest's, twice over."""
+def _reproducing(found: _LayerInputs, labels: Float[Tensor, "victim candidate"], view: GradientView) -> _LayerInputs:
+    """Return the candidates whose own gradient is at most twice as far from the received one as the nearest's."""
     first = next(iter(view.gradient.values()))
     rows = found.inputs.to(first.dtype)[:, :, None]
     own = gradient(view.model, rows, labels.to(first.dtype)[..., None], view.parameters)

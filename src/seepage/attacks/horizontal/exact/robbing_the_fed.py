@@ -1,4 +1,4 @@
-"""Records read off a network that the server crafted: Robbing the Fed (Fowl et al., ICLR 2022)."""
+"""Records from a network that the server crafted: Robbing the Fed (Fowl et al., ICLR 2022)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 
-@attacks.register("robbing_the_fed")
+@attacks.register("robbing_the_fed", "horizontal")
 @dataclass(frozen=True)
 class RobbingTheFed:
     """The attack of an active, malicious server on model ``imprint``: neighbouring bins' gradients, subtracted.
 
-    A record alone between two neighbouring thresholds is their gradients' difference, weights over bias, exactly;
-    of B records in k bins about the share (1 - 1/k)^(B - 1) are. Bins that hold several records give their mean; the
+    A record alone between two neighbouring thresholds is their gradients' difference, weights over bias, exactly; of B
+    records in k bins, about the share (1 - 1/k)^(B - 1) are alone. Bins that hold several records give their mean; the
     candidates nearest to valid rows are taken.
     """
 
-    # On others it has nothing to say, so a positive control keeps the audit's.
+    # It cannot attack other models, so that a positive control keeps the audit's model.
     network: ClassVar[str] = "imprint"
 
     def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
-        """Return the guessed records; ``seeds`` are not used, there is nothing random in it.
+        """Return the guessed records; nothing is random, so ``seeds`` are not used.
 
         Raises:
             BadInputError: the view does not fit its model, or that was not crafted for the attack.
@@ -42,7 +42,7 @@ class RobbingTheFed:
                 f"robbing_the_fed needs a network that the server crafted for it, but the neurons of model "
                 f"{view.model.name!r} measure different things; audit model 'imprint', a malicious server's, with it."
             )
-        # From the lowest threshold up: each neuron holds what its bin and all above hold.
+        # From the lowest threshold up: each neuron sums its own bin and all bins above.
         order = layer.layer.bias.detach().argsort(descending=True)
         weight, bias = (
             held[:, order] - held[:, order].roll(-1, dims=1).index_fill(1, order.new_tensor([len(order) - 1]), 0)

@@ -1,4 +1,4 @@
-"""Records read off neurons that a single record of the batch activates."""
+"""Records from neurons that a single record of the batch activates."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 
-@attacks.register("single_activation")
+@attacks.register("single_activation", "horizontal")
 @dataclass(frozen=True)
 class SingleActivation:
-    """Passive reading of neurons that react to one record alone, the closed form for a batch of one.
+    """Passive attack on neurons that react to one record alone; the closed form for a batch of one.
 
-    Where one record of the batch activates neuron j, the gradient of its weights over that of its bias is the
-    record (Phong et al. 2018 for a batch of one; Boenisch et al. 2023 observe it in larger batches of
-    untrained networks). Every neuron is a candidate; those nearest to valid rows are taken. With one record it is exact
-    for any network that begins with an affine layer with a bias; ``rgap`` solves for it layer by layer where there is
-    none. No labels, no optimisation; of updates of several local steps it reads what ``midway`` makes of them.
+    Where one record of the batch activates neuron j, the gradient of its weights over that of its bias is the record
+    (Phong et al. 2018 for a batch of one; Boenisch et al. 2023 observe it in larger batches of untrained networks).
+    Every neuron is a candidate; those nearest to valid rows are taken. With one record it is exact for any network
+    that begins with an affine layer with a bias; for others ``rgap`` solves layer by layer. It needs no labels and no
+    optimisation; for updates of several local steps it uses the gradient of ``midway``.
 
     Example:
         >>> import torch
@@ -37,7 +37,7 @@ class SingleActivation:
     """
 
     def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
-        """Return the guessed records; ``seeds`` are not used, there is nothing random in it.
+        """Return the guessed records; nothing is random, so ``seeds`` are not used.
 
         Raises:
             BadInputError: the view does not fit its model, or that begins with no affine layer with a bias.

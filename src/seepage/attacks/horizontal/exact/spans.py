@@ -1,4 +1,4 @@
-"""What the gradient of an affine layer spans: the batch's inputs of the layer, and the errors that came back.
+"""The span of an affine layer's gradient: the batch's inputs of the layer, and its errors.
 
 With ``d_i`` the error of record i at the layer's units and ``a_i`` its input of the layer extended by a 1, the
 gradient of weights and bias side by side is ``G = sum_i d_i a_i^T``. Where both are linearly independent over the
@@ -13,22 +13,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# Of the largest singular value, in roundings of the received numbers: what is smaller is rounding.
+# Bound on rounding, as a share of the largest singular value, in roundings of the received numbers.
 _ROUNDINGS = 16.0
-# Of the largest singular value that noise alone would have.
+# Bound on noise, in units of the largest singular value that noise alone would have.
 _ABOVE_NOISE = 1.2
-# Units whose gradient is this much smaller than the largest have not reacted.
+# Ratio to the largest gradient below which a unit has not reacted.
 _DEAD = 1e-9
 
 
 @dataclass(frozen=True)
 class Span:
-    """Orthonormal bases of what a gradient spans and of what it does not.
+    """Orthonormal bases of a gradient's span and of its complement.
 
     Attributes:
-        scale: what each unit's row was divided by.
-        rows, off_rows: of the span of the rows and of its complement, (rank, extended) and (rest, extended).
-        off_columns: of the complement of the span of the scaled columns, (rest, unit).
+        scale: divisor of each unit's row.
+        rows, off_rows: bases of the span of the rows and of its complement, (rank, extended) and (rest, extended).
+        off_columns: basis of the complement of the span of the scaled columns, (rest, unit).
         inverse: pseudo-inverse of the scaled gradient, (extended, unit).
     """
 
@@ -40,7 +40,7 @@ class Span:
 
     @property
     def rank(self) -> int:
-        """Number of dimensions that rise above rounding."""
+        """Number of dimensions above rounding."""
         return len(self.rows)
 
     @classmethod
@@ -56,12 +56,12 @@ class Span:
         """Return the spans of a gradient.
 
         Args:
-            gradient: of weights and bias side by side, or what is left of it.
-            scale: of each unit's row, see ``row_scale``.
-            largest: the largest singular value of the whole scaled gradient.
+            gradient: gradient of weights and bias side by side, or the rest of it.
+            scale: divisor of each unit's row, see ``row_scale``.
+            largest: largest singular value of the whole scaled gradient.
             rounding: relative precision of the received numbers.
-            noise: standard deviation of what was added to each entry of the scaled gradient.
-            most: dimensions that the span can have.
+            noise: standard deviation of the noise on each entry of the scaled gradient.
+            most: largest number of dimensions of the span.
 
         Example:
             >>> gradient = torch.tensor([[1.0, 1.0], [2.0, 2.0]], dtype=torch.float64)

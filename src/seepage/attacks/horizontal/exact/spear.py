@@ -1,4 +1,4 @@
-"""SPEAR (Dimitrov et al., NeurIPS 2024): whole batches read exactly out of the sparse errors of a first ReLU layer."""
+"""SPEAR (Dimitrov et al., NeurIPS 2024): exact reconstruction of batches by the sparse errors of a first ReLU layer."""
 
 from __future__ import annotations
 
@@ -22,50 +22,50 @@ from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
-# Submatrices taken together.
+# Number of submatrices processed together.
 _AT_ONCE = {"cpu": 4096, "cuda": 65536}
-# The chance that a record's direction is turned down for its sparsity, if units are active as coins fall.
+# Probability that a record's direction is rejected for its sparsity, if units are active with probability one half.
 _TURNED_DOWN = 1e-5
-# Sparsest directions that are chosen from.
+# Number of sparsest directions to choose from.
 _POOL = 512
-# Of a unit vector, what has to lie outside the span of others for it to be independent of them.
+# Share of a unit vector that has to lie outside the span of others for it to count as independent.
 _INDEPENDENT = 1e-4
 # Exchanges evaluated together, in numbers.
 _NUMBERS_AT_ONCE = 2**19
-# How far raw entries of a certain row's categories may be from 0 and 1.
+# Largest distance of raw entries of a certain row's categories from 0 and 1.
 _VALID = 1e-3
 
 
-@attacks.register("spear")
+@attacks.register("spear", "horizontal")
 @dataclass(frozen=True)
 class Spear:
-    """Find the errors of single records in the first layer's gradient by their zeros, and with them the records.
+    """Finds the errors of single records in the first layer's gradient by their zeros, and by these the records.
 
     The gradient of the first layer, weights and bias side by side, is a product of the records' errors and their rows
-    extended by a 1. Its decomposition gives both up to an invertible matrix. A unit that is inactive on a record has no
-    error on it; so the null vector of r - 1 rows of the left factor, r its rank, is a column of that matrix if all of
-    these units are inactive on one record. Submatrices are sampled; what vanishes on more units than chance allows is
-    kept; of what was kept, r independent directions are chosen greedily so that the zeros of the errors match the
-    units that the resulting rows leave inactive, by exchanging one direction after another while the match improves. A
-    complete match proves the batch. The last coordinate of a row, a 1, gives its scale.
+    extended by a 1. Its decomposition gives both up to an invertible matrix. A unit that is inactive on a record has
+    no error on it. The null vector of r - 1 rows of the left factor, r its rank, is therefore a column of that matrix
+    if all of these units are inactive on one record. Submatrices are sampled, and directions that vanish on more units
+    than chance allows are kept. Among these, r independent ones are chosen greedily so that the zeros of the errors
+    match the units that the resulting rows leave inactive, by exchanging one direction after another while the match
+    improves. A complete match proves the batch. The last coordinate of a row, a 1, gives its scale.
 
-    It needs about 2^(B-1) times the harmonic number of B submatrices for B records, a first affine layer with a ReLU
-    behind it, and no more records than that layer has units and the batch's rows rank. Labels are not needed. What
-    follows the first layer does not matter. A batch that is not solved within its submatrices stays unknown or
-    uncertain, and the guess says which.
+    It needs about 2^(B-1) times the harmonic number of B submatrices for B records, a first affine layer followed by a
+    ReLU, and no more records than that layer has units and the batch's rows rank. Labels are not needed. The layers
+    after the first do not matter. A batch that is not solved within its submatrices stays unknown or uncertain, and
+    the guess says which.
 
     Source: Dimitrov, Baader, Müller and Vechev, *SPEAR: Exact Gradient Inversion of Batches in Federated Learning*,
     NeurIPS 2024, arXiv:2403.03945.
 
     Deviations: the bias joins the weights' gradient before it is decomposed, so that the records' rows may be linearly
     dependent as long as they are affinely independent, and scales need no system of their own; rows are divided by
-    their norms; a direction is refined on all units it vanishes on and kept only if these determine it; the filter asks
-    for at least rank + 1 zeros besides the binomial quantile of the source; of the directions the 512
-    sparsest are chosen from; the search stops at a complete match, which is tried for whenever the number of
-    submatrices has doubled; gradients with noise are not treated in a way of their own.
+    their norms; a direction is refined on all units it vanishes on and kept only if these determine it; the filter
+    asks for at least rank + 1 zeros besides the binomial quantile of the source; only the 512 sparsest directions
+    are considered; the search stops at a complete match, which is tested whenever the number of submatrices has
+    doubled; there is no special treatment of noisy gradients.
 
     Attributes:
-        submatrices: most submatrices a victim.
+        submatrices: largest number of submatrices for a victim.
 
     Raises:
         BadInputError: the count is below 1.
@@ -93,10 +93,10 @@ class Spear:
         """Return the records of every victim.
 
         Args:
-            view: the received gradients or updates.
-            knowledge: what else the attacker is granted.
-            seeds: one a victim, of the submatrices.
-            progress: called now and then with the share of the work done since the last call.
+            view: received gradients or updates.
+            knowledge: side information of the attacker.
+            seeds: seed of each victim's submatrices.
+            progress: function that is called now and then with the share of the work done since the last call.
 
         Raises:
             BadInputError: the view does not fit its model, or that does not begin with an affine layer that has a bias
@@ -109,10 +109,10 @@ class Spear:
         encoder = Encoder(known.schema, known.statistics, device=layer.weight.device)
         name = next(iter(read.gradient))
         held = read.model.parameters if read.parameters is None else read.parameters
-        made = [(held[key].detach().double()) for key in (name, name.removesuffix("weight") + "bias")]
+        own = [(held[key].detach().double()) for key in (name, name.removesuffix("weight") + "bias")]
         cells, certified, regime = [], [], []
         for victim, seed in enumerate(seeds):
-            weight, bias = made if read.parameters is None else (part[victim] for part in made)
+            weight, bias = own if read.parameters is None else (part[victim] for part in own)
             found = self._solve(layer, victim, torch.cat([weight, bias[:, None]], 1), known.batch_size, seed)
             one, sure = _cells(encoder, known, found)
             cells.append(one)
@@ -124,16 +124,16 @@ class Spear:
 
     def _solve(
         self, layer: FirstLayer, victim: int, network: Float[Tensor, "unit extended"], records: int, seed: int
-    ) -> _Found:
+    ) -> _SpearSearch:
         received = torch.cat([layer.weight[victim], layer.bias[victim, :, None]], 1).double()
         scale = row_scale(received)
         scaled = received / scale[:, None]
         rounding = torch.finfo(layer.weight.dtype).eps
         span = Span.of(received, scale, float(torch.linalg.matrix_norm(scaled, 2)), rounding)
-        # Beyond the records there is noise alone.
+        # The remaining singular values are noise alone.
         rows = span.rows[:records]
         rank, units = len(rows), len(scaled)
-        empty = _Found(rank, 0, 0.0, rows[:0])
+        empty = _SpearSearch(rank, 0, 0.0, rows[:0])
         reacting = scale.isfinite()
         if not 0 < rank <= int(reacting.sum()):
             return empty
@@ -164,8 +164,8 @@ class Spear:
         return best._replace(submatrices=taken)
 
 
-class _Found(NamedTuple):
-    """Where a search ended: rank, independent directions, match, rows (standardised, extended by 1), submatrices."""
+class _SpearSearch(NamedTuple):
+    """Result of a search: rank, independent directions, match, rows (standardised, extended by 1), submatrices."""
 
     rank: int
     directions: int
@@ -175,7 +175,7 @@ class _Found(NamedTuple):
 
 
 def independent(vectors: Float[Tensor, "direction rank"]) -> list[int]:
-    """Return the places of directions that are independent of all before them.
+    """Return the positions of directions that are independent of all before them.
 
     Example:
         >>> independent(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.6, 0.8]]))
@@ -199,25 +199,25 @@ def chosen_greedily(
     start: Sequence[int],
     rows: Float[Tensor, "rank extended"],
     network: Float[Tensor, "unit extended"],
-) -> _Found:
+) -> _SpearSearch:
     """Exchange one direction after another for the one that improves the sparsity match most, until none does.
 
     Args:
-        pool: of directions.
-        start: places of independent ones, as many as the rank.
+        pool: directions to choose from.
+        start: positions of independent ones, as many as the rank.
         rows: basis of the row space.
         network: weights and biases of the layer.
     """
     chosen = torch.tensor(start, device=rows.device)
     rank, units = len(rows), len(network)
-    # What a direction's row makes of each unit, and its last coordinate, which is to be 1.
-    told = torch.cat([rows @ network.T, rows[:, -1:]], 1)
+    # Outputs of each unit for a direction's row, and the row's last coordinate, which is to be 1.
+    outputs = torch.cat([rows @ network.T, rows[:, -1:]], 1)
     at_once = max(1, _NUMBERS_AT_ONCE // (rank * units))
     inverse = torch.linalg.inv(pool.vectors[chosen].T)
-    match = float(_match(inverse @ told, pool.silent[chosen]))
+    match = float(_match(inverse @ outputs, pool.silent[chosen]))
     place = unchanged = 0
     while match < 1 and unchanged < rank:
-        basis, silent = inverse @ told, pool.silent[chosen]
+        basis, silent = inverse @ outputs, pool.silent[chosen]
         weights = pool.vectors @ inverse.T
         values = torch.cat(
             [
@@ -230,10 +230,10 @@ def chosen_greedily(
         if float(value) > match:
             chosen[place], unchanged = best, 0
             inverse = torch.linalg.inv(pool.vectors[chosen].T)
-            match = float(_match(inverse @ told, pool.silent[chosen]))
+            match = float(_match(inverse @ outputs, pool.silent[chosen]))
         place = (place + 1) % rank
     found = inverse @ rows
-    return _Found(rank, rank, match, found / found[:, -1:])
+    return _SpearSearch(rank, rank, match, found / found[:, -1:])
 
 
 def _exchanged(
@@ -243,7 +243,7 @@ def _exchanged(
     quiet: Bool[Tensor, "direction unit"],
     place: int,
 ) -> Float[Tensor, " direction"]:
-    """Return the match with each direction in one place; 0 where it depends on the others.
+    """Return the match with each direction in one position; 0 where it depends on the others.
 
     With direction c in place of j, row j of the inverse is divided by w_j, the j-th of c's weights in the chosen ones,
     and w_i times that leaves row i.
@@ -260,15 +260,15 @@ def _exchanged(
 def _match(
     basis: Float[Tensor, "*batch record told"], silent: Bool[Tensor, "*batch record unit"]
 ) -> Float[Tensor, "*batch"]:
-    """Return the share of units and records whose error is 0 just where the record leaves the unit inactive."""
+    """Return the share of units and records whose error is 0 exactly where the record leaves the unit inactive."""
     inactive = basis[..., :-1] * basis[..., -1:] <= 0
     return (inactive == silent).sum((-2, -1)) / inactive.shape[-1] / inactive.shape[-2]
 
 
 def _cells(
-    encoder: Encoder, knowledge: Knowledge, found: _Found
+    encoder: Encoder, knowledge: Knowledge, found: _SpearSearch
 ) -> tuple[Float[Tensor, "record column"], Bool[Tensor, "record column"]]:
-    """Return a victim's cells, and which are certain."""
+    """Return a victim's cells, and whether each is certain."""
     rows = quotients(found.rows[None, :, :-1], found.rows[None, :, -1]) if len(found.rows) else found.rows[None, :, :-1]
     unsure = torch.zeros(
         knowledge.batch_size, len(encoder.schema.columns), dtype=torch.bool, device=encoder.mean.device
@@ -280,7 +280,7 @@ def _cells(
     off = off[:, ~encoder.is_continuous]
     if not off.shape[1]:
         return cells, unsure
-    # How far categories are from whole shows how much of the other records is left in a row.
+    # The distance of categories from whole numbers shows the remainder of other records in a row.
     mixed = off.amax(1)
     schema = encoder.schema
     certain = (mixed < _VALID)[:, None] & ~unsure
@@ -292,7 +292,7 @@ def _cells(
     return cells, certain
 
 
-def _regime(found: _Found, records: int) -> str:
+def _regime(found: _SpearSearch, records: int) -> str:
     rank = f"; the gradient has rank {found.rank}" if found.rank < records else ""
     after = f"after {found.submatrices} submatrices"
     if found.directions < found.rank or not found.rank:

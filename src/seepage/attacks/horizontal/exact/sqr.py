@@ -21,18 +21,18 @@ from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, View
 
-# Victims whose units are held at once.
+# Number of victims whose units are in memory at once.
 _TOGETHER = 4
-# Random directions along which a tensor of third order is looked at, of which the best counts.
+# Number of random directions in which a tensor of third order is decomposed, of which the best counts.
 _DIRECTIONS = 16
-# An activation with less of a second or third order shows none of it.
+# Least second or third order of an activation that can be measured.
 _LEAST = 0.01
-# Norms of a record, times the size of a weight, among which its own is sought.
+# Grid of norms of a record, times the size of a weight, in which its own is searched.
 _SIZES = (0.05, 20.0, 600)
 _NODES = 200
 
 
-@attacks.register("sqr")
+@attacks.register("sqr", "horizontal")
 @dataclass(frozen=True)
 class Sqr:
     """Tensor decomposition of a single gradient query, for one wide hidden layer of normal weights without biases.
@@ -49,8 +49,8 @@ class Sqr:
     3. Components of three orders tell a direction's sign and the record's norm, since the activation's own Hermite
        coefficients at that norm are known.
 
-    Errors fall as the square root of encoded columns over units: thousands of units are needed for a few records,
-    independent ones; a few hundred, as networks for tables have, give next to nothing. Honest but curious.
+    Errors fall as the square root of encoded columns over units: thousands of units are needed for a few independent
+    records; a few hundred, as in networks for tables, give next to nothing. Honest but curious.
 
     Source: Wang, Lee and Lei, AISTATS 2023, as the method that comparisons of vertical attacks call SQR.
     Deviations: each order is fitted by least squares instead of averaged, which takes the noise of the lower orders out
@@ -59,7 +59,7 @@ class Sqr:
     combination of their gradients is taken.
 
     Attributes:
-        components: records that are sought at most; of larger batches those that show most.
+        components: largest number of records that are searched; in larger batches those with the largest effect.
 
     Raises:
         BadInputError: there is no component.
@@ -75,7 +75,7 @@ class Sqr:
         True
     """
 
-    # On others it has nothing to say, so a positive control keeps the audit's.
+    # It cannot attack other models, so that a positive control keeps the audit's model.
     network: ClassVar[str] = "gaussian"
 
     components: int = 12
@@ -89,10 +89,10 @@ class Sqr:
         """Return the guessed records.
 
         Args:
-            view: the received gradients or updates.
-            knowledge: what else the attacker is granted; labels are not used.
-            seeds: one a victim, of the directions.
-            progress: called with the share of the victims done since the last call.
+            view: received gradients or updates.
+            knowledge: side information of the attacker; labels are not used.
+            seeds: seed of each victim's directions.
+            progress: function that is called with the share of the victims done since the last call.
 
         Raises:
             BadInputError: the view does not fit its model, that is no single hidden layer without biases, its
@@ -141,7 +141,7 @@ def _network(view: GradientView) -> _Network:
     plain = all(type(part) is nn.Sequential for part in module.modules() if list(part.children()))
     kinds = [type(part) is nn.Linear for _, part in parts]
     if not plain or kinds != [True, False, True] or any(True for _ in parts[1][1].parameters()):
-        raise _refused(view, "is another")
+        raise _refused(view, "is of another kind")
     names = [f"{name}.weight" for name, _ in (parts[0], parts[2])]
     if f"{parts[0][0]}.bias" in view.gradient:
         raise _refused(view, "has biases in its first layer")
@@ -171,16 +171,16 @@ def components(
     count: int,
     seeds: Sequence[int],
 ) -> Float[Tensor, "victim component encoded"]:
-    """Return the rows whose errors and activations make up the gradient.
+    """Return the rows whose errors and activations explain the gradient.
 
     Args:
-        weight: of the hidden layer.
-        gradient: by the weights that leave it.
-        activation: of its units.
-        count: rows sought.
-        seeds: one a victim, of the directions.
+        weight: weights of the hidden layer.
+        gradient: gradient with respect to the weights that leave it.
+        activation: activation of its units.
+        count: number of rows to find.
+        seeds: seed of each victim's directions.
     """
-    # Of several outputs, which say the same of a record but for its error, the combination that says most.
+    # With several outputs, which differ only in a record's error, the combination with the largest gradient.
     left = torch.linalg.svd(gradient, full_matrices=False)[0][..., 0]
     values = (left[:, None] @ gradient)[:, 0]
     values = values / values.square().mean(1, keepdim=True).sqrt()
@@ -208,7 +208,7 @@ def _span(
 
 
 def _least_squares(features: Tensor, values: Tensor) -> Tensor:
-    """Return the coefficients (victim, feature, 1) with which features (victim, unit, feature) make up the values."""
+    """Return the coefficients (victim, feature, 1) by which features (victim, unit, feature) explain the values."""
     return torch.linalg.solve(features.mT @ features, features.mT @ values[..., None])
 
 
@@ -242,11 +242,11 @@ def fitted(variables: Float[Tensor, "victim unit component"], values: Float[Tens
 def decomposed(
     orders: Orders, along: Float[Tensor, "victim direction component"]
 ) -> Float[Tensor, "victim component record"]:
-    """Return unit vectors (as columns) of which second and third order are weighted sums of powers.
+    """Return unit vectors (as columns) whose weighted sums of powers are the second and third order.
 
     Args:
-        orders: of sums of as many powers as there are dimensions.
-        along: directions to look at the third order from.
+        orders: orders of sums of as many powers as there are dimensions.
+        along: directions in which the third order is contracted.
 
     Example:
         >>> x = torch.tensor([[0.6, 0.8], [1.0, 0.0]], dtype=torch.float64)
@@ -258,7 +258,7 @@ def decomposed(
     slices = torch.einsum("vijk,vnk->vnij", orders.third, along)
     quotients = slices @ torch.linalg.pinv(orders.second)[:, None]
     vectors = torch.linalg.eig(quotients)[1]
-    # Of a pair that noise made complex both parts span what its two records do.
+    # Both parts of a pair that noise made complex span the same plane as its two records.
     first = vectors.imag.abs().amax(-2, keepdim=True).gt(1e-9).cumsum(-1) % 2 == 1
     real = torch.where(first | vectors.imag.abs().amax(-2, keepdim=True).le(1e-9), vectors.real, vectors.imag)
     units = nn.functional.normalize(real, dim=-2)
@@ -286,9 +286,9 @@ def _weights(power: Tensor, order: Tensor) -> Tensor:
 def _norms(
     orders: Orders, directions: Float[Tensor, "victim component record"], activation: nn.Module
 ) -> Float[Tensor, "victim record"]:
-    """Return by what each unit vector is to be multiplied, so that the activation has the orders found.
+    """Return the factor of each unit vector at which the activation has the orders found.
 
-    A record of norm t, as the units see it, has the orders r H_k(t), with an error r that no one knows.
+    A record whose norm is t for the units has the orders r H_k(t), with an unknown error r.
     """
     powers = (directions, *_powers(directions))
     weights = [
@@ -297,9 +297,11 @@ def _norms(
     ]
     low, high, number = _SIZES
     sizes = torch.logspace(math.log10(low), math.log10(high), number, dtype=directions.dtype)
-    made = hermite(activation, sizes)
-    made = torch.cat([made, made * made.new_tensor([-1.0, 1.0, -1.0])]).to(directions.device)
-    alike = nn.functional.normalize(torch.stack(weights, -1), dim=-1) @ nn.functional.normalize(made, dim=-1).T
+    coefficients = hermite(activation, sizes)
+    coefficients = torch.cat([coefficients, coefficients * coefficients.new_tensor([-1.0, 1.0, -1.0])]).to(
+        directions.device
+    )
+    alike = nn.functional.normalize(torch.stack(weights, -1), dim=-1) @ nn.functional.normalize(coefficients, dim=-1).T
     return torch.cat([sizes, -sizes]).to(directions.device)[alike.abs().argmax(-1)]
 
 

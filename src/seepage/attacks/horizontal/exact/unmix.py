@@ -47,7 +47,7 @@ _SURE = 4.0
 _ROUNDING_OF_A_STEP = 0.25
 
 
-@attacks.register("unmix")
+@attacks.register("unmix", "horizontal")
 def unmix(
     profile: Profile = "default", starts: int = 256, rounds: int = 16, seconds: float | None = None, **options: Any
 ) -> Unmix:

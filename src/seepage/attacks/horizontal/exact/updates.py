@@ -1,4 +1,4 @@
-"""Updates of several local steps (FedAvg): as one gradient in the middle of the way, or by going the way again."""
+"""Updates of several local steps (FedAvg): as one gradient in the middle of the way, or by simulating the steps."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ from seepage.wire.horizontal import GradientView, KnownDefense, UpdateView
 
 
 def midway(view: UpdateView, records: int, known: KnownDefense) -> tuple[GradientView, KnownDefense]:
-    """Return updates as the mean gradients that they are, taken where the clients were on average.
+    """Return updates as mean gradients, taken at the clients' mean position.
 
-    After T plain steps at rate r the update is r times the sum of T batches' gradients, taken at T places
-    on the client's way. The way is nearly straight and both its ends are known, so all of them are taken to be
-    at its mean place, the share (T - 1) / 2T of the way; what is neglected is of second order in r. Then
-    the update over r T is the mean gradient over all records, whatever the order in which the client went
-    through them, and costs an attack no more than FedSGD does.
+    After T plain steps at rate r the update is r times the sum of T batches' gradients, taken at T points of the
+    client's way. The way is nearly straight and both its ends are known, so that all of them are assumed at its mean
+    point, the share (T - 1) / 2T of the way; the error is of second order in r. Then the update over r T is the mean
+    gradient over all records, in whatever order the client used them, and an attack costs no more than in FedSGD.
 
-    Source: SME (Zhu, Yao, Blaschko, ICML 2023), which descends along the share too, see ``surrogate``; it is known in
-    advance here.
+    Source: SME (Zhu, Yao, Blaschko, ICML 2023), which optimises the share too, see ``surrogate``; here it is known in
+    advance.
 
     Args:
-        view: the received updates.
-        records: behind one client's update.
-        known: what is known of the defense, which worked on updates.
+        view: received updates.
+        records: number of records of one client's update.
+        known: defense of updates, as far as it is known.
 
     Returns:
-        Gradients, and the defense as if it had worked on them. Where a defense left nothing but signs, nothing
-        is known of how far the client went, and its start is taken.
+        Gradients, and the defense as if it had been applied to them. Where only signs were sent, the length of the
+        client's way is unknown, and its start is taken.
 
     Example:
         >>> from torch import nn
@@ -61,26 +60,26 @@ def midway(view: UpdateView, records: int, known: KnownDefense) -> tuple[Gradien
 
 
 def moved_by(view: UpdateView, records: int) -> float:
-    """Return by what a mean gradient over all records is multiplied in an update: rate times steps.
+    """Return the factor of a mean gradient over all records in an update: rate times steps.
 
     Args:
-        view: the received updates.
-        records: behind one client's update.
+        view: received updates.
+        records: number of records of one client's update.
     """
     return view.training.learning_rate * view.training.steps(records)
 
 
 class Simulated:
-    """The distance of an update that dummy records would have made, local step by local step.
+    """The distance of an update that dummy records would have caused, local step by local step.
 
-    Each epoch has records of its own, which are to agree in their mean (Dimitrov et al., TMLR 2022, as TabLeak's
-    code uses it): weight / E^2 * the sum over pairs of epochs of |mean rows - mean rows|^2 / d. Time and memory
-    grow with the number of steps.
+    Each epoch has records of its own, whose means are to agree (Dimitrov et al., TMLR 2022, as TabLeak's code uses
+    it): weight / E^2 * the sum over pairs of epochs of |mean rows - mean rows|^2 / d. Time and memory grow with the
+    number of steps.
 
     Args:
-        view: the received updates, one client each.
+        view: received updates, one client each.
         matching: distance between updates.
-        weight: of the prior.
+        weight: weight of the prior.
 
     Rows have a record for each epoch and record of the client, epoch after epoch, or are one epoch's, for all.
     """
@@ -93,7 +92,7 @@ class Simulated:
     def __call__(
         self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim labelled"]
     ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
-        """Return the loss of each restart and its derivative in the rows."""
+        """Return the loss of each restart and its derivative with respect to the rows."""
         epochs = rows.unflatten(2, (-1, labels.shape[1]))
         loss, derivative = self._way(self._every(epochs), labels)
         if epochs.shape[2] < self._epochs:
@@ -115,7 +114,7 @@ class Simulated:
 def _apart(
     means: Float[Tensor, "victim restart epoch encoded"],
 ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart epoch encoded"]]:
-    """Return how far epochs' mean rows are from each other, and the derivative in them."""
+    """Return the distance between epochs' mean rows, and the derivative with respect to them."""
     epochs, width = means.shape[2:]
     away = means - means.mean(2, keepdim=True)
     # The mean over pairs of squared distances is twice the variance.
@@ -123,10 +122,10 @@ def _apart(
 
 
 class Backpropagated:
-    """The distance of an update that dummy records would have made, by backpropagation: any module.
+    """The distance of an update that dummy records would have caused, by backpropagation: any module.
 
     Args:
-        view: the received updates, one client each.
+        view: received updates, one client each.
         matching: distance between updates.
     """
 
@@ -139,7 +138,7 @@ class Backpropagated:
         epochs: Float[Tensor, "victim restart epoch record encoded"],
         labels: Float[Tensor, "victim record"],
     ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart epoch record encoded"]]:
-        """Return the distance of each restart and its derivative in the records of each epoch."""
+        """Return the distance of each restart and its derivative with respect to the records of each epoch."""
         with torch.enable_grad():
             epochs = epochs.detach().requires_grad_()
             dots, squares, distance = self._distance(epochs, labels)
@@ -165,12 +164,12 @@ class Backpropagated:
 def merge_epochs(
     encoder: Encoder, rows: Float[Tensor, "victim restart record encoded"], epochs: int
 ) -> Float[Tensor, "victim restart one encoded"]:
-    """Return the mean of what each epoch's dummy records say, matched to the first epoch's.
+    """Return the mean of the epochs' dummy records, matched to the first epoch's.
 
     Args:
-        encoder: decodes rows for the matching.
-        rows: a record for each epoch and record of the client, epoch after epoch.
-        epochs: number of them.
+        encoder: encoder that decodes rows for the matching.
+        rows: one record for each epoch and record of the client, epoch after epoch.
+        epochs: number of epochs.
     """
     if epochs == 1:
         return rows

@@ -10,12 +10,12 @@ from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.registry import attacks
 
 
-@attacks.register("dlg")
+@attacks.register("dlg", "horizontal")
 def dlg(profile: Profile = "default", **options: Any) -> Reconstruction:
     """Deep Gradient Leakage: mean squared difference per tensor, unconstrained rows, one start.
 
-    Deviations from Zhu et al., all of them TabLeak's: sign-Adam instead of L-BFGS, labels given or
-    restored instead of optimised along, each tensor's mean instead of its sum.
+    Deviations from Zhu et al., all of them TabLeak's: sign-Adam instead of L-BFGS, labels given or restored instead of
+    optimised with the rows, each tensor's mean instead of its sum.
     """
     preset = {"matching": MeanSquared(), "softmax": False, "sigmoid": False, "restarts": 1, "entropy": "counts"}
     return reconstruction(profile, **{**preset, **options})

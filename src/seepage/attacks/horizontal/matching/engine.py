@@ -1,8 +1,8 @@
-"""The derivative of a gradient-matching loss in the dummy rows, for all victims and restarts at once.
+"""The derivative of a gradient-matching loss with respect to dummy rows, for all victims and restarts at once.
 
-``match`` picks the engine: networks whose layers are known (fully connected ReLU networks, those with batch
-normalisation that come with seepage) get a closed form made of matrix products only, any other module double
-backpropagation. Both return the same numbers up to rounding.
+``match`` chooses the engine: networks of known layers (fully connected ReLU networks, and seepage's own with batch
+normalisation) get a closed form of matrix products only, any other module double backpropagation. Both return the same
+numbers up to rounding.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from seepage.wire.horizontal import GradientView
 
 @runtime_checkable
 class Engine(Protocol):
-    """The matching loss of dummy rows and its derivative in them."""
+    """The matching loss of dummy rows and its derivative with respect to them."""
 
     def __call__(
         self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim labelled"]
     ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
-        """Return the loss of each restart and its derivative in the rows."""
+        """Return the loss of each restart and its derivative with respect to the rows."""
         ...
 
     def loss(
@@ -42,14 +42,14 @@ class Engine(Protocol):
 def match(view: GradientView, matching: Matching) -> Engine:
     """Return the fastest engine that fits the view's model."""
     parts = parts_of(view.model.module)
-    return Autograd(view, matching) if parts is None else ClosedForm(view, matching, parts)
+    return AutogradEngine(view, matching) if parts is None else ClosedFormEngine(view, matching, parts)
 
 
-class Joint:
-    """The mean of several engines' losses: dummy rows that are to match all of them at once.
+class JointEngine:
+    """The mean of several engines' losses, so that dummy rows match all of their messages at once.
 
     Args:
-        engines: of the same records, in several rounds.
+        engines: engines of the same records, for messages of several rounds.
     """
 
     def __init__(self, engines: Sequence[Engine]) -> None:
@@ -58,7 +58,7 @@ class Joint:
     def __call__(
         self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
     ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
-        """Return the loss of each restart and its derivative in the rows."""
+        """Return the loss of each restart and its derivative with respect to the rows."""
         loss, derivative = self._engines[0](rows, labels)
         for engine in self._engines[1:]:
             one, by_rows = engine(rows, labels)
@@ -72,7 +72,7 @@ class Joint:
         return torch.stack([engine.loss(rows, labels) for engine in self._engines]).mean(0)
 
 
-class Autograd:
+class AutogradEngine:
     """Double backpropagation through any module."""
 
     def __init__(self, view: GradientView, matching: Matching) -> None:
@@ -88,7 +88,7 @@ class Autograd:
     def __call__(
         self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
     ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
-        """Return the loss of each restart and its derivative in the rows."""
+        """Return the loss of each restart and its derivative with respect to the rows."""
         with torch.enable_grad():
             rows = rows.detach().requires_grad_()
             dots, squares, distance = self._distance(rows, labels)
@@ -104,12 +104,13 @@ class Autograd:
             return self._distance(rows, labels)[2].loss
 
 
-class ClosedForm:
-    """Networks of the layers that ``chains.parts_of`` knows, by hand: no graph, only matrix products.
+class ClosedFormEngine:
+    """Networks of the layers that ``chains.parts_of`` knows, without a graph: only matrix products.
 
-    See ``layers`` for how. In a plain ReLU network, with ``a`` the input of a layer, ``e`` the error at its output and
-    V = c R + 2 s G (R the received gradient, G the dummy one, c and s the distance's derivatives in dot product and
-    squared norm), it takes one sweep up (a V', through the errors) and one down (e V, through the activations).
+    See ``layers`` for the formulas. In a plain ReLU network, with ``a`` the input of a layer, ``e`` the error at its
+    output and V = c R + 2 s G (R the received gradient, G the dummy one, c and s the distance's derivatives with
+    respect to dot product and squared norm), it needs one sweep up (a V', through the errors) and one down (e V,
+    through the activations).
     """
 
     def __init__(self, view: GradientView, matching: Matching, parts: Sequence[nn.Module]) -> None:
@@ -122,7 +123,7 @@ class ClosedForm:
     def __call__(
         self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
     ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
-        """Return the loss of each restart and its derivative in the rows."""
+        """Return the loss of each restart and its derivative with respect to the rows."""
         with torch.no_grad():
             distance, passes, curvature = self._forward(rows, labels)
             by_error = passes.push(distance, None)
@@ -147,7 +148,7 @@ class ClosedForm:
 def output_error(
     head: Head, outputs: Tensor, labels: Tensor, records: int
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Return the mean loss's derivative in the outputs, and the product of its second derivative with a vector."""
+    """Return the derivative of the mean loss by the outputs, and the product of its second derivative with a vector."""
     if head == "softmax":
         p = outputs.softmax(-1)
         error = (p - nn.functional.one_hot(labels.long(), outputs.shape[-1])) / records

@@ -1,4 +1,4 @@
-"""Many candidate batches to one: choose a reference, match the others' rows to it, pool cell by cell."""
+"""Pooling of many candidate batches: choose a reference, match the others' rows to it, pool cell by cell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Pooling = Literal["median", "lower_median", "mean"]
 Entropy = Literal["softmax", "counts"]
 Decoding = Literal["marginals", "nearest"]
 
-# Of the kernel by which a candidate speaks for values near its own, see ``decode_by_marginals``.
+# Width of the kernel by which a candidate supports values near its own, see ``decode_by_marginals``.
 _OWN_SPREAD = 0.5
 _COLUMN_SPREAD = 0.05
 _ADVANTAGE = 1.02
@@ -49,10 +49,10 @@ def pool(
     """Return one batch from aligned candidates.
 
     Args:
-        encoder: knows the groups.
+        encoder: encoder with the groups of columns.
         aligned: candidates whose records correspond.
-        pooling: coordinate by coordinate, the ``median``, the ``mean``, or ``lower_median``: the
-            lower of the two middle values where their number is even, as the official code does (D4).
+        pooling: statistic of each coordinate: the ``median``, the ``mean``, or ``lower_median``: the lower of the two
+            middle values where their number is even, as in the official code (D4).
 
     Decoding takes the largest entry of each group, so groups need not be renormalised.
     """
@@ -72,7 +72,7 @@ def decode_by_marginals(
     aligned: Float[Tensor, "victim restart record encoded"],
     pooled: Float[Tensor, "victim record encoded"],
 ) -> Float[Tensor, "victim record column"]:
-    """Decode a pooled batch, letting the public marginals settle what the candidates leave open.
+    """Decode a pooled batch; the public marginals decide where the candidates disagree.
 
     Gradient matching leaves heavy-tailed and multimodal columns (capital losses, hours worked) at
     values between the frequent ones. Each value v of a continuous column's marginal weighs
@@ -80,11 +80,10 @@ def decode_by_marginals(
         w(v) = sqrt(p(v)) * mean over candidates r of exp(-((v - x_r) / h)^2 / 2),
         h = s / 2 + sigma / 20,
 
-    with s the candidates' spread on the cell and sigma the column's standard deviation. The cell
-    becomes the value within whose tolerance most weight lies, if that beats the pooled value's own
-    weight by a fiftieth; where the candidates agree (to a tenth of the tolerance) it stays as it
-    was. Discrete columns are decoded as ever. Not in TabLeak; the constants were chosen on victims
-    of Adult outside every reported figure.
+    with s the candidates' spread on the cell and sigma the column's standard deviation. The cell becomes the value
+    within whose tolerance most weight lies, if that beats the pooled value's own weight by a fiftieth; where the
+    candidates agree (to a tenth of the tolerance) the pooled value stays. Discrete columns are decoded as usual. Not
+    in TabLeak; the constants were chosen on victims of Adult outside every reported figure.
     """
     cells = encoder.decode(pooled)
     raw = encoder.destandardise(aligned.to(cells.dtype))
@@ -114,11 +113,11 @@ def decode_by_marginals(
 def uncertainty(
     encoder: Encoder, aligned: Float[Tensor, "victim restart record encoded"], entropy: Entropy = "softmax"
 ) -> Float[Tensor, "victim record column"]:
-    """Return how much the aligned candidates disagree on each cell.
+    """Return the disagreement of the aligned candidates on each cell.
 
-    Discrete columns: Shannon entropy over the log of the number of categories (0 for a single
-    category), of the mean of the candidates' probabilities (``softmax``, the official code) or of
-    how often each category is a candidate's largest (``counts``, TabLeak Eq. 5; D6). Continuous
+    Discrete columns: Shannon entropy over the log of the number of categories (0 for a single category), of the mean
+    of the candidates' probabilities (``softmax``, the official code) or of the share of candidates in which each
+    category is the largest (``counts``, TabLeak Eq. 5; D6). Continuous
     columns: entropy in nats of a normal distribution with the candidates' unbiased variance, in
     standardised units; -inf where they agree exactly (TabLeak section 4.3).
 

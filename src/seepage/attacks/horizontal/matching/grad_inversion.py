@@ -10,12 +10,12 @@ from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.registry import attacks
 
 
-@attacks.register("grad_inversion")
+@attacks.register("grad_inversion", "horizontal")
 def grad_inversion(profile: Profile = "default", l1: float = 1e-4, l2: float = 1e-3, **options: Any) -> Reconstruction:
-    """GradInversion: cosine matching of unconstrained rows, held to small squares and to the batch's statistics.
+    """GradInversion: cosine matching of unconstrained rows, with priors on their squares and on the batch's statistics.
 
     The objective is 1 - cosine + l1 * sum of squares of the batch's standardised rows + l2 * squared distance of mean
-    and unbiased variance from the true ones, summed over what enters each batch normalisation. The published grid
+    and unbiased variance from the true ones, summed over the inputs of each batch normalisation. The published grid
     takes l1 and l2 from 1, 0.1, 0.01, 0.001, 1e-4, 1e-5 and 0: 49 points, or the 7 of l1 for networks without batch
     normalisation, where l2 has no effect.
 
@@ -24,10 +24,10 @@ def grad_inversion(profile: Profile = "default", l1: float = 1e-4, l2: float = 1
     variation, group consistency, gradient noise or several seeds.
 
     Args:
-        profile: see ``reconstruction``.
+        profile: profile of ``reconstruction``.
         l1: weight of the squares.
-        l2: weight of the statistics; above 0 the attacker has to be granted them where the model normalises batches.
-        options: see ``reconstruction``.
+        l2: weight of the statistics; above 0 the attacker needs them where the model normalises batches.
+        options: options of ``reconstruction``.
     """
     priors: list[Prior] = []
     if l1 != 0:

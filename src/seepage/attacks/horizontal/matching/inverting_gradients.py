@@ -9,7 +9,7 @@ from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.registry import attacks
 
 
-@attacks.register("inverting_gradients")
+@attacks.register("inverting_gradients", "horizontal")
 def inverting_gradients(profile: Profile = "default", **options: Any) -> Reconstruction:
     """Inverting Gradients: cosine matching of unconstrained rows, one start, no total variation."""
     preset = {"softmax": False, "sigmoid": False, "restarts": 1, "entropy": "counts"}

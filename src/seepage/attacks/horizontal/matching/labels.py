@@ -1,4 +1,4 @@
-"""How many records of each class a batch holds, read from its gradient."""
+"""Class counts of a batch, restored from its gradient."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Method = Literal["bias", "bias_gaussian", "geng", "idlg", "yin", "llg", "ilrg"]
 
 _BIAS_DUMMIES = 8192
 _GENG_DUMMIES = 1000
-# Each has a gradient of its own computed, for each class.
+# Number of batches of dummy rows whose gradients are computed, for each class.
 _CLIPPED_DUMMIES = 512
 
 
@@ -30,30 +30,29 @@ def restore_labels(
 ) -> Float[Tensor, "victim record"]:
     """Return labels with the restored class counts, in order of class.
 
-    The derivative of the mean cross-entropy in the output bias of class c is exactly the mean
-    predicted probability of c less the share of records labelled c. Only that mean over the unknown
-    batch has to be estimated:
+    The derivative of the mean cross-entropy with respect to the output bias of class c is exactly the mean predicted
+    probability of c less the share of records labelled c. Only that mean over the unknown batch has to be estimated:
 
     - ``bias``: over dummy rows drawn from the public marginals;
     - ``bias_gaussian``: over standard normal dummy rows;
     - ``geng``: from the output *weights'* gradient and normal dummies (Geng et al. 2021 as TabLeak's
       code runs it, D13): needs the mean activation besides, and is far less exact.
 
-    Four more follow their papers and hold inside their assumptions alone, see ``published_labels``: ``idlg`` for one
-    record, ``yin`` for classes with one record at most, ``llg`` and ``ilrg`` for any batch.
+    Four more follow their papers and are valid only under their assumptions, see ``published_labels``: ``idlg`` for
+    one record, ``yin`` for classes with one record at most, ``llg`` and ``ilrg`` for any batch.
 
-    Of what a known defense did to the gradient, the first two account for noise (``weigh_counts``), for
-    lost magnitudes (``counts_by_sign``) and for a bound on each record's own gradient (``lost_to_clipping``), which the
-    others leave aside; a clipped gradient's length is to be restored before
-    (``undo_clipping``). An entry that was not sent is within the least one that was of 0, and taken as 0.
+    The first two take a known defense into account: noise (``weigh_counts``), missing magnitudes (``counts_by_sign``)
+    and a bound on each record's own gradient (``lost_to_clipping``); the others ignore it. A clipped gradient's length
+    is to be restored before (``undo_clipping``). An entry that was not sent is at most as large as the least one that
+    was sent, and is taken as 0.
 
     Args:
-        view: the received gradients; the model's head must be softmax or sigmoid.
-        knowledge: gives the batch size and the marginals.
-        encoder: encodes dummy rows as the client encodes its own.
-        method: one of the above.
-        seed: of the dummies. It is the same for every victim and every audit: the dummies only evaluate an
-            expectation, and more of them would move it by less than rounding the counts undoes.
+        view: received gradients; the model's head must be softmax or sigmoid.
+        knowledge: side information with the batch size and the marginals.
+        encoder: encoder of dummy rows, the same as the client's.
+        method: one of the methods above.
+        seed: seed of the dummy rows. It is the same for every victim and every audit: they only estimate an
+            expectation, and the effect of more of them is smaller than the rounding of counts.
 
     Raises:
         BadInputError: the head is a regression, the model does not end in an affine layer, that layer
@@ -77,7 +76,7 @@ def restore_labels(
         generator = torch.Generator().manual_seed(seed)
         uniform = torch.rand(_BIAS_DUMMIES, len(knowledge.schema.columns), generator=generator, dtype=torch.float64)
         dummies = encoder.encode(knowledge.statistics.rows(uniform).to(encoder.mean.device))
-    # Where each victim's gradient was taken elsewhere, each has outputs of its own.
+    # Where each victim's gradient was taken at its own parameters, each has outputs of its own.
     places = [model.parameters] if view.parameters is None else _each(view.parameters)
     ends = [_output_layer(model, dummies, place) for place in places]
     layer, name = ends[0].layer, ends[0].name
@@ -85,9 +84,9 @@ def restore_labels(
     known = knowledge.defense
     if method == "geng" and known.signs:
         raise BadInputError(
-            f"label restoration 'geng' reads the magnitudes of the output layer's gradient, of which the defense "
-            f"{known.name!r} leaves the signs; grant the true labels, use the profile 'default', which restores them "
-            "from the bias, or leave this defense out."
+            f"label restoration 'geng' needs the magnitudes of the output layer's gradient, of which the defense "
+            f"{known.name!r} keeps only the signs; grant the true labels, use the profile 'default', which restores "
+            "them from the bias, or leave this defense out."
         )
     if method == "geng":
         activation = torch.stack([end.inputs.sum(-1).mean() for end in ends])
@@ -129,7 +128,7 @@ def restore_labels(
 
 
 def _published(view: GradientView, knowledge: Knowledge, method: Method, dummies: Tensor) -> Tensor:
-    """Return labels as a published method restores them, or refuse what is outside its assumptions."""
+    """Return labels as a published method restores them, or refuse a case outside its assumptions."""
     model, records = view.model, knowledge.batch_size
     places = [model.parameters] if view.parameters is None else _each(view.parameters)
     ends = [_output_layer(model, dummies, place) for place in places]
@@ -137,7 +136,9 @@ def _published(view: GradientView, knowledge: Knowledge, method: Method, dummies
     named = f"label restoration {method!r}"
     others = "grant the labels (labels='true') or use the method 'bias'."
     if method == "idlg" and records > 1:
-        raise BadInputError(f"{named} reads the label of one record, but {records} are behind each gradient; {others}")
+        raise BadInputError(
+            f"{named} reads the label of one record, but each gradient is of {records} records; {others}"
+        )
     if model.head == "sigmoid" and method in ("yin", "llg"):
         raise BadInputError(
             f"{named} compares the outputs of the classes, but model {model.name!r} has one for both (sigmoid head); "
@@ -145,8 +146,8 @@ def _published(view: GradientView, knowledge: Knowledge, method: Method, dummies
         )
     if knowledge.defense.signs and method != "idlg":
         raise BadInputError(
-            f"{named} reads magnitudes of the output layer's gradient, of which the defense "
-            f"{knowledge.defense.name!r} leaves the signs; {others}"
+            f"{named} needs magnitudes of the output layer's gradient, of which the defense "
+            f"{knowledge.defense.name!r} keeps only the signs; {others}"
         )
     by_weights = method in ("yin", "llg") or (method == "idlg" and layer.bias is None)
     least = min(float(end.inputs.min()) for end in ends)
@@ -161,12 +162,12 @@ def _published(view: GradientView, knowledge: Knowledge, method: Method, dummies
     outputs = weights.shape[1]
     if method == "yin" and records > outputs:
         raise BadInputError(
-            f"{named} takes each class to have one record at most, but {records} records are behind each gradient and "
+            f"{named} takes each class to have one record at most, but each gradient is of {records} records and "
             f"there are {outputs} classes; {others}"
         )
     bias = weights.sum(-1) if layer.bias is None else view.gradient[_joined(name, "bias")].double()
     if model.head == "sigmoid":
-        # One output is the second of two whose first stays 0.
+        # One logit equals the second of two logits whose first is 0.
         weights, bias = torch.cat([-weights, weights], 1), torch.cat([-bias, bias], 1)
     if method == "idlg":
         counts = by_sign(bias)
@@ -186,7 +187,7 @@ def _published(view: GradientView, knowledge: Knowledge, method: Method, dummies
 
 
 def _spell_out(counts: Float[Tensor, "victim class"], records: int) -> Float[Tensor, "victim record"]:
-    """Give one label after the other to the class with the largest remaining count."""
+    """Assign one label after the other to the class with the largest remaining count."""
     remaining = counts.clone()
     given = torch.zeros_like(counts)
     for _ in range(records):
@@ -199,7 +200,7 @@ def _spell_out(counts: Float[Tensor, "victim class"], records: int) -> Float[Ten
 
 
 class _End(NamedTuple):
-    """The affine layer whose outputs are the model's."""
+    """The affine layer whose outputs are the model's, with its inputs and outputs."""
 
     layer: nn.Linear
     name: str
@@ -223,7 +224,7 @@ def _output_layer(model: Model, rows: Tensor, parameters: dict[str, Tensor]) -> 
     def listen(layer: nn.Linear, name: str) -> Callable[[nn.Module, tuple[Tensor], Tensor], None]:
         return lambda _, inputs, outputs: calls.append(_End(layer, name, inputs[0].clone(), outputs))
 
-    # What a subclass does with its parameters is anyone's guess.
+    # A subclass may use its parameters in any way.
     layers = [(part, name) for name, part in model.module.named_modules() if type(part) is nn.Linear]
     handles = [layer.register_forward_hook(listen(layer, name)) for layer, name in layers]
     try:

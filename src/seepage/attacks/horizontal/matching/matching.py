@@ -1,8 +1,8 @@
-"""How far a dummy gradient is from the received one.
+"""Distances between a dummy gradient and the received one.
 
-Every distance here is a function of two numbers a parameter tensor: the dot product of the dummy
-gradient with the received one and its squared norm. That is all a gradient engine must supply, and
-the derivative in those numbers is all it needs back.
+Every distance here is a function of two numbers a parameter tensor: the dot product of the dummy gradient with the
+received one, and its squared norm. A gradient engine supplies only these, and needs only the derivatives with respect
+to them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class Distance(NamedTuple):
-    """A distance and its derivatives in the dot products and squared norms."""
+    """A distance and its derivatives with respect to the dot products and squared norms."""
 
     loss: Float[Tensor, "victim restart"]
     by_dot: Float[Tensor, "victim restart tensor"]
@@ -25,7 +25,7 @@ class Distance(NamedTuple):
 
 @runtime_checkable
 class Matching(Protocol):
-    """A distance between gradients that depends on dot products and squared norms a tensor."""
+    """A distance between gradients that depends on dot products and squared norms of each tensor."""
 
     def __call__(
         self,
@@ -37,7 +37,7 @@ class Matching(Protocol):
         """Return the distance and its derivatives.
 
         Args:
-            dots: of dummy and received gradient.
+            dots: dot products of dummy and received gradient.
             squares: squared norms of the dummy gradient.
             target_squares: squared norms of the received gradient.
             sizes: number of entries of each tensor.
@@ -62,7 +62,7 @@ class Cosine:
         sizes: Float[Tensor, " tensor"],
     ) -> Distance:
         """Return the distance and its derivatives."""
-        # A vanished dummy gradient has no direction; the floor keeps its loss at 1 and its derivative finite.
+        # A gradient of zeros has no direction; the floor keeps its loss at 1 and its derivative finite.
         square = squares.sum(-1, keepdim=True).clamp_min(torch.finfo(squares.dtype).tiny)
         # Roots first: the product of two small squares may underflow.
         by_dot = -square.rsqrt() * target_squares.sum(-1)[:, None, None].rsqrt()
@@ -93,7 +93,7 @@ class MeanSquared:
 
 
 def target_of(received: dict[str, Tensor]) -> tuple[Float[Tensor, "victim tensor"], Float[Tensor, " tensor"]]:
-    """Return what a distance needs of the received tensors (victim, *parameter): squared norms and sizes.
+    """Return the squared norms and sizes of the received tensors (victim, *parameter), which a distance needs.
 
     Example:
         >>> [part.tolist() for part in target_of({"bias": torch.ones(1, 3)})]
@@ -106,7 +106,7 @@ def target_of(received: dict[str, Tensor]) -> tuple[Float[Tensor, "victim tensor
 def products(
     dummy: Mapping[str, Tensor], received: Mapping[str, Tensor]
 ) -> tuple[Float[Tensor, "victim restart tensor"], Float[Tensor, "victim restart tensor"]]:
-    """Return what a distance needs of dummy tensors (victim, restart, *parameter): dot products and squared norms.
+    """Return dot products and squared norms of dummy tensors (victim, restart, *parameter), which a distance needs.
 
     Example:
         >>> [part.tolist() for part in products({"bias": torch.ones(1, 1, 3)}, {"bias": 2 * torch.ones(1, 3)})]

@@ -18,12 +18,12 @@ from seepage.tabular.relaxation import Relaxation
 Progress = Callable[[float], None]
 Schedule = Literal["constant", "cosine"]
 
-# The share of the work done is reported about this often.
+# Interval of progress reports, as a share of the work.
 _REPORTS = 100
 
 
 class Descended(NamedTuple):
-    """Where a descent ended and how it got there.
+    """Result and course of a descent.
 
     Attributes:
         variables: free variables after the last step.
@@ -35,7 +35,7 @@ class Descended(NamedTuple):
 
 
 def scaled(progress: Progress | None, share: float) -> Progress | None:
-    """Return what reports the progress of a part that makes up ``share`` of the whole."""
+    """Return the function that reports the progress of a part which makes up ``share`` of the whole."""
     return None if progress is None else lambda done: progress(done * share)
 
 
@@ -73,14 +73,14 @@ class Descent:
         """Return the free variables after the last step, and the loss along the way.
 
         Args:
-            engine: gives the loss and its derivative in the rows.
-            relaxation: from free variables to rows.
-            start: free variables to begin with; left unchanged.
-            labels: of the true records; of several dummy records for each, all have its label.
-            progress: called now and then with the share of iterations done since the last call.
+            engine: engine that computes the loss and its derivative with respect to the rows.
+            relaxation: map from free variables to rows.
+            start: free variables at the start; left unchanged.
+            labels: labels of the true records; where each has several dummy records, all have its label.
+            progress: function that is called now and then with the share of iterations done since the last call.
         """
         z = torch.nn.Parameter(start.clone(memory_format=torch.contiguous_format))
-        # A sign has square 1, so that Adam is momentum of signs here, except where a derivative vanishes.
+        # The square of a sign is 1, so that Adam reduces to momentum of signs, except where a derivative vanishes.
         adam = torch.optim.Adam([z], lr=self.step, fused=True)
         every = max(1, self.iterations // _REPORTS)
         marks = (0, (self.iterations - 1) * 9 // 10, self.iterations - 1)
@@ -93,7 +93,7 @@ class Descent:
                 if i in marks:
                     losses[i] = loss
                 by_z = relaxation.pullback(by_rows)
-                # Fused Adam walks through memory and pairs entries as they lie there, whatever their strides.
+                # Fused Adam pairs entries by their position in memory, whatever their strides.
                 z.grad = (by_z.sign_() if self.signed else by_z).contiguous()
                 adam.step()
                 if progress is not None and ((i + 1) % every == 0 or i + 1 == self.iterations):

@@ -14,14 +14,14 @@ from seepage.wire.horizontal import Knowledge, RecordsGuess, RoundsView
 
 @dataclass(frozen=True)
 class OverRounds:
-    """What an attack reads of clients in several rounds: all of their records, from all of their messages.
+    """An attack on the messages of several rounds of the same clients, which guesses all of their records.
 
-    Where every round is of the same records, an attack that matches gradients has one batch of dummy records match
-    those of all rounds at once, see ``Reconstruction``. Where batches are drawn anew, and for any other attack, each
-    round is attacked by itself and the guesses are pooled, see ``parts.rounds.pooled``.
+    Where every round has the same records, an attack that matches gradients matches one batch of dummy records to all
+    rounds at once, see ``Reconstruction``. Where batches are drawn anew, and for any other attack, each round is
+    attacked by itself and the guesses are pooled, see ``rounds.pooled``.
 
     Args:
-        attack: on one round.
+        attack: attack on one round.
     """
 
     attack: Callable[..., RecordsGuess]
@@ -32,11 +32,11 @@ class OverRounds:
         """Return the guess of all records.
 
         Args:
-            view: of the rounds.
-            knowledge: whose batch size is that of all records, and whose labels are theirs, or, where batches are
-                drawn anew, those of the rounds one after the other.
-            seeds: one a victim.
-            progress: called now and then with the share of the work done since the last call.
+            view: view of the rounds.
+            knowledge: side information whose batch size and labels are those of all records, or, where batches are
+                drawn anew, with the labels of the rounds one after the other.
+            seeds: one seed a victim.
+            progress: function that is called now and then with the share of the work done since the last call.
 
         Raises:
             BadInputError: as the attack does.
@@ -46,10 +46,10 @@ class OverRounds:
             return self.attack(view, knowledge, seeds, progress)
         guesses = []
         for i, one in enumerate(view.rounds):
-            told = {"progress": scaled(progress, 1 / len(view.rounds))} if reports else {}
-            # Each round has starts of its own, the first the same whatever follows.
+            options = {"progress": scaled(progress, 1 / len(view.rounds))} if reports else {}
+            # Each round has starts of its own; the first round's do not depend on the number of rounds.
             own = [(seed + i) % 2**63 for seed in seeds]
-            guesses.append(self.attack(one, _of_round(knowledge, view.batch_size, i), own, **told))
+            guesses.append(self.attack(one, _of_round(knowledge, view.batch_size, i), own, **options))
         return pooled(guesses, knowledge)
 
 

@@ -1,4 +1,4 @@
-"""What rows are held to besides the gradient: terms that are added to the loss of a descent."""
+"""Priors on rows: terms that are added to the loss of a descent."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from seepage.models.batch_norm import Moments, normalisations
 from seepage.models.model import Model
 from seepage.wire.horizontal import Knowledge, View
 
-# From dummy rows (victim, restart, record, encoded) to each restart's penalty and its derivative in the rows.
+# Function from dummy rows (victim, restart, record, encoded) to each restart's penalty and its derivative.
 Term = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 @runtime_checkable
 class Prior(Protocol):
-    """A belief about rows that needs no gradient."""
+    """A prior on rows, independent of the gradient."""
 
     def on(self, view: View, knowledge: Knowledge) -> Term:
         """Return the penalty of rows of these victims.
 
         Raises:
-            BadInputError: the prior needs what the attacker is not granted.
+            BadInputError: the prior needs knowledge that the attacker is not granted.
         """
         ...
 
@@ -64,9 +64,9 @@ class Squares:
 class BatchStatistics:
     """``weight`` times the squared distance of the batch's statistics from the true ones, over all normalised layers.
 
-    These are mean and unbiased variance of what enters each batch normalisation, over records and positions; their
-    squared differences are summed over channels and layers (Yin et al. 2021 take the norms instead of their
-    squares). A model without batch normalisation has none, so that nothing is added.
+    These are mean and unbiased variance of the inputs of each batch normalisation, over records and positions; their
+    squared differences are summed over channels and layers (Yin et al. 2021 take the norms instead of their squares).
+    A model without batch normalisation has none, so that nothing is added.
     """
 
     weight: float
@@ -114,10 +114,10 @@ class _Statistics:
 
 
 class Guided:
-    """An engine whose descent is held to priors; the losses that it returns on their own are those of the gradient.
+    """An engine whose descent includes priors; the losses that it returns on their own are those of the gradient.
 
     Args:
-        engine: matches the gradient.
+        engine: engine that matches the gradient.
         terms: penalties to add.
     """
 
@@ -127,7 +127,7 @@ class Guided:
     def __call__(
         self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
     ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
-        """Return the loss of each restart with its penalties, and its derivative in the rows."""
+        """Return the loss of each restart with its penalties, and its derivative with respect to the rows."""
         loss, derivative = self._engine(rows, labels)
         for term in self._terms:
             penalty, by_rows = term(rows)
@@ -142,10 +142,10 @@ class Guided:
 
 
 def check_weight(what: str, weight: float) -> None:
-    """Refuse a weight that is no number or negative.
+    """Refuse a weight that is not a number from 0 up.
 
     Raises:
-        BadInputError: says what came.
+        BadInputError: the weight is not one; the message has it.
     """
     if not 0 <= weight < float("inf"):
         raise BadInputError(f"the weight of the prior on {what} must be 0 or a positive number, got {weight}.")

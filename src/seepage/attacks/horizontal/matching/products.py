@@ -1,4 +1,4 @@
-"""Products with a matrix that many rows share, by the fastest library at hand.
+"""Products with a matrix that many rows share, by the fastest available library.
 
 On a CPU PyTorch's ``mm`` calls MKL, which leaves half of the speed of processors not made by Intel
 unused; oneDNN, which ships with the same PyTorch, does not. Both round like any other float32 product.

@@ -1,4 +1,4 @@
-"""The two ways every published gradient attack can be run."""
+"""The two profiles of every published gradient attack."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ _PROFILES: dict[str, dict[str, Any]] = {
 def reconstruction(profile: Profile = "default", **options: Any) -> Reconstruction:
     """Return the attack of a profile with some of its parts replaced.
 
-    Args:
-        profile: ``default`` is the strongest we know, for audits; ``faithful`` does what the
-            official implementation of TabLeak does, for comparison with the literature.
+    profile: ``default``, the strongest version that we know, for audits; or ``faithful``, which follows the official
+        implementation of TabLeak, for comparison with the literature.
         options: arguments of ``Reconstruction`` or of ``Descent``.
 
     Raises:

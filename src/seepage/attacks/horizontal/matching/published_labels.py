@@ -1,4 +1,4 @@
-"""Published ways of reading class counts off the gradient of the output layer, each inside its own assumptions."""
+"""Published methods that restore class counts from the gradient of the output layer, each with its own assumptions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from torch import Tensor, nn
 def by_sign(gradient: Float[Tensor, "victim class"]) -> Float[Tensor, "victim class"]:
     """Return the class of one record: that with the least derivative (iDLG: Zhao, Mopuri and Bilen, 2020).
 
-    Of one record the derivative in the output of class c is its predicted probability, less one where c is its
-    label: negative for the label alone.
+    For one record, the derivative with respect to the output of class c is its predicted probability, less one where c
+    is its label: negative for the label alone.
 
     Args:
-        gradient: in the output bias, or the sum of that in the output weights, whose inputs are then not negative.
+        gradient: derivative with respect to the output bias, or the sum of that of the output weights, whose inputs
+            must then not be negative.
 
     Example:
         >>> by_sign(torch.tensor([[0.2, -0.5, 0.3]])).tolist()
@@ -26,7 +27,7 @@ def by_sign(gradient: Float[Tensor, "victim class"]) -> Float[Tensor, "victim cl
 def by_minimum(weights: Float[Tensor, "victim class input"], records: int) -> Float[Tensor, "victim class"]:
     """Return one record of each of the classes with the least entry (Yin et al., CVPR 2021).
 
-    Inside its assumptions no class has two records, and the inputs of the output layer are not negative.
+    Under its assumptions no class has two records, and the inputs of the output layer are not negative.
 
     Example:
         >>> by_minimum(torch.tensor([[[0.1, 0.2], [-0.3, 0.1], [0.2, -0.1]]]), records=2).tolist()
@@ -37,16 +38,16 @@ def by_minimum(weights: Float[Tensor, "victim class input"], records: int) -> Fl
 
 
 def by_impact(sums: Float[Tensor, "victim class"], records: int) -> Float[Tensor, "victim class"]:
-    """Return counts by what one record does to its class (LLG: Wainakh et al., PETS 2022, without auxiliary data).
+    """Return counts from one record's impact on its class (LLG: Wainakh et al., PETS 2022, without auxiliary data).
 
-    Each class whose sum is negative has a record. A record is then taken to move its class by
-    (1 + 1/classes) / records times the sum of the negative ones, and the others are given one after the other to the
-    class that is least when those given are taken off. It is exact where predictions are even, inputs alike and
-    classes many beside the records; offsets that more knowledge would give are 0.
+    Each class whose sum is negative has a record. A record is assumed to move its class by (1 + 1/classes) / records
+    times the sum of the negative ones; the other records are assigned one after the other to the class that is
+    smallest after the assigned ones are subtracted. It is exact where predictions are uniform, inputs alike, and
+    classes many compared to the records; offsets that need more knowledge are 0.
 
     Args:
-        sums: of the derivatives in each class's output weights, whose inputs are not negative.
-        records: in the batch.
+        sums: sums of the derivatives with respect to each class's output weights, whose inputs are not negative.
+        records: number of records in the batch.
 
     Example:
         >>> by_impact(torch.tensor([[-0.74, -0.24, 0.01, 0.01]]), records=4).tolist()
@@ -56,7 +57,7 @@ def by_impact(sums: Float[Tensor, "victim class"], records: int) -> Float[Tensor
     impact = (1 + 1 / classes) / records * sums.clamp(max=0).sum(-1, keepdim=True)
     left, given = sums.clone(), torch.zeros_like(sums)
     for _ in range(records):
-        # Classes that show a record and have none yet come first, the plainest first.
+        # Classes that must have a record and have none yet come first, the most negative first.
         owed = (sums < 0) & (given == 0)
         rank = left.where(owed | ~owed.any(-1, keepdim=True), torch.inf)
         one = nn.functional.one_hot(rank.argmin(-1), classes).to(sums.dtype)
@@ -73,14 +74,14 @@ def by_embedding(
 ) -> Float[Tensor, "victim class"]:
     """Return counts that explain the bias gradient by each class's mean record (iLRG: Ma et al., ICLR 2023).
 
-    The ratio of a class's derivatives in weights and bias is taken for the input of the output layer that its records
-    have on average, from which their mean prediction follows; then counts solve a linear system, by least squares.
-    It is exact where all records of a batch have the same input there.
+    The ratio of a class's derivatives of weights and bias is taken as its records' mean input of the output layer,
+    from which their mean prediction follows; then counts solve a linear system, by least squares. It is exact where
+    all records of a batch have the same input there.
 
     Args:
-        weights, bias: derivatives in the output layer.
-        place: its weights and bias.
-        records: in the batch.
+        weights, bias: derivatives with respect to the output layer's weights and bias.
+        place: weights and bias of the output layer.
+        records: number of records in the batch.
 
     Returns:
         Counts before rounding, none below 0.
@@ -91,7 +92,7 @@ def by_embedding(
         >>> by_embedding((bias[:, None] * inputs)[None], bias[None], place, records=4).round(decimals=3).tolist()
         [[1.0, 3.0]]
     """
-    # A class whose derivative vanishes says nothing of its records; its ratio is taken as 0.
+    # Where a class's derivative vanishes, its ratio is undefined and taken as 0.
     safe = bias.where(bias != 0, torch.inf)
     embedding = weights / safe[..., None]
     predicted = (embedding @ place[0].mT + place[1][..., None, :]).softmax(-1)

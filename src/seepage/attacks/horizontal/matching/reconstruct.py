@@ -1,4 +1,4 @@
-"""Reconstruction of a batch by matching its gradient: the attack every published one is a preset of."""
+"""Reconstruction of a batch by matching its gradient: published attacks are presets of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seepage.attacks.horizontal.exact.defended import undo_clipping
 from seepage.attacks.horizontal.exact.updates import Simulated, merge_epochs, midway, moved_by
-from seepage.attacks.horizontal.matching.engine import Engine, Joint, match
+from seepage.attacks.horizontal.matching.engine import Engine, JointEngine, match
 from seepage.attacks.horizontal.matching.ensemble import (
     Decoding,
     Entropy,
@@ -41,9 +41,9 @@ Select = Literal["projected", "soft"]
 # Dummy rows optimised together. On a CPU, enough for efficient matrix products and few enough to
 # stay in cache; on an accelerator, enough to fill it.
 ROWS_AT_ONCE = {"cpu": 1024, "cuda": 262144}
-# Clients whose local training is simulated together.
+# Number of clients whose local training is simulated together.
 CLIENTS_AT_ONCE = 16
-# Categories with a lesser share start as if they had it.
+# Least share at which a category's logit starts; rarer ones start as if they had it.
 _LEAST_SHARE = 1e-4
 
 
@@ -53,27 +53,26 @@ class Reconstruction:
 
     Attributes:
         matching: distance between dummy and received gradient.
-        descent: the optimiser.
-        softmax, sigmoid, logits: the relaxation, see ``Relaxation``.
-        start: entries of the free variables at the start are uniform on [-1, 1] (``symmetric``, the
-            official code) or on [0, 1] (``unit``, the paper; D1); with ``marginals`` on [-1, 1], added where they
-            are raw logits to the log of the category's public share, so that the search begins among likely rows.
+        descent: optimiser of the dummy rows.
+        softmax, sigmoid, logits: settings of the relaxation, see ``Relaxation``.
+        start: distribution of the free variables at the start: uniform on [-1, 1] (``symmetric``, the official code)
+            or on [0, 1] (``unit``, the paper; D1); with ``marginals`` uniform on [-1, 1], and added to the log of the
+            category's public share where they are raw logits, so that the search begins among likely rows.
         restarts: number of starts a victim.
-        select: the reference among the restarts has the least loss after (``projected``, the
-            official code) or before (``soft``, the paper's algorithm 1; D3) projection to valid rows.
-        pooling: how restarts become one batch, see ``pool``.
-        decoding: how a pooled batch becomes cells: the ``nearest`` valid row (as published), or with
-            the ``marginals``' say in what the restarts leave open, see ``decode_by_marginals``.
-        entropy: how uncertainty is measured, see ``uncertainty``.
-        labels: how labels are restored where they are not granted, see ``restore_labels``.
-        priors: what rows are held to besides the gradient while they are optimised; losses that are compared and
-            reported leave them out.
-        local: how the local steps behind an update (FedAvg) are met: as one gradient taken ``midway``, see
-            ``midway``; with its place on the way learnt beside the records (``sme``), see ``Surrogate``; or
-            ``simulated`` one by one as Dimitrov et al. do, see ``Simulated``.
+        select: choice of the reference among the restarts: least loss after (``projected``, the official code) or
+            before (``soft``, the paper's algorithm 1; D3) projection to valid rows.
+        pooling: statistic that merges restarts into one batch, see ``pool``.
+        decoding: method that turns a pooled batch into cells: the ``nearest`` valid row (as published), or the
+            ``marginals`` where the restarts disagree, see ``decode_by_marginals``.
+        entropy: measure of uncertainty, see ``uncertainty``.
+        labels: method that restores labels where they are not granted, see ``restore_labels``.
+        priors: priors on the rows while they are optimised; losses that are compared and reported leave them out.
+        local: treatment of the local steps of an update (FedAvg): as one gradient taken ``midway``, see ``midway``; at
+            a point of the way that is learnt with the records (``sme``), see ``Surrogate``; or ``simulated`` one by
+            one as by Dimitrov et al., see ``Simulated``.
         epoch_prior: weight of the prior that the simulated epochs' records agree.
-        rows_at_once: dummy rows optimised together, default by device; victims and restarts are
-            split into chunks of at most that many (at least one restart).
+        rows_at_once: number of dummy rows optimised together, default by device; victims and restarts are split into
+            chunks of at most that many (at least one restart).
     """
 
     matching: Matching = field(default_factory=Cosine)
@@ -114,11 +113,11 @@ class Reconstruction:
         """Return the guessed records of every victim.
 
         Args:
-            view: the received gradients or updates; those of several rounds of the same records are matched by the
-                same dummy records, at the mean of the rounds' distances.
-            knowledge: what else the attacker is granted.
-            seeds: one a victim, of its random starts.
-            progress: called now and then with the share of the work done since the last call.
+            view: received gradients or updates; those of several rounds of the same records are matched by the same
+                dummy records, at the mean of the rounds' distances.
+            knowledge: side information of the attacker.
+            seeds: seed of each victim's random starts.
+            progress: function that is called now and then with the share of the work done since the last call.
 
         Raises:
             BadInputError: the gradients do not fit the model, are not finite or all zero, the model's labels can
@@ -130,16 +129,16 @@ class Reconstruction:
             check(one, knowledge, seeds)
         first = next(iter(rounds[0].message.values()))
         encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=first.dtype, device=first.device)
-        told = [as_gradient(one, knowledge) for one in rounds]
-        read = [undo_clipping(gradient, known, encoder) for gradient, known in told]
+        gradients = [as_gradient(one, knowledge) for one in rounds]
+        read = [undo_clipping(gradient, known, encoder) for gradient, known in gradients]
         if knowledge.labels is not None:
             labels = knowledge.labels.to(first.device)
         else:
             restored = [
                 restore_labels(gradient, known, encoder, self.labels)
-                for gradient, (_, known) in zip(read, told, strict=True)
+                for gradient, (_, known) in zip(read, gradients, strict=True)
             ]
-            # They come in order of class, so that the middle one of several rounds is a count that most agree on.
+            # Labels are in order of class, so that the median over rounds is a count that most of them agree on.
             labels = torch.stack(restored).median(0).values
         target: AnyView = read[0]
         if isinstance(view, RoundsView):
@@ -151,13 +150,13 @@ class Reconstruction:
             if not knowledge.ordered:
                 labels = torch.stack([_shuffled(one, seed) for one, seed in zip(labels, seeds, strict=True)])
         moved = None
-        # Signs do not say how far the client went.
+        # Signs do not reveal the length of the client's way.
         if isinstance(view, UpdateView) and self.local == "sme" and not knowledge.defense.signs:
             moved = moved_by(view, knowledge.batch_size // view.clients)
         victims, records = view.victims, knowledge.batch_size
         budget = self.rows_at_once or ROWS_AT_ONCE.get(first.device.type, ROWS_AT_ONCE["cpu"])
         if isinstance(target, UpdateView):
-            # Each dummy client has weights of its own: products grow with their number, not with their records.
+            # Each dummy client has weights of its own: the cost of products grows with clients, not with their records.
             budget = max(budget, CLIENTS_AT_ONCE * records * target.training.epochs)
         together = max(1, budget // (self.restarts * records * _copies(target)))
         guesses = []
@@ -180,7 +179,7 @@ class Reconstruction:
         )
 
     def joins(self, view: RoundsView, knowledge: Knowledge) -> bool:
-        """Return whether these rounds are matched together: where they are of the same records, at known places."""
+        """Return whether these rounds are matched together: they have the same records, at known parameters."""
         known = self.local == "midway" or isinstance(view.rounds[0], GradientView)
         return view.batch_size == knowledge.batch_size and known
 
@@ -209,7 +208,7 @@ class Reconstruction:
         if isinstance(view, UpdateView):
             engine: Engine = Simulated(view, self.matching, self.epoch_prior)
         elif isinstance(view, RoundsView):
-            engine = Joint([match(one, self.matching) for one in view.rounds if isinstance(one, GradientView)])
+            engine = JointEngine([match(one, self.matching) for one in view.rounds if isinstance(one, GradientView)])
         else:
             engine = match(view, self.matching)
         first = view.rounds[0] if isinstance(view, RoundsView) else view
@@ -230,11 +229,11 @@ class Reconstruction:
             for part, one in zip(parts, surrogates or [engine] * len(parts), strict=True)
         ]
         if surrogates:
-            # Restarts are compared at one place.
+            # Restarts are compared at the same parameters.
             share = torch.cat([one.share for one in surrogates], dim=1).mean(1)
             engine = match(surrogates[0].at(share), self.matching)
         rows = merge_epochs(encoder, relaxation.relax(torch.cat([end.variables for end in ends], dim=1)), copies)
-        # Of several restarts the middle one: the best says little of whether the others got anywhere.
+        # The median over restarts: the best one does not show whether the others converged.
         course = torch.cat([end.course for end in ends], dim=1).median(dim=1).values
         if self.restarts == 1:
             cells = encoder.decode(rows[:, 0])
@@ -261,7 +260,7 @@ class Reconstruction:
 
 
 def as_gradient(view: View, knowledge: Knowledge) -> tuple[GradientView, Knowledge]:
-    """Return a view as gradients, and the knowledge with the defense as if it had worked on them."""
+    """Return a view as gradients, and the knowledge with the defense as if it had been applied to them."""
     if isinstance(view, GradientView):
         return view, knowledge
     read, known = midway(view, knowledge.batch_size // view.clients, knowledge.defense)
@@ -269,7 +268,7 @@ def as_gradient(view: View, knowledge: Knowledge) -> tuple[GradientView, Knowled
 
 
 def _copies(view: AnyView) -> int:
-    """Return how many dummy records there are for each true one."""
+    """Return the number of dummy records for each true one."""
     return view.training.epochs if isinstance(view, UpdateView) else 1
 
 
@@ -287,10 +286,10 @@ def _check_simulated(view: UpdateView) -> None:
 
 
 def check(view: View, knowledge: Knowledge, seeds: Sequence[int]) -> None:
-    """Refuse gradients or updates that no reconstruction can start from.
+    """Refuse gradients or updates that cannot be reconstructed from.
 
     Raises:
-        BadInputError: names, shapes, numbers or the count of seeds are off; the message says which.
+        BadInputError: names, shapes, numbers or the count of seeds are wrong; the message says which.
     """
     view.model.check(knowledge.schema)
     what = "gradient" if isinstance(view, GradientView) else "update"

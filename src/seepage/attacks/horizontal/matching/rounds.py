@@ -1,4 +1,4 @@
-"""The guesses of several rounds as one: which of them are the same record, and what to believe of it."""
+"""Pooling of several rounds' guesses: linkage of equal records, and choice among their readings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from seepage.tabular.align import match, tolerances
 from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.horizontal import Knowledge, RecordsGuess
 
-# How often two readings of one cell differ, before any were compared, and of how many cells that counts as much.
+# Assumed share of differences between two readings of one cell, and the number of cells that this assumption counts as.
 _DIFFERING, _CELLS = 0.1, 20
-# After so many estimates of it the links no longer change.
+# Number of re-estimates of it, after which the links no longer change.
 _ESTIMATES = 3
 
 
@@ -24,24 +24,24 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
 
     Records are linked round by round as Fellegi and Sunter (1969) link files. For a guess and a record seen earlier
 
-        log odds that they are one = sum over columns of log(e + (1 - e) a / p) - log(N - S),
+        log odds that they are the same = sum over columns of log(e + (1 - e) a / p) - log(N - S),
 
-    with a = 1 where their cells agree within tolerance and 0 elsewhere, p how often the guessed value would agree with
-    a stranger's by the public marginals, e how often two readings of one cell differ (estimated from the links
-    themselves, beginning at a tenth), N the number of records that the client holds and S those seen so far; the last
-    term is the prior of batches drawn at random. Labels count as a column. The links of a round are the one-to-one
-    ones of the greatest sum; what is left unlinked is new, as long as there is room.
+    with a = 1 where their cells agree within tolerance and 0 elsewhere, p the probability that the guessed value
+    agrees with another record's by the public marginals, e the share of differences between two readings of one cell
+    (estimated from the links themselves, starting at a tenth), N the number of records that the client holds and S
+    those seen so far; the last term is the prior of batches drawn at random. Labels count as a column. The links of a
+    round are the one-to-one links of the largest sum; unlinked guesses are new records, as long as there is room.
 
-    Of several readings of a cell one that is proved is believed, else the one that most of them agree with; of equals,
-    the one that the attack is surest of, else the earliest. Records not seen yet are guessed from the public
-    marginals. The truth has no part in it.
+    Among several readings of a cell, a certified one is chosen, otherwise the one that most agree with; among equals,
+    the one that the attack is most certain of, otherwise the earliest. Records not seen yet are guessed from the
+    public marginals. The secret is not used.
 
     Args:
-        guesses: of each round, in order.
-        knowledge: of all rounds.
+        guesses: guess of each round, in order.
+        knowledge: side information about all rounds.
 
     Returns:
-        As many records as the client holds; losses are means over rounds.
+        Guesses of all records that the client holds; losses are means over rounds.
     """
     schema, total = knowledge.schema, knowledge.batch_size
     victims, _, columns = guesses[0].cells.shape
@@ -52,9 +52,9 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
     links = _Links(knowledge)
     for i, guess in enumerate(guesses):
         nothing = torch.full_like(guess.cells[..., :1], torch.nan)
-        told = torch.cat([guess.cells, nothing if guess.labels is None else guess.labels[..., None]], dim=-1)
-        place = links.find(_pick(cells, _best(schema, cells, doubt, proved)), seen, told)
-        cells[each, place, i] = told
+        guessed = torch.cat([guess.cells, nothing if guess.labels is None else guess.labels[..., None]], dim=-1)
+        place = links.find(_pick(cells, _best(schema, cells, doubt, proved)), seen, guessed)
+        cells[each, place, i] = guessed
         if guess.uncertainty is not None:
             doubt[each, place, i, :-1] = guess.uncertainty
         if guess.certified is not None:
@@ -90,30 +90,30 @@ class _Links:
         seen: Bool[Tensor, "victim record"],
         guess: Float[Tensor, "victim guess column"],
     ) -> Tensor:
-        """Return at which place each guess is put: that of a record seen before, or an empty one."""
-        agree, chance, told = self._compare(known, guess)
+        """Return the position of each guess: that of a record seen before, or an empty one."""
+        agree, chance, comparable = self._compare(known, guess)
         prior = (~seen).sum(1).clamp(min=1).log()[:, None, None]
         place = torch.empty(0)
         differing, compared = self._differing, self._compared
         for _ in range(_ESTIMATES):
             error = differing / compared
-            odds = ((error + (1 - error) * agree / chance).log() * told).sum(-1) - prior
+            odds = ((error + (1 - error) * agree / chance).log() * comparable).sum(-1) - prior
             place = match(torch.where(seen[..., None], -odds, torch.zeros_like(odds)))
-            # What was laid upon a record seen before tells how often two readings differ.
+            # Linked guesses give the share of differences between two readings.
             index = place[:, None, :, None].expand(-1, 1, -1, agree.shape[-1])
-            linked = seen.gather(1, place)[..., None] & told.gather(1, index)[:, 0]
+            linked = seen.gather(1, place)[..., None] & comparable.gather(1, index)[:, 0]
             differing = self._differing + int((linked & ~agree.gather(1, index)[:, 0]).sum())
             compared = self._compared + int(linked.sum())
         self._differing, self._compared = differing, compared
         return place
 
     def _compare(self, known: Tensor, guess: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return which cells agree, how likely a stranger's would, and which can be compared, by record and guess."""
-        told = ~(known[:, :, None].isnan() | guess[:, None].isnan())
+        """Return which cells agree, the probability that another record's would, and which can be compared."""
+        comparable = ~(known[:, :, None].isnan() | guess[:, None].isnan())
         agree = (known[:, :, None] - guess[:, None]).abs() <= torch.tensor(self._tolerances, dtype=torch.float64)
         pairs = zip(self._marginals, self._tolerances, strict=True)
         chance = torch.stack([m.near(guess[..., i].nan_to_num(), t) for i, (m, t) in enumerate(pairs)], dim=-1)
-        return agree, chance[:, None], told
+        return agree, chance[:, None], comparable
 
 
 def _best(
@@ -122,25 +122,25 @@ def _best(
     doubt: Float[Tensor, "victim record round column"],
     proved: Bool[Tensor, "victim record round column"],
 ) -> Int[Tensor, "victim record column"]:
-    """Return the round whose reading of each cell is to be believed."""
+    """Return the round whose reading of each cell is chosen."""
     rounds = cells.shape[2]
     chosen = []
     for i, tolerance in enumerate(_tolerances(schema)):
-        told = cells[..., i]
-        votes = ((told[..., None] - told[..., None, :]).abs() <= tolerance).sum(-1)
+        readings = cells[..., i]
+        votes = ((readings[..., None] - readings[..., None, :]).abs() <= tolerance).sum(-1)
         unsure = doubt[..., i].nan_to_num(torch.inf, posinf=torch.inf, neginf=-torch.inf)
         rank = torch.argsort(unsure, dim=-1, stable=True).argsort(-1)
         chosen.append((proved[..., i] * rounds + votes - rank / (rounds + 1)).argmax(-1))
     return torch.stack(chosen, dim=-1)
 
 
-def _pick(told: Tensor, chosen: Int[Tensor, "victim record column"]) -> Tensor:
-    """Return what the chosen rounds say (victim, record, column)."""
-    return told.take_along_dim(chosen[:, :, None], 2)[:, :, 0]
+def _pick(readings: Tensor, chosen: Int[Tensor, "victim record column"]) -> Tensor:
+    """Return the readings of the chosen rounds (victim, record, column)."""
+    return readings.take_along_dim(chosen[:, :, None], 2)[:, :, 0]
 
 
 def _by_marginals(knowledge: Knowledge) -> tuple[Float[Tensor, " column"], Float[Tensor, " column"]]:
-    """Return the cells most likely to be right of a record of which nothing is known, and their entropies."""
+    """Return the cells most likely to be right for an unknown record, and their entropies."""
     columns = (*knowledge.schema.columns, knowledge.schema.target)
     marginals = (*knowledge.statistics.marginals, knowledge.statistics.target)
     cells, entropies = [], []
@@ -155,6 +155,6 @@ def _by_marginals(knowledge: Knowledge) -> tuple[Float[Tensor, " column"], Float
 
 
 def _tolerances(schema: Schema) -> list[float]:
-    """Return those of all columns and of the target."""
+    """Return the tolerances of all columns and of the target."""
     target = schema.target
     return [*tolerances(schema).tolist(), 0.0 if isinstance(target, Discrete) else target.tolerance]

@@ -1,4 +1,4 @@
-"""Where searches for single records begin, and the cells on which they end."""
+"""Starting points of searches for single records, and conversion of their ends to cells."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from seepage.attacks.horizontal.exact.cells_search import Found
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.statistics import Statistics
 
-# Ends of searches this near each other are taken for the same record, standardised.
+# Largest distance between ends of searches that are taken for the same record, standardised.
 _ONE_RECORD = 0.03
 
 
 class Starts:
-    """Draws of public marginals to begin searches with, and the way back from numbers to cells.
+    """Draws from the public marginals as starting points of searches, and conversion of numbers to cells.
 
     Args:
-        encoder: in float64.
+        encoder: encoder in float64.
         statistics: public marginals.
-        count: of the searches that begin together.
+        count: number of searches that begin together.
     """
 
     def __init__(self, encoder: Encoder, statistics: Statistics, count: int) -> None:
@@ -41,7 +41,7 @@ class Starts:
     def draw(
         self, allowed: Bool[Tensor, " encoded"], generator: torch.Generator
     ) -> tuple[Int[Tensor, "start discrete"], Float[Tensor, "start continuous"]]:
-        """Return codes and standardised numbers; categories that are not allowed give way to some that are."""
+        """Return codes and standardised numbers; categories that are not allowed are replaced by allowed ones."""
         schema = self.encoder.schema
         uniform = torch.rand(self.count, len(schema.columns), generator=generator, dtype=torch.float64)
         again = torch.rand(self.count, len(schema.columns), generator=generator, dtype=torch.float64)
@@ -72,45 +72,45 @@ class Starts:
         return self.encoder.encode(cells)[:, self.place]
 
     def values(self, numbers: Float[Tensor, "row continuous"]) -> Float[Tensor, "row continuous"]:
-        """Return standardised numbers in their columns' units, whole where they are."""
+        """Return standardised numbers in their columns' units, rounded for integer columns."""
         values = numbers * self.encoder.std[self.place] + self.encoder.mean[self.place]
         return torch.where(self._whole, values.round(), values)
 
-    def cells(self, found: Found) -> Float[Tensor, "start column"]:
-        """Return what searches ended at as cells."""
-        cells = self.encoder.mean.new_empty(len(found.codes), len(self.encoder.schema.columns))
-        cells[:, self.discrete] = found.codes.double()
-        cells[:, self.continuous] = self.values(found.numbers)
+    def cells(self, ends: Found) -> Float[Tensor, "start column"]:
+        """Return the ends of searches as cells."""
+        cells = self.encoder.mean.new_empty(len(ends.codes), len(self.encoder.schema.columns))
+        cells[:, self.discrete] = ends.codes.double()
+        cells[:, self.continuous] = self.values(ends.numbers)
         return cells
 
-    def ends(self, found: Found, misfit: float) -> Float[Tensor, "arrived column"]:
-        """Return cells of searches that ended with less than this misfit, the best first."""
-        best = found.misfit.argsort(stable=True)
-        best = best[found.misfit[best] < misfit]
-        return self.cells(Found(found.codes[best], found.numbers[best], found.misfit[best]))
+    def ends(self, searches: Found, misfit: float) -> Float[Tensor, "arrived column"]:
+        """Return the cells of searches that ended with less than this misfit, the best first."""
+        best = searches.misfit.argsort(stable=True)
+        best = best[searches.misfit[best] < misfit]
+        return self.cells(Found(searches.codes[best], searches.numbers[best], searches.misfit[best]))
 
     def apart(
         self, cells: Float[Tensor, "row column"], others: Float[Tensor, "other column"], least: float
     ) -> Bool[Tensor, "row other"]:
-        """Return which cells differ in a category, or in a number by more than ``least`` standard deviations."""
+        """Return which pairs differ in a category, or in a number by more than ``least`` standard deviations."""
         apart = (cells[:, None] != others[None])[..., self.discrete].any(-1)
         if self.continuous:
             apart |= ((self.numbers(cells)[:, None] - self.numbers(others)[None]).abs() > least).any(-1)
         return apart
 
     def distinct(self, cells: Float[Tensor, "row column"]) -> Float[Tensor, "distinct column"]:
-        """Return cells without those that differ from earlier ones by no more than searches of one record do."""
+        """Return cells without those that differ from earlier ones by no more than two searches of one record do."""
         apart = self.apart(cells, cells, _ONE_RECORD)
         earlier = torch.ones_like(apart).tril(-1)
         return cells[(apart | ~earlier).all(1)]
 
 
 def rounds_within(rounds: int, seconds: float | None) -> Iterator[int]:
-    """Count rounds until there are enough or the time is up; the first one is always run.
+    """Count rounds until the limit or the time limit is reached; the first one is always run.
 
     Args:
-        rounds: how many at most.
-        seconds: after which none is begun; None for no limit.
+        rounds: largest number of rounds.
+        seconds: time after which no round is started; None for no limit.
 
     Example:
         >>> list(rounds_within(3, None)), list(rounds_within(3, 1e-9))

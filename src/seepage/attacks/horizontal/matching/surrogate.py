@@ -1,4 +1,4 @@
-"""SME (Zhu, Yao and Blaschko, ICML 2023): where on the client's way a gradient was taken, learnt with the records."""
+"""SME (Zhu, Yao and Blaschko, ICML 2023): the point of the client's way at which a gradient is matched, learnt too."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from seepage.attacks.horizontal.matching.matching import Distance, Matching, pro
 from seepage.learning import gradient
 from seepage.wire.horizontal import GradientView
 
-# As in the paper.
+# Learning rate of the share, as in the paper.
 START, RATE = 0.5, 1e-3
 
 
 class Surrogate:
-    """The distance of dummy gradients taken a share of the way from the server's model to the client's.
+    """The distance of dummy gradients taken at a point between the server's model and the client's.
 
-    Each restart of each victim has a share of its own, which begins at a half. Every call of the engine takes one step
-    of Adam along the distance's derivative in the share, beside the one that its caller takes along that in the
-    rows, and clips the share to [0, 1].
+    Each restart of each victim has a share of the way of its own, which starts at one half. Every call of the engine
+    takes one step of Adam along the distance's derivative with respect to the share, besides its caller's step along
+    that with respect to the rows, and clips the share to [0, 1].
 
     Deviations: the paper descends along rows with an optimiser of its own, here it is the caller's.
 
     Args:
-        view: mean gradients, as ``midway`` makes them of updates; where it takes them to be does not count.
+        view: mean gradients, as ``midway`` computes them from updates; their own point of the way is ignored.
         matching: distance between gradients.
-        moved: what the mean gradient was multiplied by on the way, see ``moved_by``.
+        moved: factor of the mean gradient in the client's way, see ``moved_by``.
     """
 
     def __init__(self, view: GradientView, matching: Matching, moved: float) -> None:
@@ -36,7 +36,7 @@ class Surrogate:
 
     @property
     def share(self) -> Float[Tensor, "victim restart"]:
-        """What has been learnt; there is nothing before the first call."""
+        """Learnt shares; they do not exist before the first call."""
         assert self._begun is not None
         return self._begun[0].detach()
 
@@ -48,7 +48,7 @@ class Surrogate:
     def __call__(
         self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
     ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
-        """Return the loss of each restart and its derivative in the rows, and move the shares."""
+        """Return the loss of each restart and its derivative with respect to the rows, and move the shares."""
         if self._begun is None:
             share = torch.nn.Parameter(torch.full_like(rows[..., 0, 0], START))
             self._begun = share, torch.optim.Adam([share], lr=RATE)

@@ -9,19 +9,19 @@ from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.registry import attacks
 
 
-@attacks.register("tableak")
+@attacks.register("tableak", "horizontal")
 def tableak(profile: Profile = "default", **options: Any) -> Reconstruction:
     """TabLeak: softmax and sigmoid relaxation, cosine matching, 30 restarts matched and pooled."""
     return reconstruction(profile, **options)
 
 
-@attacks.register("tableak_no_pooling")
+@attacks.register("tableak_no_pooling", "horizontal")
 def tableak_no_pooling(profile: Profile = "default", **options: Any) -> Reconstruction:
     """TabLeak from a single start (not the best of many)."""
     return reconstruction(profile, **{"restarts": 1, **options})
 
 
-@attacks.register("tableak_no_softmax")
+@attacks.register("tableak_no_softmax", "horizontal")
 def tableak_no_softmax(profile: Profile = "default", **options: Any) -> Reconstruction:
     """TabLeak without the softmax relaxation; continuous columns keep the sigmoid."""
     # Without softmax nothing makes the entries of a group probabilities, so their entropy is that of counts.

@@ -1,7 +1,7 @@
-"""The derivative of an update's distance through a client's local steps, by hand: fully connected ReLU networks.
+"""The derivative of an update's distance through a client's local steps, in closed form for ReLU networks.
 
-Every dummy client trains on its own, so each has weights of its own after the first step: all of them
-go through the steps together, as batched matrix products.
+Every dummy client trains on its own, so that each has weights of its own after the first step: all of them go through
+the steps together, as batched matrix products.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from seepage.wire.horizontal import UpdateView
 
 
 class _Step(NamedTuple):
-    """What one local step leaves for the way back; all with the dummy clients as leading axis.
+    """Values of one local step that the backward pass needs; all with the dummy clients as leading axis.
 
     Attributes:
-        inputs: of each layer, with a last column of ones.
-        errors: the derivative of the step's loss in each layer's outputs.
-        outputs: of the network.
-        labels: of the step's records.
+        inputs: inputs of each layer, with a last column of ones.
+        errors: derivative of the step's loss with respect to each layer's outputs.
+        outputs: outputs of the network.
+        labels: labels of the step's records.
     """
 
     inputs: list[Tensor]
@@ -34,20 +34,20 @@ class _Step(NamedTuple):
 
 
 class Unrolled:
-    """The distance of an update that dummy records would have made, and its derivative in them.
+    """The distance of an update that dummy records would have caused, and its derivative with respect to them.
 
-    A step maps weights W and records X to W - r G(W, X), G the gradient of the mean loss. So the derivative A in
-    the weights after a step becomes A - r H A before it, with H the Hessian of the step's loss, and -r times
-    the mixed derivative of the loss, times A, in the records. Both come from one pass up the network (what moving
-    the weights along A does to the activations) and one down (to the errors). The weights before a step are those
-    after it plus r G: nothing but activations and errors is kept.
+    A step maps weights W and records X to W - r G(W, X), G the gradient of the mean loss. So the derivative A with
+    respect to the weights after a step becomes A - r H A before it, with H the Hessian of the step's loss, and -r
+    times the mixed derivative of the loss, times A, with respect to the records. Both come from one pass up the
+    network (the effect of moving the weights along A on the activations) and one down (to the errors). The weights
+    before a step are those after it plus r G: only activations and errors are kept.
 
-    Weights and biases are held as one matrix a layer, whose last column multiplies a one.
+    Weights and biases are stored as one matrix a layer, whose last column multiplies a one.
 
     Args:
-        view: the received updates, one client each.
+        view: received updates, one client each.
         matching: distance between updates.
-        layers: of the view's model, see ``affine_layers``.
+        layers: layers of the view's model, see ``affine_layers``.
     """
 
     def __init__(self, view: UpdateView, matching: Matching, layers: list[nn.Linear]) -> None:
@@ -64,11 +64,11 @@ class Unrolled:
         epochs: Float[Tensor, "victim restart epoch record encoded"],
         labels: Float[Tensor, "victim record"],
     ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart epoch record encoded"]]:
-        """Return the distance of each restart and its derivative in the records of each epoch.
+        """Return the distance of each restart and its derivative with respect to the records of each epoch.
 
         Args:
-            epochs: dummy records in the order in which the client goes through them.
-            labels: of the records, in that order.
+            epochs: dummy records in the order in which the client uses them.
+            labels: labels of the records, in that order.
         """
         with torch.no_grad():
             weights, steps = self._train(epochs, labels)
@@ -95,12 +95,12 @@ class Unrolled:
         """Return each dummy client's weights after its training, and its steps."""
         victims, restarts, count, records, _ = epochs.shape
         rows = epochs.reshape(victims * restarts, count, records, -1)
-        told = labels.repeat_interleave(restarts, dim=0)
+        repeated_labels = labels.repeat_interleave(restarts, dim=0)
         weights = [w.expand(len(rows), *w.shape).contiguous() for w in self._begin]
         steps = []
         for epoch in range(count):
             for batch in self._batches(records):
-                step = self._forward(weights, rows[:, epoch, batch], told[:, batch])
+                step = self._forward(weights, rows[:, epoch, batch], repeated_labels[:, batch])
                 steps.append(step)
                 for w, a, e in zip(weights, step.inputs, step.errors, strict=True):
                     w.baddbmm_(e.transpose(1, 2), a, alpha=-self._view.training.learning_rate)
@@ -131,7 +131,7 @@ class Unrolled:
         return self._matching(dots, squares, *self._target)
 
     def _adjoint(self, weights: list[Tensor], distance: Distance) -> list[Tensor]:
-        """Return the distance's derivative in the weights after training."""
+        """Return the distance's derivative with respect to the weights after training."""
         found = []
         for i, (begin, end, true) in enumerate(zip(self._begin, weights, self._received, strict=True)):
             by_dot, by_square = (
@@ -146,11 +146,11 @@ class Unrolled:
         return found
 
     def _back(self, weights: list[Tensor], adjoint: list[Tensor], step: _Step) -> Tensor:
-        """Go back one step: weights and adjoint become those before it; return the derivative in its records."""
+        """Go back one step: weights and adjoint become those before it; return the derivative for its records."""
         rate = self._view.training.learning_rate
         for w, a, e in zip(weights, step.inputs, step.errors, strict=True):
             w.baddbmm_(e.transpose(1, 2), a, alpha=rate)
-        # What moving the weights along the adjoint does to inputs, on the way up, and to errors, on the way down.
+        # Effect of moving the weights along the adjoint on inputs (pass up) and on errors (pass down).
         along = step.inputs[0] @ adjoint[0].transpose(1, 2)
         moved = []
         for i in range(1, len(weights)):

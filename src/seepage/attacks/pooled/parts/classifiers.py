@@ -21,14 +21,14 @@ from torch import Tensor
 
 Classifier = Literal["lr", "mlp", "mixed"]
 
-# Of ``mixed``. Inverse strength of the ridge in units of the features' total variance, leading directions, folds, and
-# how much more weight a classifier has for each nat by which it is the better in the folds.
+# Settings of ``mixed``: inverse strength of the ridge in units of the features' total variance, number of leading
+# directions, number of folds, and growth of a classifier's weight for each nat by which it is better in the folds.
 _RIDGE = 4.0
 _LEADING = 20
 _FOLDS = 5
 _LEAST_FOLDS = 3
 _SHARPNESS = 20.0
-# No classifier from so few models is as sure as a chance below e to the power of this.
+# A classifier from so few models gives no chance below e to the power of this.
 _LEAST = -30.0
 
 
@@ -43,14 +43,14 @@ def fitted_chances(
     """Fit a classifier on shadow models and return its chances of each world for others.
 
     Args:
-        kind: ``lr`` (logistic regression as scikit-learn has it), ``mlp`` (hidden layers, Adam at 0.001), or ``mixed``
-            (ours: strongly regularised logistic regression, and a linear discriminant with a shrunk covariance of the
-            leading principal components; each one's certainty is scaled to what cross-validation over the shadow
-            models finds, and the better one there weighs more).
-        features: of shadow models.
-        worlds: of shadow models, 0 up without gaps.
-        asked: features of the others.
-        seed: of first weights, batches and folds.
+        kind: classifier: ``lr`` (scikit-learn's logistic regression), ``mlp`` (hidden layers, Adam at 0.001), or
+            ``mixed`` (ours: strongly regularised logistic regression, and a linear discriminant with a shrunk
+            covariance of the leading principal components; the confidence of each is scaled by cross-validation over
+            the shadow models, and the better one weighs more).
+        features: features of shadow models.
+        worlds: class of each shadow model, from 0 up without gaps.
+        asked: features of the other models.
+        seed: seed of first weights, batches and folds.
         hidden: units of an ``mlp``'s layers.
     """
     X, y, wanted = features.cpu().numpy(), worlds.cpu().numpy(), asked.cpu().numpy()
@@ -58,35 +58,35 @@ def fitted_chances(
         # All models answer alike.
         share = np.bincount(y) / len(y)
         return torch.from_numpy(np.tile(share, (len(wanted), 1)))
-    # The published recipe stops after so many passes, converged or not; a fold's models may all answer alike, and
-    # chances may round to none.
+    # The published recipe stops after this number of passes, converged or not; a fold's models may all answer alike,
+    # and chances may round to 0.
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
         warnings.simplefilter("ignore", ConvergenceWarning)
         if kind == "mixed":
             found = _mixed(X, y, wanted, seed)
         else:
-            made: Any = LogisticRegression(max_iter=500)
+            classifier: Any = LogisticRegression(max_iter=500)
             if kind == "mlp":
-                made = MLPClassifier(hidden, learning_rate_init=1e-3, max_iter=200, random_state=seed % 2**32)
-            found = made.fit(X, y).predict_proba(wanted)
+                classifier = MLPClassifier(hidden, learning_rate_init=1e-3, max_iter=200, random_state=seed % 2**32)
+            found = classifier.fit(X, y).predict_proba(wanted)
     return torch.from_numpy(np.asarray(found, dtype=np.float64))
 
 
 def _mixed(X: np.ndarray, y: np.ndarray, asked: np.ndarray, seed: int) -> np.ndarray:
-    """Return the chances of two classifiers, each as sure as it may be, weighed by how well they did in folds."""
+    """Return the chances of two calibrated classifiers, weighed by their results in the folds."""
     least = int(np.bincount(y).min())
     ridge = LogisticRegression(C=_RIDGE / float(X.var(0).sum()), max_iter=500)
     if least < _LEAST_FOLDS:
-        # Folds would leave one model of a world, which says nothing of how models of one world differ.
+        # Folds would leave one model of a class, which does not show the variation within a class.
         return ridge.fit(X, y).predict_proba(asked)
     leading = PCA(min(_LEADING, X.shape[1], max(1, len(X) // 3)), whiten=True, svd_solver="full")
-    made: list[Any] = [
+    classifiers: list[Any] = [
         ridge,
         make_pipeline(leading, LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")),
     ]
     folds = StratifiedKFold(min(_FOLDS, least), shuffle=True, random_state=seed % 2**32)
     chances, losses = [], []
-    for one in made:
+    for one in classifiers:
         held_out = np.asarray(cross_val_predict(one, X, y, cv=folds, method="predict_log_proba")).clip(_LEAST)
         sureness, loss = _calibrated(held_out, y)
         losses.append(loss)
@@ -97,7 +97,7 @@ def _mixed(X: np.ndarray, y: np.ndarray, asked: np.ndarray, seed: int) -> np.nda
 
 
 def _calibrated(logs: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Return the factor of log chances at which the truth is likeliest, and the mean loss that is left."""
+    """Return the factor of log chances at which the truth is likeliest, and the remaining mean loss."""
 
     def loss(log_factor: float) -> float:
         scaled = log_softmax(np.exp(log_factor) * logs, axis=1)

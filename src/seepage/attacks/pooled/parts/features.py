@@ -1,4 +1,4 @@
-"""Answers of many models as rows of numbers for a classifier of models."""
+"""Features of models for a classifier of models: their answers as rows of numbers."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# Chances below it say no more: single precision ends near it, and rounded answers hold zeros.
+# Least chance: single precision ends near it, and rounded answers hold zeros.
 LEAST = 1e-6
 
 
 def raw(answers: Float[Tensor, "model query label"]) -> Float[Tensor, "model feature"]:
-    """Return chances side by side, as the paper does."""
+    """Return chances side by side, as in the paper."""
     return answers.flatten(1).double()
 
 
 def logarithms(answers: Float[Tensor, "model query label"]) -> Float[Tensor, "model feature"]:
-    """Return the chances' logarithms side by side: differences of small chances count as those of large ones."""
+    """Return the chances' logarithms side by side: small chances count as much as large ones."""
     return answers.double().clamp(min=LEAST).log().flatten(1)
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """Standardised features in the space that the shadow models span, which loses nothing of any linear rule.
+    """Standardised features in the space that the shadow models span, in which any linear rule can be expressed.
 
     Attributes:
-        mean, std: of each feature over shadow models.
-        basis: of the space, orthonormal.
+        mean, std: mean and standard deviation of each feature over shadow models.
+        basis: orthonormal basis of the space.
     """
 
     mean: Float[Tensor, " feature"]
@@ -37,14 +37,14 @@ class Reduced:
 
     @classmethod
     def of(cls, features: Float[Tensor, "model feature"]) -> Reduced:
-        """Measure it on shadow models."""
+        """Compute the space from shadow models."""
         mean, std = features.mean(0), features.std(0)
-        # A query that all models answer alike tells nothing; rounding must not make it tell something.
+        # A query that all models answer alike has no information; rounding must not add any.
         std = torch.where(std > 1e-9 * (1 + mean.abs()), std, torch.full_like(std, torch.inf))
         _, values, rows = torch.linalg.svd((features - mean) / std, full_matrices=False)
         held = values > 1e-9 * values.max().clamp(min=1e-300)
         return cls(mean, std, rows[held].T)
 
     def __call__(self, features: Float[Tensor, "model feature"]) -> Float[Tensor, "model kept"]:
-        """Return features in it."""
+        """Return features in the space."""
         return ((features - self.mean) / self.std) @ self.basis

@@ -1,4 +1,4 @@
-"""Shadow models: what the joint model would answer if the victim's share were such and such."""
+"""Shadow models: joint models with known shares, trained by the attacker."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from seepage.wire.pooled import PooledKnowledge
 
 @dataclass(frozen=True)
 class Shadows:
-    """Shadow models and what they answer to the attacker's queries.
+    """Shadow models and their answers to the attacker's queries.
 
     Attributes:
-        models: all of them.
-        shares: of the attribute in the rows that stand for the victim's: of its first rows, and of its new ones where
-            it brought in any.
-        answers: to the queries, as the attacker would see them.
+        models: all shadow models.
+        shares: share of the attribute in the rows in the victim's place: in its first rows, and in its new ones where
+            it added any.
+        answers: answers to the queries, as the attacker would see them.
     """
 
     models: Trained
@@ -34,10 +34,10 @@ class Shadows:
         return len(self.shares)
 
     def world(self, shares: Sequence[float]) -> Int[Tensor, " shadow"]:
-        """Return the position of each shadow model's share among the ones told apart.
+        """Return the position of each shadow model's share among the shares to distinguish.
 
         Raises:
-            BadInputError: a shadow model has none of them.
+            BadInputError: a shadow model has none of these shares.
         """
         distance = (self.shares[:, :1] - torch.tensor(list(shares), dtype=self.shares.dtype)).abs()
         if float(distance.min(1).values.max()) > 1e-6:
@@ -54,9 +54,9 @@ def train_shadows(known: PooledKnowledge, shares: Float[Tensor, "shadow part"], 
     attacker's own rows are added to each.
 
     Args:
-        known: gives recipe, auxiliary and own rows, queries and further parties.
-        shares: of the attribute in the victim's rows, one column for each time that it brought in some.
-        seed: of rows, first weights and batches.
+        known: side information with recipe, auxiliary and own rows, queries and further parties.
+        shares: shares of the attribute in the victim's rows, one column for each time that it added some.
+        seed: seed of rows, first weights and batches.
 
     Raises:
         BadInputError: the auxiliary rows cannot supply the shares.
@@ -68,7 +68,7 @@ def train_shadows(known: PooledKnowledge, shares: Float[Tensor, "shadow part"], 
 
 
 def binary_shadows(known: PooledKnowledge, count: int, seed: int) -> Shadows:
-    """Train ``count`` shadow models, as many of each share that is told apart (100 of two in the paper).
+    """Train ``count`` shadow models, equally many of each share to distinguish (100 of two in the paper).
 
     Raises:
         BadInputError: fewer than two a share, or see ``train_shadows``.
@@ -88,13 +88,13 @@ def binary_shadows(known: PooledKnowledge, count: int, seed: int) -> Shadows:
 class SpreadShadows(Shadows):
     """Shadow models with shares over a range, in pairs of the same rows, each from one of two halves of all rows.
 
-    A half's models say how well a rule that the other half's gave reads models of rows that it has never seen, and what
-    differs between two models of the same rows is the training's alone.
+    A half's models show the error of a rule that was fitted on the other half, on models of rows that it has never
+    seen. Differences between two models of the same rows are due to training alone.
 
     Attributes:
-        halves: of the auxiliary rows, 0 or 1, that each model's rows are from.
-        carrying, others: rows of a half with the attribute and without.
-        rows: of a model.
+        halves: half of the auxiliary rows, 0 or 1, that each model's rows are from.
+        carrying, others: number of rows of a half with the attribute and without.
+        rows: number of rows of a model.
     """
 
     halves: Int[Tensor, " shadow"]
@@ -105,8 +105,8 @@ class SpreadShadows(Shadows):
     def kept(self, shares: Float[Tensor, " share"]) -> Float[Tensor, " share"]:
         """Return the share of a half's rows that models with these shares draw, rows of both kinds weighed by number.
 
-        Of what varies with the rows of a model from the whole population, so much is the same for all of one half, and
-        the rest differs between its models.
+        This share of the variation between models' rows is common to all models of one half; the rest differs between
+        its models.
         """
         return self.rows * (shares.square() / self.carrying + (1 - shares).square() / self.others)
 
@@ -117,9 +117,9 @@ def spread_shadows(
     """Train ``count`` shadow models with shares spread evenly over a range.
 
     Args:
-        known: see ``train_shadows``.
-        count: of shadow models, a multiple of 4.
-        seed: of everything drawn.
+        known: side information, as for ``train_shadows``.
+        count: number of shadow models, a multiple of 4.
+        seed: seed of all random numbers.
         low, high: ends of the range.
 
     Raises:
@@ -135,17 +135,17 @@ def spread_shadows(
     auxiliary = known.auxiliary
     even = torch.linspace(low, high, count // 2, dtype=torch.float64)
     halves = halved(auxiliary, generator)
-    chosen, told = [], []
+    chosen, all_shares = [], []
     for which, half in enumerate(halves):
         shares = even[which::2]
         drawn = _drawn(known, auxiliary.rows(half), shares[:, None], generator)
         chosen.append(half[drawn].repeat_interleave(2, dim=0))
-        told.append(shares.repeat_interleave(2))
+        all_shares.append(shares.repeat_interleave(2))
     models = joint_models(known.learner, auxiliary, known.own, torch.cat(chosen), generator)
     carrying = float(auxiliary.carries.sum())
     return SpreadShadows(
         models,
-        torch.cat(told)[:, None],
+        torch.cat(all_shares)[:, None],
         known.answered(models.answers(known.queries)),
         torch.arange(2).repeat_interleave(count // 2),
         carrying / 2,
@@ -163,7 +163,7 @@ def _drawn(
 
 
 def halved(rows: MarkedRows, generator: torch.Generator) -> tuple[Int[Tensor, " half"], Int[Tensor, " half"]]:
-    """Return the positions of two halves of some rows, with as many rows of each kind.
+    """Return the positions of two halves of some rows, with equally many rows of each kind.
 
     Example:
         >>> rows = MarkedRows(torch.zeros(6, 1), torch.zeros(6).long(), torch.tensor([1, 1, 0, 0, 0, 0]).bool())

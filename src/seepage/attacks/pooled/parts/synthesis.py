@@ -1,4 +1,4 @@
-"""Auxiliary rows for an attacker that holds none: from the columns' marginals, and from what the model answers."""
+"""Auxiliary rows for an attacker that holds none: from the columns' marginals and from the model's answers."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from seepage.errors import BadInputError
 from seepage.shadow.pooling import MarkedRows
 from seepage.wire.pooled import PredictionView
 
-Made = Literal["marginals", "answers"]
+SynthesisMethod = Literal["marginals", "answers"]
 
-# Of climbing towards a class: rounds, columns drawn anew in each, and the chance of the class that is enough.
+# Settings of the search: rounds, columns drawn anew in each, and the chance of the class at which it stops.
 _ROUNDS, _CHANGED, _ENOUGH = 20, 3, 0.8
 
 
-def synthesised(how: Made, view: PredictionView, known: MarkedRows, seed: int) -> MarkedRows:
-    """Return as many made-up rows as there are known ones, of which nothing but single columns' marginals is used.
+def synthesised(how: SynthesisMethod, view: PredictionView, known: MarkedRows, seed: int) -> MarkedRows:
+    """Return the same number of made-up rows as there are known ones, from single columns' marginals alone.
 
     Every column is drawn from its marginal, independently of all others, and the attribute with its column; rows get
-    their labels from the model's answers. With ``answers``, rows are changed until the model is sure enough of a class
+    their labels from the model's answers. With ``answers``, rows are changed until the model is confident of a class
     that was drawn beforehand, as synthetic rows are made in membership inference.
 
     Source: Zhang, Tople and Ohrimenko (2021), section 4, and Shokri, Stronati, Song and Shmatikov (2017), section V.C.
-    Deviations: all rows climb at once; a row is changed in three columns a round, for 20 rounds; wanted classes are as
-    frequent as the label's marginal says.
+    Deviations: all rows are changed at once; a row is changed in three columns a round, for 20 rounds; wanted
+    classes follow the label's marginal.
 
     Args:
-        how: ``marginals`` or ``answers``.
-        view: of a model of the same kind, which is asked.
-        known: rows that marginals are taken from.
-        seed: of the draws.
+        how: method, ``marginals`` or ``answers``.
+        view: black-box access to a model of the same kind.
+        known: rows that marginals are computed from.
+        seed: seed of the draws.
 
     Raises:
-        BadInputError: it is not known which numbers of a row are one column.
+        BadInputError: the columns of the rows are unknown.
     """
     if sum(known.widths) != known.inputs.shape[1:].numel():
         raise BadInputError("rows can be made up of tables only; use real auxiliary rows for texts and graphs.")
@@ -66,7 +66,7 @@ def _shuffled(rows: MarkedRows, generator: torch.Generator) -> MarkedRows:
 def _climbed(
     view: PredictionView, rows: MarkedRows, wanted: Int[Tensor, " row"], generator: torch.Generator
 ) -> MarkedRows:
-    """Change rows while that makes the model surer of the wanted classes."""
+    """Change rows while this raises the model's confidence in the wanted classes."""
     count, columns = len(rows), len(rows.widths)
 
     def sure(inputs: Float[Tensor, "row encoded"]) -> Float[Tensor, " row"]:

@@ -1,4 +1,4 @@
-"""The nearest configuration of a space too large to go through: descent by pairs of columns from many starts."""
+"""Search for the nearest configuration of a space too large to enumerate: descent by pairs of columns."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.attacks.split.parts.nearest import Nearest, Sent, candidate_gradients, rounding
+from seepage.attacks.split.parts.nearest import NearestConfigurations, Sent, candidate_gradients, rounding
 from seepage.attacks.split.parts.observed import logits_and_derivatives
 from seepage.attacks.split.parts.responses import Responder
 from seepage.attacks.split.parts.space import Space
 from seepage.models.split import SplitModel
 
-# Share of columns that a start which is stuck keeps.
+# Share of columns that a start keeps when it no longer improves.
 _KEPT = 0.5
-# Weight of a difference of logits beside the relative difference of their derivatives.
+# Weight of a difference of logits relative to the relative difference of their derivatives.
 _LOGIT = 1.0
-# Gradients that are held at once.
+# Number of gradients in memory at once.
 _AT_ONCE = 2**14
 
 
@@ -33,18 +33,18 @@ def descend(
     starts: int,
     sweeps: int,
     sent: Sent | None = None,
-) -> Nearest:
-    """Return the best configurations met.
+) -> NearestConfigurations:
+    """Return the best configurations that were tried.
 
-    From random starts, two columns at a time are set to the pair of values that fits best with all others as they
-    are, and the label with them. A start that a sweep over all pairs leaves as it was has half of its columns drawn
-    again. All starts of all records move together, until one of a record's fits exactly.
+    From random starts, two columns at a time are set to the pair of values that fits best with the other columns
+    unchanged, and the label with them. Where a sweep over all pairs changes nothing, half of the start's columns are
+    drawn again. All starts of all records are updated together, until one of a record's fits exactly.
 
     Args:
-        model, respond, cut, gradient, space, keep, sent: as for ``nearest``.
-        generator: of the starts.
-        starts: of a record.
-        sweeps: over all pairs, at most.
+        model, respond, cut, gradient, space, keep, sent: arguments of ``nearest``.
+        generator: generator of the starts.
+        starts: number of starts of a record.
+        sweeps: largest number of sweeps over all pairs.
     """
     records, columns = len(cut), len(space.widths)
     exact = rounding(gradient)
@@ -78,11 +78,13 @@ def descend(
         fresh = torch.stack([torch.randint(w, (records, starts), generator=generator) for w in space.widths], dim=-1)
         kept = torch.rand(codes.shape, generator=generator) < _KEPT
         codes = torch.where(stuck & ~kept, fresh, codes)
-    return Nearest(top.codes.cpu() // space.labels, top.codes.cpu() % space.labels, top.distances, compared)
+    return NearestConfigurations(
+        top.codes.cpu() // space.labels, top.codes.cpu() % space.labels, top.distances, compared
+    )
 
 
 class _Top:
-    """The best different configurations met so far."""
+    """The best different configurations tried so far."""
 
     def __init__(self, records: int, keep: int, labels: int, like: Tensor) -> None:
         self.distances = torch.full((records, keep), torch.inf, dtype=like.dtype, device=like.device)
@@ -92,7 +94,7 @@ class _Top:
     def add(self, some: Tensor, places: Tensor, distances: Tensor) -> None:
         keep = self.codes.shape[1]
         named = places[..., None].to(distances.device) * self._labels + torch.arange(self._labels)
-        # The same configuration is met from several starts: only so many of each can be among the best.
+        # Several starts find the same configuration: at most this many copies of each are among the best.
         near, at = distances.flatten(1).topk(min(keep * distances.shape[1], distances[0].numel()), largest=False)
         every = torch.cat([self.distances[some], near], 1)
         names = torch.cat([self.codes[some], named.flatten(1).gather(1, at)], 1)
@@ -107,11 +109,11 @@ class _Top:
 def _fits(
     model: SplitModel, respond: Responder, cut: Tensor, gradient: Tensor, space: Space, trial: Tensor, sent: Sent | None
 ) -> tuple[Float[Tensor, "record start option label"], Float[Tensor, "record start option label"]]:
-    """Return distances of gradients, and what the descent goes by.
+    """Return distances of gradients, and the criterion of the descent.
 
-    Where a single logit has an additive coordinate, the received gradient there gives label and logit, and divided by
-    it the gradient gives the logit's derivatives. By them a configuration that is nearly right shows, whatever it makes
-    of the logit; by the gradient itself all do that have the logit wrong look alike.
+    Where a single logit has an additive coordinate, the received gradient there gives label and logit, and the
+    gradient divided by it gives the logit's derivatives. The derivatives show that a configuration is nearly right
+    whatever its logit is; by the gradient itself, all configurations with a wrong logit look alike.
     """
     shape = trial.shape[:-1]
     at = torch.arange(len(cut), device=cut.device)[:, None, None].expand(shape).flatten()

@@ -1,4 +1,4 @@
-"""Spaces of 10^9 configurations and more of a DeepFM client: exact fits, found by meeting in the middle."""
+"""Search of 10^9 configurations and more of a DeepFM client for exact fits, by meeting in the middle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from scipy.spatial import KDTree
 from torch import Tensor
 
-from seepage.attacks.split.parts.nearest import Nearest, candidate_gradients, rounding
+from seepage.attacks.split.parts.nearest import NearestConfigurations, candidate_gradients, rounding
 from seepage.attacks.split.parts.observed import logits_and_derivatives
 from seepage.attacks.split.parts.responses import Responder
 from seepage.attacks.split.parts.space import Space
@@ -19,22 +19,22 @@ from seepage.errors import BadInputError
 from seepage.models.deepfm import DeepFMClient
 from seepage.models.split import SplitModel
 
-# Combinations of half of the columns that are held at once.
+# Combinations of half of the columns in memory at once.
 MOST_HALF = 2**22
-# Relative distance of derivatives below which two patterns of active units are the same.
+# Relative distance of derivatives below which two patterns of active units are taken as the same.
 _SAME = 1e-4
 # Roundings of a derivative where the slope it was divided by is near zero.
 _ROUNDINGS = 8
-# Configurations that a round tries at random and, of the best so far with some columns changed.
+# Number of configurations that a round tries at random, and of the best so far with some columns changed.
 _RANDOM, _CHANGED = 5_000, 3_000
 _FIRST = 10_000
 _BEST, _CHANGES = 200, 1.5
-# Patterns that a round looks into; sums of embeddings that a half is looked up for, and matches kept of each, where
-# the pattern is a neighbour's and where it is known.
+# Number of patterns that a round examines; number of sums of embeddings that a half is searched for, and matches kept
+# of each, where the pattern is a neighbour's and where it is known.
 _PATTERNS, _PROBED, _LOOSE, _TIGHT, _EACH = 8, 4_000, 500, 20_000, 4
 # Distance of sums of embeddings within which a neighbour's pattern is followed, in their standard deviations.
 _REACH = 0.3
-# Responses that are held at once.
+# Responses in memory at once.
 _AT_ONCE = 2**13
 
 
@@ -47,34 +47,35 @@ def meet(
     keep: int,
     generator: torch.Generator,
     rounds: int = 40,
-) -> Nearest:
-    """Return the best configurations met; one that fits exactly is the nearest of the whole space.
+) -> NearestConfigurations:
+    """Return the best configurations found; one that fits exactly is the nearest of the whole space.
 
-    The gradient at the coordinate that is added to the logit gives the logit, and divided by it the gradient gives the
-    logit's derivatives. Those by an embedding of the server are ``W_j u + S - e_j``: ``u`` is what comes back through
-    the hidden layers, the same for all configurations with the same active units, and ``S`` the sum of all embeddings,
-    the private ones among it. Derivatives by plain numbers, and differences between two embeddings' derivatives, hold
-    ``u`` alone. So sampled configurations tell, by these, the pattern of active units, hence ``W_j u``, hence ``S`` to
-    rounding; and which private cells make that sum is found among all of them by combining two halves of the columns,
-    the square root of the space each. Where no sample has the pattern, the nearest ones say about where to look.
+    The gradient at the coordinate that is added to the logit gives the logit, and the gradient divided by it gives the
+    logit's derivatives. Those of an embedding of the server are ``W_j u + S - e_j``: ``u`` is the signal that comes
+    back through the hidden layers, the same for all configurations with the same active units, and ``S`` the sum of
+    all embeddings, the private ones included. Derivatives of plain numbers, and differences between two embeddings'
+    derivatives, depend on ``u`` alone. By these, sampled configurations reveal the pattern of active units, hence
+    ``W_j u``, hence ``S`` to rounding. The private cells with that sum are found among all combinations by combining
+    two halves of the columns, the square root of the space each. Where no sample has the pattern, the nearest samples
+    indicate the region to search.
 
-    Not in the paper, whose search goes through everything.
+    Not in the paper, whose search is exhaustive.
 
     Args:
-        model, respond, cut, gradient, space, keep: as for ``nearest``.
-        generator: of the samples.
-        rounds: of sampling, at most.
+        model, respond, cut, gradient, space, keep: arguments of ``nearest``.
+        generator: generator of the samples.
+        rounds: largest number of rounds of sampling.
 
     Raises:
-        BadInputError: the client part is no DeepFM whose logit and embeddings cross the cut, there are several logits,
-            a private column is continuous, or a half of the columns has too many combinations.
+        BadInputError: the client part is not a DeepFM whose logit and embeddings cross the cut, there are several
+            logits, a private column is continuous, or a half of the columns has too many combinations.
     """
     halves = _Halves.of(model, space)
     exact = rounding(gradient)
     names, labels, distances = [], [], []
     compared = 0
     logits, derivatives = logits_and_derivatives(gradient, halves.additive)
-    # Records stop at different rounds, and what they look up differs, so that nothing is gained by a common axis.
+    # Records stop at different rounds and search for different sums, so that one axis for all would save nothing.
     for r in range(len(cut)):
         search = _Search(model, respond, space, halves, cut[r : r + 1], gradient[r : r + 1], generator)
         search.look_for(logits[r], derivatives[r])
@@ -89,24 +90,24 @@ def meet(
         labels.append(found[0] % space.labels)
         distances.append(found[1])
         compared += search.compared
-    return Nearest(torch.stack(names), torch.stack(labels), torch.stack(distances), compared)
+    return NearestConfigurations(torch.stack(names), torch.stack(labels), torch.stack(distances), compared)
 
 
 def space_sample(space: Space, number: int, generator: torch.Generator) -> Int[Tensor, "sample column"]:
-    """Return random configurations, as places in each column."""
+    """Return random configurations, as positions in each column."""
     return torch.stack([torch.randint(width, (number,), generator=generator) for width in space.widths], dim=-1)
 
 
 @dataclass(frozen=True)
 class _Halves:
-    """The columns in two groups of about as many combinations each.
+    """The columns in two groups with about equally many combinations.
 
     Attributes:
-        fields, dim, additive: of the cut, see ``DeepFMClient``.
-        columns: of each half.
-        codes: of its combinations.
-        sums: of their embeddings.
-        tree: of the first half's sums.
+        fields, dim, additive: layout of the cut, see ``DeepFMClient``.
+        columns: positions of the columns of each half.
+        codes: codes of its combinations.
+        sums: sums of their embeddings.
+        tree: search tree of the first half's sums.
         spread: standard deviation of a sum over all columns, in its widest direction.
     """
 
@@ -143,7 +144,7 @@ class _Halves:
             sizes[side] *= space.widths[i]
         if max(sizes) > MOST_HALF:
             raise BadInputError(
-                f"half of the private columns {space.told} have {max(sizes):,} combinations, more than the "
+                f"half of the private columns {space.sizes} have {max(sizes):,} combinations, more than the "
                 f"{MOST_HALF:,} that search='meet' holds; name fewer private columns, or use search='descent'."
             )
         tables = [client.own.embeddings[i].weight for i in range(len(space.widths))]
@@ -172,13 +173,13 @@ class _Halves:
     def making(
         self, wanted: Float[Tensor, " dim"], within: float, probed: Int[Tensor, " place"] | None, most: int
     ) -> Int[Tensor, "match column"]:
-        """Return combinations of all columns whose embeddings sum to about what is wanted, nearest first.
+        """Return combinations of all columns whose embeddings sum to about the wanted vector, nearest first.
 
         Args:
-            wanted: the sum.
+            wanted: sum that is searched for.
             within: largest distance.
-            probed: of the second half; all of it if None.
-            most: matches.
+            probed: positions in the second half; all of it if None.
+            most: largest number of matches.
         """
         second = np.arange(len(self.sums[1])) if probed is None else probed.numpy()
         rest = wanted.double().numpy() - self.sums[1][second]
@@ -187,14 +188,14 @@ class _Halves:
         row, k = np.nonzero(np.isfinite(distance))
         order = np.argsort(distance[row, k], kind="stable")[:most]
         first, other = at[row[order], k[order]], second[row[order]]
-        made = torch.empty(len(order), len(self.columns[0]) + len(self.columns[1]), dtype=torch.long)
-        made[:, self.columns[0]] = self.codes[0][torch.from_numpy(first)]
-        made[:, self.columns[1]] = self.codes[1][torch.from_numpy(other)]
-        return made
+        combinations = torch.empty(len(order), len(self.columns[0]) + len(self.columns[1]), dtype=torch.long)
+        combinations[:, self.columns[0]] = self.codes[0][torch.from_numpy(first)]
+        combinations[:, self.columns[1]] = self.codes[1][torch.from_numpy(other)]
+        return combinations
 
 
 class _Search:
-    """What was learnt of one record: configurations that were tried, what they answer and how well that fits."""
+    """Search of one record: configurations that were tried, their responses and their fit."""
 
     def __init__(
         self,
@@ -214,7 +215,7 @@ class _Search:
         self.compared = 0
 
     def look_for(self, logit: Float[Tensor, ""], derivatives: Float[Tensor, " cut"]) -> None:
-        """Say what was observed."""
+        """Set the observed logit and derivatives."""
         self._logit = logit
         self._derivatives = derivatives[: self._halves.additive]
         self._size = float(torch.linalg.vector_norm(self._derivatives))
@@ -224,7 +225,7 @@ class _Search:
         self._pattern, self._first = self._split(self._derivatives[None])
 
     def _split(self, derivatives: Tensor) -> tuple[Float[Tensor, "sample pattern"], Float[Tensor, "sample dim"]]:
-        """Return what is of the hidden layers alone, and the derivatives by the first embedding plus itself."""
+        """Return the part of the hidden layers alone, and the derivatives of the first embedding plus itself."""
         fields, dim = self._halves.fields, self._halves.dim
         by_field = derivatives[:, : fields * dim].unflatten(1, (fields, dim)) + self._own
         return torch.cat([derivatives[:, fields * dim :], (by_field[:, 1:] - by_field[:, :1]).flatten(1)], 1), by_field[
@@ -256,7 +257,7 @@ class _Search:
             return client.own.embedded(self._space.of_codes(codes).to(self._gradient)).sum(1)
 
     def nearest(self, keep: int) -> tuple[Int[Tensor, " kept"], Float[Tensor, " kept"]]:
-        """Return the best configurations with their labels, numbered as one, and the distances of their gradients."""
+        """Return the best configurations with their labels, as one number each, and their gradients' distances."""
         assert self._pool is not None
         best = self._pool[3].topk(min(4 * keep, len(self._pool[3])), largest=False).indices
         places = self._space.places(self._pool[2][best])
@@ -283,7 +284,8 @@ class _Search:
         looked: list[Tensor] = []
         for k in apart.argsort()[: max(2 * _RANDOM // 25, known)].tolist():
             exact = float(apart[k]) <= self._same
-            # A pattern that is looked into whole needs no second look; others are, with other probes.
+            # A pattern that was searched completely needs no second search; others are searched again, with other
+            # probes.
             before = looked + (self._tried if exact else [])
             if any(float(torch.linalg.vector_norm(back[k] - one)) <= self._same for one in before):
                 continue

@@ -1,4 +1,4 @@
-"""What an attacker who knows the client's defense knows of the way from a gradient to a message."""
+"""The client's defense as the attacker simulates it: from a gradient to a message."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from seepage.wire.split import KnownCut
 
 
 def message_of(defense: KnownCut, clip: float | None) -> Sent | None:
-    """Return what becomes of a record's gradient but for noise; None where it stays as it is.
+    """Return the deterministic part of the defense of a record's gradient; None where there is none.
 
     Args:
-        defense: what is known.
-        clip: the bound on norms; that of a record is half of its own where ``defense`` says so.
+        defense: defense as the attacker knows it.
+        clip: bound on norms; that of a record is half of its own norm where ``defense`` says so.
 
     Raises:
         BadInputError: gradients are clipped to a bound that is not in the view.
@@ -39,7 +39,7 @@ def bound_of(defense: KnownCut, clip: float | None) -> float:
     """Return the bound that all records' gradients are clipped to.
 
     Raises:
-        BadInputError: the view does not have it.
+        BadInputError: the bound is not in the view.
     """
     if clip is None:
         raise BadInputError(

@@ -1,4 +1,4 @@
-"""How far a client part that is about the one that answered is off, fitted on what came back."""
+"""Distribution of the mismatch between the known client part and the one that answered, fitted on the messages."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.split.parts.observed import logits_and_derivatives
-from seepage.attacks.split.parts.prior import Prior
+from seepage.attacks.split.parts.prior import CellPrior
 from seepage.attacks.split.parts.responses import Responder
 from seepage.attacks.split.parts.space import Space
 from seepage.errors import BadInputError
 from seepage.wire.split import CutView, KnownCut
 
-# Pairs of a record and a combination that a fit looks at, and combinations of each record, the likeliest beforehand.
+# Number of pairs of a record and a combination in a fit, and of combinations of each record, the likeliest a priori.
 _PAIRS, _EACH = 2**18, 2**10
-# Chances beforehand that are held at once.
+# Prior chances in memory at once.
 _BELIEVED = 2**22
 _ROUNDS = 24
 # Gain of the likelihood of a record, in nats, below which rounds end.
 _GAIN = 1e-3
-# Share of each variance that is added to it, since a few directions hold next to nothing.
+# Share of each variance that is added to it, since a few directions have almost no variance.
 _RIDGE = 1e-4
-# Pairs whose responses are held at once.
+# Pairs whose responses are in memory at once.
 _AT_ONCE = 2**13
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A normal distribution of the difference between what was received and what a combination answers.
+    """A normal distribution of the difference between the received message and a combination's response.
 
-    Both are taken as the logit and its derivatives by the cut, which weights that are off move by about the same
-    amount for all records; gradients, which are these times the loss's slope, they do not.
+    Both are represented by the logit and its derivatives with respect to the cut, which different weights shift by
+    about the same amount for all records. Gradients, which are these times the loss's slope, are not shifted evenly.
 
     Attributes:
-        additive: where the coordinate that is added to the logit stands in the cut.
-        mean: of the difference.
-        inverse: of the Cholesky factor of its covariance.
+        additive: position in the cut of the coordinate that is added to the logit.
+        mean: mean of the difference.
+        inverse: inverse of the Cholesky factor of its covariance.
     """
 
     additive: int
@@ -46,18 +46,18 @@ class Mismatch:
     inverse: Float[Tensor, "observed observed"]
 
     @classmethod
-    def fit(cls, view: CutView, respond: Responder, space: Space, prior: Prior, defense: KnownCut) -> Mismatch:
-        """Return the distribution under which what was received is likeliest, by expectation maximisation.
+    def fit(cls, view: CutView, respond: Responder, space: Space, prior: CellPrior, defense: KnownCut) -> Mismatch:
+        """Return the distribution under which the messages are likeliest, by expectation maximisation.
 
-        Each round weighs the combinations of each record by how likely they are, and takes the mean and the
-        covariance of their differences (Dempster, Laird and Rubin 1977). The first weighs them by the prior.
+        Each round weighs the combinations of each record by their probability, and computes the mean and the
+        covariance of their differences (Dempster, Laird and Rubin 1977). The first round weighs them by the prior.
 
         Args:
-            view: what came back; some records are enough.
-            respond: answers for the client part that is granted.
-            space: of the combinations.
-            prior: of the records of the view.
-            defense: what clients do to gradients.
+            view: view with the messages; some records are enough.
+            respond: responder of the client part that is granted.
+            space: space of the combinations.
+            prior: prior of the records of the view.
+            defense: clients' defense of gradients.
 
         Raises:
             BadInputError: gradients are clipped, or no coordinate of the cut is added to a single logit.
@@ -91,7 +91,7 @@ class Mismatch:
             found.append(answered(*respond.responses(prepared.at(row[some]), cells), additive).double().cpu())
         apart = seen[:, None] - torch.cat(found).unflatten(0, (records, each))
         weight, before = log_prior.exp(), -torch.inf
-        made = cls(additive, seen.new_zeros(0), seen.new_zeros(0, 0))
+        mismatch = cls(additive, seen.new_zeros(0), seen.new_zeros(0, 0))
         for _ in range(_ROUNDS):
             mean = torch.einsum("rp,rpo->o", weight, apart) / records
             scaled = ((apart - mean) * weight.sqrt()[..., None]).flatten(0, 1)
@@ -99,14 +99,14 @@ class Mismatch:
             covariance += torch.diag(_RIDGE * covariance.diagonal() + torch.finfo(torch.float32).eps ** 2)
             factor = torch.linalg.cholesky(covariance)
             one = torch.eye(len(factor), dtype=factor.dtype)
-            made = cls(additive, mean, torch.linalg.solve_triangular(factor, one, upper=False))
-            joint = log_prior + made.density(apart)
+            mismatch = cls(additive, mean, torch.linalg.solve_triangular(factor, one, upper=False))
+            joint = log_prior + mismatch.density(apart)
             likelihood = float(joint.logsumexp(1).mean())
             weight = joint.softmax(1)
             if likelihood - before < _GAIN:
                 break
             before = likelihood
-        return made
+        return mismatch
 
     def density(self, apart: Float[Tensor, "*some observed"]) -> Float[Tensor, "*some"]:
         """Return the log-density of differences, up to a constant."""
@@ -119,10 +119,10 @@ class Mismatch:
         jacobian: Float[Tensor, "record place 1 cut"],
         view: CutView,
     ) -> Float[Tensor, "record place label"]:
-        """Return the log-density of what came back under each combination and label, up to a constant.
+        """Return the log-density of the message under each combination and label, up to a constant.
 
-        The sign of the gradient at the coordinate that is added to the logit says which label it is, whatever the
-        weights: a combination with the other one is ruled out.
+        The sign of the gradient at the coordinate that is added to the logit determines the label, whatever the
+        weights: combinations with the other one are excluded.
         """
         seen = observed(view, self.additive).double().cpu()
         density = self.density(seen[:, None] - answered(logits, jacobian, self.additive).double().cpu())
@@ -132,7 +132,7 @@ class Mismatch:
 
 
 def observed(view: CutView, additive: int) -> Float[Tensor, "record observed"]:
-    """Return each record's logit and its derivatives, as what came back gives them."""
+    """Return each record's logit and its derivatives, computed from the message."""
     logits, derivatives = logits_and_derivatives(view.own_gradient, additive)
     return torch.cat([logits[:, None], derivatives[:, :additive]], dim=1)
 
@@ -140,5 +140,5 @@ def observed(view: CutView, additive: int) -> Float[Tensor, "record observed"]:
 def answered(
     logits: Float[Tensor, "*some 1"], jacobian: Float[Tensor, "*some 1 cut"], additive: int
 ) -> Float[Tensor, "*some observed"]:
-    """Return the same of combinations."""
+    """Return the same values of combinations."""
     return torch.cat([logits, jacobian[..., 0, :additive]], dim=-1)

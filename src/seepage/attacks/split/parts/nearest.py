@@ -1,4 +1,4 @@
-"""The configurations whose gradient is nearest to the received one, by going through all of them."""
+"""Exhaustive search for the configurations whose gradient is nearest to the received one."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from seepage.attacks.split.parts.responses import Responder
 from seepage.attacks.split.parts.space import Space
 from seepage.models.split import SplitModel, slopes
 
-# What a record's gradient becomes before it is sent, as far as it is no noise: (..., cut) to (..., cut).
+# The deterministic part of the defense, from a record's gradient to its message: (..., cut) to (..., cut).
 Sent = Callable[[Tensor], Tensor]
 
-# Roundings of a gradient's norm by which two computations of it differ at most, as a rule: records whose
-# logit is far from zero may be beyond it. More would take configurations for exact fits that are none: where many
-# millions meet a cut of a few numbers, wrong ones come as near as ten times that.
+# Roundings of a gradient's norm by which two computations of it usually differ at most; records whose logit is far from
+# zero may exceed it. A larger number would take wrong configurations for exact fits: where many millions meet a cut of
+# a few numbers, wrong ones come within ten times that.
 ROUNDINGS = 16
-# Units of hidden layers that are held at once: what a core's cache takes.
+# Units of hidden layers in memory at once: about the size of a core's cache.
 _AT_ONCE = 2**20
-# Configurations of a record that are compared first where the logit may rule out the others.
+# Number of a record's configurations that are compared first where the logit may exclude the others.
 _FIRST = 8
 
 
 @dataclass(frozen=True)
-class Nearest:
+class NearestConfigurations:
     """The nearest configurations of each record, nearest first.
 
     Attributes:
-        places: of the cells in the space.
+        places: positions of the cells in the space.
         labels: class codes.
-        distances: of the gradients.
-        compared: gradients that were computed, of all records together.
+        distances: distances of their gradients.
+        compared: number of gradients that were computed, of all records together.
     """
 
     places: Int[Tensor, "record kept"]
@@ -53,24 +53,25 @@ def nearest(
     sent: Sent | None = None,
     prune: bool = True,
     at_once: int = _AT_ONCE,
-) -> Nearest:
+) -> NearestConfigurations:
     """Return the nearest configurations of each record among all of a space.
 
     One forward and backward pass serves all labels, as the derivatives of the logits do not depend on the label
-    (specification of EXACT; for two classes the gradients of both are antiparallel). Where a coordinate of the cut
-    is added to a logit, the gradient there is the loss's derivative by that logit and needs no backward pass: no
-    configuration is nearer than it differs there, which rules out most of them without any loss of exactness.
+    (specification of EXACT; for two classes the gradients of both are antiparallel). Where a coordinate of the cut is
+    added to a logit, the gradient there is the loss's derivative with respect to that logit and needs no backward
+    pass. A configuration's distance is at least the difference at this coordinate, which excludes most of them
+    exactly.
 
     Args:
-        model: gives the head.
-        respond: answers for candidates.
+        model: model with the head.
+        respond: responder for candidates.
         cut: activations.
-        gradient: received, of each record's own loss.
-        space: of the configurations.
+        gradient: received gradient of each record's own loss.
+        space: space of the configurations.
         keep: number of configurations that are returned, at most all.
-        sent: applied to candidates' gradients before they are compared.
-        prune: whether the logit rules out configurations; never where ``sent`` is given.
-        at_once: units of hidden layers held at once; bounds the memory.
+        sent: function that is applied to candidates' gradients before they are compared.
+        prune: whether the logit excludes configurations; never where ``sent`` is given.
+        at_once: units of hidden layers in memory at once.
     """
     records, keep = len(cut), min(keep, space.configurations)
     best = torch.full((records, keep), torch.inf, dtype=gradient.dtype, device=cut.device)
@@ -118,18 +119,18 @@ def nearest(
             place = place + torch.arange(space.labels, device=cut.device).repeat(len(chunk))
             every = torch.cat([codes[some], place.expand(len(merged), -1)], dim=1)
             best[some], codes[some] = held, every.gather(1, where)
-    return Nearest(codes // space.labels, codes % space.labels, best, compared)
+    return NearestConfigurations(codes // space.labels, codes % space.labels, best, compared)
 
 
 def rounding(gradient: Float[Tensor, "record cut"]) -> Float[Tensor, " record"]:
-    """Return the distance below which a configuration's gradient is the received one, up to rounding."""
+    """Return the distance below which a configuration's gradient equals the received one, up to rounding."""
     return ROUNDINGS * torch.finfo(gradient.dtype).eps * torch.linalg.vector_norm(gradient, dim=1)
 
 
 def candidate_gradients(
     model: SplitModel, logits: Float[Tensor, "*some output"], jacobian: Float[Tensor, "*some output cut"]
 ) -> Float[Tensor, "*some label cut"]:
-    """Return the gradient of a record's loss by the cut, for every label."""
+    """Return the gradient of a record's loss with respect to the cut, for every label."""
     return slopes(model.head, logits) @ jacobian
 
 
@@ -141,5 +142,5 @@ def _distances(model: SplitModel, logits: Tensor, jacobian: Tensor, observed: Te
 
 
 def _width(model: SplitModel) -> int:
-    """Return about how many numbers a forward pass holds for a record."""
+    """Return the approximate number of values of a forward pass for a record."""
     return max(1, sum(p.shape[0] for p in model.client.parameters() if p.dim() > 1))

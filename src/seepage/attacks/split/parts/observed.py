@@ -1,4 +1,4 @@
-"""What a record's gradient says of the logit: its value, and its derivatives by the cut."""
+"""The logit and its derivatives with respect to the cut, computed from a record's gradient."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# Slopes nearer to 0 or 1 are taken for this far from it.
+# Slopes nearer than this to 0 or 1 are set to this distance.
 _LEAST = 1e-6
 
 
 def logits_and_derivatives(
     gradient: Float[Tensor, "record cut"], additive: int
 ) -> tuple[Float[Tensor, " record"], Float[Tensor, "record cut"]]:
-    """Return a single logit of a sigmoid and its derivatives, as the gradient of each record gives them.
+    """Return the single logit of a sigmoid and its derivatives, computed from the gradient of each record.
 
     The gradient at the coordinate that is added to the logit is ``sigmoid(logit) - label``: negative for label 1. All
     others are that times the logit's derivatives.
 
     Args:
-        gradient: of each record's own loss.
-        additive: where the coordinate stands.
+        gradient: gradient of each record's own loss.
+        additive: position of the coordinate that is added to the logit.
 
     Example:
         >>> gradient = torch.tensor([[-0.5, -0.25]])

@@ -1,4 +1,4 @@
-"""What an attacker believes of the private columns before it looks at any gradient."""
+"""The attacker's prior of the private columns, before any gradient."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from seepage.models.split import SplitModel
 from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.split import Auxiliary, CutKnowledge
 
-# Rows that the product of the columns' shares counts for beside the rows that are held, in the joint distribution.
+# Weight of the product of the columns' shares in the joint distribution, in rows.
 _WEIGHT = 50.0
-# Weight of the squared coefficients in a classifier's loss, a row.
+# Weight of the squared coefficients in a classifier's loss, per row.
 _RIDGE = 1e-3
-# Above so many combinations, columns are taken as independent but for the public ones.
+# Number of combinations above which columns are assumed independent given the public ones.
 _MOST_JOINT = 2_000_000
 
 
 @dataclass(frozen=True)
-class Prior:
+class CellPrior:
     """Log-probabilities of combinations of private cells, given each record's public columns.
 
-    A combination's is ``joint`` plus the sum of ``columns`` over its cells, up to a constant a record.
+    A combination's log-probability is ``joint`` plus the sum of ``columns`` over its cells, up to a constant a record.
 
     Attributes:
-        columns: of each private column, the log of its values' chances, relative to the column's shares with a
-            joint distribution.
+        columns: log of the chances of each private column's values, relative to the column's shares with a joint
+            distribution.
         joint: log of the share of each combination; None where columns are independent.
     """
 
@@ -40,17 +40,17 @@ class Prior:
     @classmethod
     def of(
         cls, model: SplitModel, knowledge: CutKnowledge, space: Space, features: Float[Tensor, "record public"]
-    ) -> Prior:
-        """Return what is believed.
+    ) -> CellPrior:
+        """Return the prior.
 
         Without auxiliary rows, columns follow their marginals independently. With them, the prior is the joint
         share of each combination among these rows (smoothed towards the product of the shares) times, for each
         column, ``P(value | public columns) / P(value)`` by a multinomial logistic regression on the public columns.
 
         Args:
-            model: says which columns are whose.
-            knowledge: gives marginals and auxiliary rows.
-            space: of the combinations.
+            model: model with the private columns.
+            knowledge: side information with marginals and auxiliary rows.
+            space: space of the combinations.
             features: public columns of the records, unscaled.
         """
         auxiliary = knowledge.auxiliary
@@ -81,21 +81,21 @@ class Prior:
         assert isinstance(total, Tensor)
         return total if self.joint is None else total + self.joint[places]
 
-    def rows(self, some: slice) -> Prior:
-        """Return that of some of the records."""
-        return Prior(tuple(column[some] for column in self.columns), self.joint)
+    def rows(self, some: slice) -> CellPrior:
+        """Return the prior of some of the records."""
+        return CellPrior(tuple(column[some] for column in self.columns), self.joint)
 
 
 def _marginal(model: SplitModel, knowledge: CutKnowledge, space: Space, k: int) -> Float[Tensor, " value"]:
     marginal = knowledge.statistics.marginals[model.private[k]]
     if isinstance(knowledge.schema.columns[model.private[k]], Discrete):
-        # What never occurs in the statistics may occur all the same.
+        # A value that never occurs in the statistics may still occur.
         return (marginal.probabilities + 1e-6) / (1 + 1e-6 * len(marginal.probabilities))
     return torch.full((len(space.values[k]),), 1 / len(space.values[k]), dtype=torch.float64)
 
 
 def _nearest(model: SplitModel, space: Space, k: int, auxiliary: Auxiliary) -> Tensor:
-    """Return which candidate of a private column is nearest to each auxiliary row's cell."""
+    """Return the candidate of a private column that is nearest to each auxiliary row's cell."""
     cells = model.scaled(auxiliary.cells, [model.private[k]])[:, 0].cpu()
     values = space.values[k].to(cells)
     return (cells[:, None] - values).abs().argmin(1)

@@ -1,4 +1,4 @@
-"""When a found configuration is proven: no other one may fit as well, up to how exactly gradients are computed."""
+"""Proof of a found configuration: no other one fits equally well, up to the precision of gradients."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from seepage.attacks.split.parts.space import Space
 from seepage.models.deepfm import DeepFMClient
 from seepage.models.split import SplitModel, slopes
 
-# Roundings by which the true configuration may be off at most, in units of what is one as a rule.
+# Largest deviation of the true configuration, in units of the usual rounding.
 _FAR = 16
-# Expected number of further configurations that fit by chance up to which an exact fit is proven.
+# Largest expected number of further configurations that fit by chance at which an exact fit is proven.
 _CHANCE = 1e-3
-# Configurations drawn to learn how dense they lie, the nearest so many of which count.
+# Number of configurations drawn to estimate their density, and number of the nearest that count.
 _SAMPLE, _NEAREST = 4_000, 20
 _AT_ONCE = 2**13
 _LEAST = 1e-12
@@ -25,14 +25,14 @@ _LEAST = 1e-12
 def proven_alone(
     distances: Float[Tensor, "record kept"], gradient: Float[Tensor, "record cut"]
 ) -> Bool[Tensor, " record"]:
-    """Return where the nearest of all configurations is so by more than rounding.
+    """Return where the nearest of all configurations is nearer than the others by more than rounding.
 
-    The true configuration's gradient differs from the received one by rounding too, and where millions of
-    configurations meet a cut of a few numbers, a wrong one may come nearer than that.
+    The true configuration's gradient differs from the received one by rounding too. Where millions of configurations
+    meet a cut of a few numbers, a wrong one may come nearer than that.
 
     Args:
-        distances: of the nearest configurations of the whole space, at least two if there are as many.
-        gradient: received.
+        distances: distances of the nearest configurations of the whole space, at least two if there are as many.
+        gradient: received gradients.
     """
     if distances.shape[1] < 2:
         return torch.ones(len(distances), dtype=torch.bool)
@@ -49,19 +49,19 @@ def proven_by_fit(
     codes: Int[Tensor, "record column"],
     generator: torch.Generator,
 ) -> Bool[Tensor, " record"]:
-    """Return where a configuration fits exactly, of those met alone, and no other can be expected to do so by chance.
+    """Return where a configuration fits exactly and no other can be expected to do so by chance.
 
-    How many others do is estimated from random ones. Derivatives of a ReLU network are the same for all configurations
-    with the same active units, so that of a gradient only the loss's slope is taken to tell configurations apart: the
+    The number of others is estimated from random ones. Derivatives of a ReLU network are the same for all
+    configurations with the same active units, so that only the loss's slope is assumed to separate configurations: the
     share of slopes within rounding, times the size of the space. Where embeddings of the server cross the cut to a
-    DeepFM client, its gradient also tells the sum of all embeddings, in as many independent coordinates as an embedding
-    has, and the share of sums within rounding is multiplied with it.
+    DeepFM client, its gradient also determines the sum of all embeddings, in as many independent coordinates as an
+    embedding has; the share of sums within rounding is multiplied with it.
 
     Args:
-        model, respond, cut, gradient, space: as for ``nearest``.
-        distances: of the nearest configurations that were met.
-        codes: of the nearest, as places in each column.
-        generator: of random configurations.
+        model, respond, cut, gradient, space: arguments of ``nearest``.
+        distances: distances of the nearest configurations that were tried.
+        codes: codes of the nearest, as positions in each column.
+        generator: generator of random configurations.
     """
     size = rounding(gradient)
     fits = distances[:, 0] <= size
@@ -84,7 +84,7 @@ def proven_by_fit(
         if sums:
             assert isinstance(client, DeepFMClient)
             assert respond.additive is not None
-            # The sum stands in the logit's derivatives, which are the gradient over the loss's slope.
+            # The sum is in the logit's derivatives, which are the gradient over the loss's slope.
             within = _FAR * float(size[r]) / max(abs(float(gradient[r, respond.additive])), _LEAST)
             with torch.no_grad():
                 theirs = client.own.embedded(space.of_codes(drawn).to(cut)).sum(1)
@@ -99,7 +99,7 @@ def _parts(number: int) -> tuple[Tensor, ...]:
 
 
 def _share(apart: Tensor, within: float, dims: int, nearest: int) -> float:
-    """Return the share of points within a distance, from how far off the nearest are in so many dimensions."""
+    """Return the share of points within a distance, from the distance of the nearest ones in some dimensions."""
     reach = float(apart.kthvalue(nearest).values)
     share = nearest / len(apart)
     return 1.0 if within >= reach else share * (within / reach) ** dims

@@ -1,4 +1,4 @@
-"""Numbers of continuous private columns, found within the bins that fit best."""
+"""Refinement of continuous private columns within the bins that fit best."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def refined(
     labels: Int[Tensor, " record"],
     sent: Sent | None = None,
 ) -> tuple[Float[Tensor, "record private"], Float[Tensor, " record"]]:
-    """Return cells whose continuous columns fit better than the candidates they begin with, and their distances.
+    """Return cells whose continuous columns fit better than the given candidates, and their distances.
 
-    Each continuous column in turn is searched on a grid around its value that shrinks to the points beside the
-    best; networks of ReLU layers have gradients that jump, so that a descent by derivatives would stop anywhere.
+    Each continuous column in turn is searched on a grid around its value that shrinks to the points beside the best
+    one. The gradients of ReLU networks are discontinuous, so that a descent by derivatives would stop anywhere.
 
     Args:
-        model, respond, cut, gradient, space, sent: as for ``nearest``.
-        cells, labels: to begin with, scaled.
+        model, respond, cut, gradient, space, sent: arguments of ``nearest``.
+        cells, labels: starting point, scaled.
     """
     cells = cells.clone().to(cut)
     chosen = labels.to(cut.device)
@@ -42,7 +42,7 @@ def refined(
     for sweep in range(_SWEEPS if len(columns) > 1 else 1):
         for i in columns:
             values = space.values[i]
-            # Later sweeps correct what other columns changed, which is less and less.
+            # Later sweeps correct for the changes in other columns, which become smaller.
             reach = float(values.diff().max() if len(values) > 1 else 1.0) / 4**sweep
             for _ in range(_ROUNDS):
                 steps = torch.linspace(-reach, reach, _POINTS, dtype=cut.dtype, device=cut.device)

@@ -1,4 +1,4 @@
-"""What a client part would answer for every record and every candidate: logits and their derivatives by the cut."""
+"""Responses of a client part for every record and candidate: logits and their derivatives with respect to the cut."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from seepage.models.split import SplitModel
 
 @dataclass(frozen=True)
 class Side:
-    """Records, or candidates, as a responder prepared them.
+    """Records, or candidates, in the form that a responder prepared.
 
     Attributes:
-        tensors: with the same leading axes.
+        tensors: prepared tensors with the same leading axes.
     """
 
     tensors: tuple[Tensor, ...]
 
     def at(self, index: Tensor) -> Side:
-        """Return those at some positions."""
+        """Return some of the records or candidates, by position."""
         return Side(tuple(tensor[index] for tensor in self.tensors))
 
     def across(self) -> Side:
-        """Return records as rows of a grid, to be met by candidates as they are."""
+        """Return records as rows of a grid with the candidates as columns."""
         return Side(tuple(tensor[:, None] for tensor in self.tensors))
 
 
 class Responder(ABC):
-    """Answers for records and candidates; their leading axes broadcast, so that pairs and grids are the same call."""
+    """Responses for records and candidates; their leading axes broadcast, so that pairs and grids use the same call."""
 
     @property
     @abstractmethod
     def additive(self) -> int | None:
-        """Where in the cut coordinates begin that are added to the logits, one each; None where there are none."""
+        """Position in the cut of the first coordinate that is added to a logit, one each; None where there are none."""
 
     @abstractmethod
     def of_cut(self, cut: Float[Tensor, "record cut"]) -> Side:
@@ -57,21 +57,20 @@ class Responder(ABC):
     def responses(
         self, records: Side, candidates: Side
     ) -> tuple[Float[Tensor, "*some output"], Float[Tensor, "*some output cut"]]:
-        """Return logits and their derivatives by the cut."""
+        """Return logits and their derivatives with respect to the cut."""
 
 
 def responder(model: SplitModel, closed_form: bool = True) -> Responder:
-    """Return what answers for a network's client part: in closed form where one is known, by autograd else."""
+    """Return the responder of a network's client part: in closed form where one is known, otherwise by autograd."""
     if closed_form and isinstance(model.client, DeepFMClient):
-        return ClosedForm(model.client)
-    return Autograd(model.client)
+        return ClosedFormResponder(model.client)
+    return AutogradResponder(model.client)
 
 
-class ClosedForm(Responder):
-    """Answers of a DeepFM client part, without a graph.
+class ClosedFormResponder(Responder):
+    """Responses of a DeepFM client part, without a graph.
 
-    The first layer's units are a sum of what the record and what the candidate contribute, so that neither is
-    computed more than once.
+    The first layer's units are a sum of a record's and a candidate's contributions, so that each is computed only once.
     """
 
     def __init__(self, client: DeepFMClient) -> None:
@@ -79,7 +78,7 @@ class ClosedForm(Responder):
 
     @property
     def additive(self) -> int | None:
-        """Where the first-order terms stand in the cut."""
+        """Position of the first-order terms in the cut."""
         return self._client.additive
 
     def of_cut(self, cut: Float[Tensor, "record cut"]) -> Side:
@@ -100,20 +99,20 @@ class ClosedForm(Responder):
     def responses(
         self, records: Side, candidates: Side
     ) -> tuple[Float[Tensor, "*some output"], Float[Tensor, "*some output cut"]]:
-        """Return logits and their derivatives by the cut."""
+        """Return logits and their derivatives with respect to the cut."""
         with torch.no_grad():
             return self._client.responses_of(Shared(*records.tensors), Shared(*candidates.tensors))
 
 
-class Autograd(Responder):
-    """Answers of any client part, by one backward pass a logit."""
+class AutogradResponder(Responder):
+    """Responses of any client part, by one backward pass a logit."""
 
     def __init__(self, client: nn.Module) -> None:
         self._client = client
 
     @property
     def additive(self) -> int | None:
-        """None: nothing is known of a module of one's own."""
+        """None: a user's module is a black box."""
         return None
 
     def of_cut(self, cut: Float[Tensor, "record cut"]) -> Side:
@@ -133,7 +132,7 @@ class Autograd(Responder):
     def responses(
         self, records: Side, candidates: Side
     ) -> tuple[Float[Tensor, "*some output"], Float[Tensor, "*some output cut"]]:
-        """Return logits and their derivatives by the cut."""
+        """Return logits and their derivatives with respect to the cut."""
         cut, cells, shape = _paired(records, candidates)
         cut = cut.detach().clone().requires_grad_(True)
         logits = self._client(cut, cells)

@@ -1,4 +1,4 @@
-"""What the private columns of a record may hold: all combinations of their values."""
+"""The space of private cells of a record: all combinations of the private columns' values."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Space:
     """The product of the columns' values, counted like a number whose last digit runs fastest.
 
     Attributes:
-        names: of the private columns.
-        values: of each, as the network's parts take them (codes, or numbers scaled to [0, 1]).
+        names: names of the private columns.
+        values: values of each column, in the form that the network's parts take (codes, or numbers scaled to [0, 1]).
         labels: number of classes.
 
     Example:
@@ -40,9 +40,10 @@ class Space:
         """Return the space of a network's private columns.
 
         Args:
-            model: says which columns they are.
-            knowledge: gives the marginals of continuous ones.
-            bins: of a continuous column, of about as many rows each; the median of each is a candidate.
+            model: model with the private columns.
+            knowledge: side information with the marginals of continuous ones.
+            bins: number of bins of a continuous column, with about equally many rows each; the median of each is a
+                candidate.
 
         Raises:
             BadInputError: fewer than one bin.
@@ -78,12 +79,12 @@ class Space:
         return self.size * self.labels
 
     @property
-    def told(self) -> str:
-        """The size in words: each column with its number of values."""
+    def sizes(self) -> str:
+        """Each column with its number of values, as text."""
         return " x ".join(f"{name} ({width})" for name, width in zip(self.names, self.widths, strict=True))
 
     def codes(self, index: Int[Tensor, "*some"]) -> Int[Tensor, "*some column"]:
-        """Return which value each column has in the combinations at some places."""
+        """Return the value of each column in the combinations at some positions."""
         rest, codes = index, []
         for width in reversed(self.widths):
             codes.append(rest % width)
@@ -98,28 +99,29 @@ class Space:
         return index
 
     def of_codes(self, codes: Int[Tensor, "*some column"]) -> Float[Tensor, "*some column"]:
-        """Return the cells of values by their places in each column."""
+        """Return the cells of values by their positions in each column."""
         return torch.stack([values.to(codes.device)[codes[..., i]] for i, values in enumerate(self.values)], dim=-1)
 
     def cells(self, index: Int[Tensor, "*some"]) -> Float[Tensor, "*some column"]:
-        """Return the cells of the combinations at some places."""
+        """Return the cells of the combinations at some positions."""
         return self.of_codes(self.codes(index))
 
     def chunks(self, size: int) -> Iterator[Int[Tensor, " place"]]:
-        """Return all places, so many at a time."""
+        """Return all positions in chunks."""
         for start in range(0, self.size, size):
             yield torch.arange(start, min(start + size, self.size))
 
 
 def check_enumerable(space: Space, budget: int) -> None:
-    """Refuse a space that is too large to go through.
+    """Refuse a space that is too large to enumerate.
 
     Raises:
-        BadInputError: names the columns and the size.
+        BadInputError: it is; the message names the columns and the size.
     """
     if space.configurations > budget:
         raise BadInputError(
-            f"the private columns {space.told} and {space.labels} labels make {space.configurations:,} configurations, "
-            f"more than the {budget:,} that are gone through one by one; name fewer private columns, use fewer bins, "
-            "raise the budget (most), or choose a search (search='meet' or 'descent', on the command line --search)."
+            f"the private columns {space.sizes} and {space.labels} labels make {space.configurations:,} "
+            f"configurations, more than the {budget:,} that are gone through one by one; name fewer private columns, "
+            "use fewer bins, raise the budget (most), or choose a search (search='meet' or 'descent', on the command "
+            "line --search)."
         )

@@ -1,4 +1,4 @@
-"""Rows that an attacker makes up to ask for their features."""
+"""Rows that an attacker generates for queries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from seepage.models.images import Shape
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
 
-# Places that smoothing averages over in each direction, and the deviation of what is left, in units of half the range.
+# Number of positions that smoothing averages over in each direction, and the deviation of the result, in units of half
+# the range.
 _WINDOW = 5
 _CONTRAST = 0.4
 
@@ -24,23 +25,23 @@ def generated(
     """Return valid rows whose cells are drawn evenly: categories from all, numbers from their range.
 
     Args:
-        encoder: of the target's columns, with numbers from -1 to 1.
-        rows: of each training.
-        seeds: one a training.
+        encoder: encoder of the target's columns, with numbers from -1 to 1.
+        rows: number of rows of each training.
+        seeds: one seed a training.
         stretch: width of the range, in units of the true one.
 
     Example:
         >>> from seepage.datasets.planted import telling
         >>> from seepage.models.vertical import encoder_of
-        >>> made = generated(encoder_of(telling(rows=9).schema), rows=5, seeds=[0, 1])
-        >>> made.shape, made.sum(-1).unique().tolist()
+        >>> queries = generated(encoder_of(telling(rows=9).schema), rows=5, seeds=[0, 1])
+        >>> queries.shape, queries.sum(-1).unique().tolist()
         (torch.Size([2, 5, 11]), [4.0])
     """
     return torch.stack([_one(encoder, rows, torch.Generator().manual_seed(seed), stretch) for seed in seeds])
 
 
 def plain_uniform(encoder: Encoder, rows: int, seeds: Sequence[int]) -> Float[Tensor, "training row encoded"]:
-    """Return rows whose encoded columns are all numbers drawn evenly from 0 to 1, which are no valid rows."""
+    """Return rows whose encoded columns are all numbers drawn evenly from 0 to 1; they are not valid rows."""
     drawn = [torch.rand(rows, encoder.width, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
     return torch.stack(drawn)
 
@@ -50,22 +51,22 @@ def smooth_noise(image: Shape, rows: int, seeds: Sequence[int]) -> Float[Tensor,
 
     Args:
         image: channels, height and width.
-        rows: of each training.
-        seeds: one a training.
+        rows: number of images of each training.
+        seeds: one seed a training.
 
     Example:
-        >>> made = smooth_noise((3, 8, 8), rows=5, seeds=[0])
-        >>> made.shape, float(made.abs().max()) <= 1
+        >>> images = smooth_noise((3, 8, 8), rows=5, seeds=[0])
+        >>> images.shape, float(images.abs().max()) <= 1
         (torch.Size([1, 5, 192]), True)
     """
-    made = []
+    images = []
     for seed in seeds:
         generator = torch.Generator().manual_seed(seed)
         noise = torch.randn(rows, *image, generator=generator)
         smooth = functional.avg_pool2d(noise, _WINDOW, stride=1, padding=_WINDOW // 2, count_include_pad=False)
         colour = 2 * torch.rand(rows, image[0], 1, 1, generator=generator) - 1
-        made.append((colour + _CONTRAST * smooth / smooth.std()).clamp(-1, 1).flatten(1))
-    return torch.stack(made)
+        images.append((colour + _CONTRAST * smooth / smooth.std()).clamp(-1, 1).flatten(1))
+    return torch.stack(images)
 
 
 def _one(encoder: Encoder, rows: int, generator: torch.Generator, stretch: float | int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Rows of a table as free numbers that a descent may move."""
+"""Relaxation of rows to free numbers that a descent may change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seepage.tabular.schema import Discrete
 
 
 def relaxed(encoder: Encoder, free: Float[Tensor, "*some encoded"]) -> Float[Tensor, "*some encoded"]:
-    """Return rows as near to valid ones as free numbers get: softmax over a column's categories, tanh of a number.
+    """Return rows near valid ones from free numbers: softmax over a column's categories, tanh of a number.
 
     Example:
         >>> from seepage.datasets.planted import telling

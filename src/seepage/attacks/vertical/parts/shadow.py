@@ -1,4 +1,4 @@
-"""A stand-in for the target's bottom model, trained through the frozen top model."""
+"""Shadow of the target's bottom model, trained through the frozen top model."""
 
 from __future__ import annotations
 
@@ -25,32 +25,33 @@ def shadow(
     seeds: Sequence[int],
     image: Shape | None = None,
 ) -> nn.Module:
-    """Return networks that stand in for the target's bottom model: with them the top model predicts labels.
+    """Return shadows of the target's bottom model: networks with which the top model predicts labels.
 
     Args:
-        view: gives the top model.
-        rows: auxiliary ones, with labels and the other parties' features.
-        encoded: their target columns, as its bottom model takes them.
+        view: view with the top model.
+        rows: auxiliary rows, with labels and the other parties' features.
+        encoded: target columns of these rows, in the form that the bottom model takes.
         hidden: units of each hidden layer.
-        epochs: passes over the rows.
-        batch_size: rows of a step.
-        seeds: of initialisation and batches, one a training.
-        image: of rows that are parts of images, for which the bottom model is ``ImageBottom``.
+        epochs: number of passes over the rows.
+        batch_size: number of rows of a step.
+        seeds: seed of each training's initialisation and batches.
+        image: channels, height and width of rows that are parts of images, for which the bottom model is
+            ``ImageBottom``.
     """
     widths = (encoded.shape[-1], *hidden, view.received.shape[-1])
-    made = Stack(widths, seeds) if image is None else ImageBottom(image, seeds)
-    optimiser = torch.optim.Adam(made.parameters(), lr=_RATE, fused=True)
+    networks = Stack(widths, seeds) if image is None else ImageBottom(image, seeds)
+    optimiser = torch.optim.Adam(networks.parameters(), lr=_RATE, fused=True)
     labels = rows.labels.long()
     order = [torch.Generator().manual_seed(seed) for seed in seeds]
     every = torch.arange(len(seeds))[:, None]
     for _ in range(epochs):
         shuffled = torch.stack([torch.randperm(rows.rows, generator=one) for one in order])
         for batch in shuffled.split(batch_size, dim=1):
-            mine = made(encoded[every, batch])
+            mine = networks(encoded[every, batch])
             features = [mine if one is None else one[every, batch] for one in rows.features]
             losses = losses_of(view.model.head, view.model.top(torch.cat(features, dim=-1)), labels[every, batch])
-            found = torch.autograd.grad(losses.mean(1).sum(), list(made.parameters()))
-            for parameter, gradient in zip(made.parameters(), found, strict=True):
+            found = torch.autograd.grad(losses.mean(1).sum(), list(networks.parameters()))
+            for parameter, gradient in zip(networks.parameters(), found, strict=True):
                 parameter.grad = gradient
             optimiser.step()
-    return made.requires_grad_(False)
+    return networks.requires_grad_(False)

@@ -5,11 +5,14 @@ import pytest
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.run.store import Store
-from seepage.settings.split import default_private, split_study
-from seepage.settings.split_spec import CutDefense, SplitSpec
-from seepage.settings.study import run_study, study_rows
+from seepage.settings.spec import Part
+from seepage.settings.split import SplitAudit, default_private
+from seepage.settings.split_spec import SplitSpec
 from tests.attacks.split.test_exact import table
+from tests.audits import measured
+from tests.rows import number
 
+NONE = Part(name="none")
 DATA = table(2, rows=600)
 SPEC = SplitSpec(
     dataset="made",
@@ -18,75 +21,74 @@ SPEC = SplitSpec(
     batch_size=32,
     auxiliary=100,
     units=2,
-    defenses=(CutDefense(), CutDefense(label="noisy", noise_multiplier=1.0)),
+    defenses=(NONE, Part(name="cut_noise", options={"noise_multiplier": 1.0}, label="noisy")),
 )
 
 
 def figures(spec: SplitSpec, store: Store) -> dict[tuple, float | None]:
-    rows = study_rows(run_study(split_study(spec, DATA), store))
-    return {(r["defense"], r["attack"], r["metric"], r["column"]): r["mean"] for r in rows}
+    rows = measured(SplitAudit(spec, DATA), store)
+    return {(r.defense, r.attack, r.metric, r.column): r.mean for r in rows}
 
 
 def test_what_is_read_stands_beside_what_was_believed() -> None:
-    study = split_study(SPEC, DATA)
-    assert study.notes[-1] == "12 configurations of private cells and label"
-    rows = study_rows(run_study(study, Store(None)))
-    by = {(r["defense"], r["attack"], r["metric"], r["column"]): r for r in rows}
+    audit = SplitAudit(SPEC, DATA)
+    assert audit.about.notes[-1] == "12 configurations of private cells and label"
+    rows = measured(audit)
+    by = {(r.defense, r.attack, r.metric, r.column): r for r in rows}
     read = by["none", "exact", "accuracy", None]
-    assert read["mean"] == 1.0
-    assert read["n"] == 2
-    assert read["baseline_name"] in {"prior", "knn_features", "knn_output", "marginals"}
-    assert read["lift"] == pytest.approx(1 - read["baseline"])
-    assert by["none", "exact", "proven", None]["mean"] == 1.0
+    assert read.mean == 1.0
+    assert read.n == 2
+    assert read.baseline_name in {"prior", "knn_features", "knn_output", "marginals"}
+    assert read.lift == pytest.approx(1 - number(read.baseline))
+    assert by["none", "exact", "proven", None].mean == 1.0
     noisy = by["noisy", "posterior", "accuracy", None]
-    assert noisy["mean"] < 1.0
+    assert number(noisy.mean) < 1.0
     # The same records, rows and networks: only what came back differs.
-    assert noisy["mean"] > by["noisy", "exact", "accuracy", None]["mean"]
-    assert by["noisy", "training", "epsilon", None]["mean"] > 0
+    assert number(noisy.mean) > number(by["noisy", "exact", "accuracy", None].mean)
+    assert number(by["noisy", "training", "epsilon", None].mean) > 0
     assert ("none", "training", "epsilon", None) not in by
-    assert 0.5 < by["none", "training", "auc", None]["mean"] < 1
-    assert by["none", "training", "label_auc_direction", None]["mean"] > 0.99
-    assert all(r["lift"] is None for r in rows if not r["is_attack"] or r["metric"] == "calibration")
+    assert 0.5 < number(by["none", "training", "auc", None].mean) < 1
+    assert number(by["none", "training", "label_auc_direction", None].mean) > 0.99
+    assert all(r.lift is None for r in rows if not r.is_attack or r.metric == "calibration")
 
 
 def test_older_client_weights_tell_less() -> None:
     fresh, stale = (
-        figures(SPEC.model_copy(update={"stale": epochs, "defenses": (CutDefense(),)}), Store(None))
-        for epochs in (0, 4)
+        figures(SPEC.model_copy(update={"stale": epochs, "defenses": (NONE,)}), Store(None)) for epochs in (0, 4)
     )
     key = ("none", "exact", "accuracy", None)
     assert fresh[key] == 1.0
     assert (stale[key] or 0) < 1.0
     with pytest.raises(BadInputError, match="give at most stale=5"):
-        split_study(SPEC.model_copy(update={"stale": 6}), DATA)
+        SplitAudit(SPEC.model_copy(update={"stale": 6}), DATA)
 
 
 def test_weights_that_are_off_are_allowed_for_where_the_attack_says_so() -> None:
     attacks = [{"name": "exact"}, {"name": "posterior", "options": {"weights": "about"}, "label": "about"}]
     plain = {**SPEC.model_dump(), "units": 1, "records": 60, "attacks": attacks, "baselines": []}
-    blurred = [{"label": "blurred", "weights_noise": 5}]
-    for label, more in (("none", {"final": 5, "defenses": [{}]}), ("blurred", {"defenses": blurred})):
+    blurred = [{"label": "blurred", "name": "weight_noise", "noise_multiplier": 5}]
+    for label, more in (("none", {"final": 5, "defenses": ["none"]}), ("blurred", {"defenses": blurred})):
         read = figures(SplitSpec.of(**{**plain, **more}), Store(None))
         exact, about = (read[label, attack, "accuracy", None] or 0 for attack in ("exact", "about"))
         assert exact < 1.0
         assert about > exact - 0.1
         assert ((label, "training", "weights_epsilon", None) in read) == ("final" not in more)
     with pytest.raises(BadInputError, match="leave out one of the two"):
-        split_study(SplitSpec.of(**plain), DATA)
+        SplitAudit(SplitSpec.of(**plain), DATA)
     for more, said in (({"final": 6}, "give at most final=5"), ({"final": 1, "stale": 1}, "both older")):
         with pytest.raises(BadInputError, match=said):
-            split_study(SplitSpec.of(**{**plain, "attacks": ["exact"], **more}), DATA)
+            SplitAudit(SplitSpec.of(**{**plain, "attacks": ["exact"], **more}), DATA)
 
 
 def test_older_weights_get_noise_too() -> None:
-    defenses = [{}, {"label": "blurred", "weights_noise": 5}]
+    defenses = ["none", {"label": "blurred", "name": "weight_noise", "noise_multiplier": 5}]
     plain = {**SPEC.model_dump(), "units": 1, "records": 60, "attacks": ["exact"], "baselines": [], "stale": 1}
     read = figures(SplitSpec.of(**{**plain, "defenses": defenses}), Store(None))
     assert (read["blurred", "exact", "accuracy", None] or 0) < (read["none", "exact", "accuracy", None] or 0) - 0.1
 
 
 def test_clients_of_a_few_rows_give_away_as_much() -> None:
-    spec = SPEC.model_copy(update={"protocol": "federated_split", "defenses": (CutDefense(),), "units": 1})
+    spec = SPEC.model_copy(update={"protocol": "federated_split", "defenses": (NONE,), "units": 1})
     assert figures(spec, Store(None))["none", "exact", "accuracy", None] == 1.0
 
 
@@ -96,7 +98,13 @@ def test_clients_of_a_few_rows_give_away_as_much() -> None:
         ({"attacks": ["exakt"]}, "did you mean 'exact'"),
         ({"attacks": [{"name": "exact", "options": {"votes": 0}}]}, "votes is a whole number"),
         ({"attacks": ["exact", "exact"]}, "two attacks would both be called 'exact'"),
-        ({"defenses": [{"label": "a"}, {"label": "a"}]}, "two defenses would both be called 'a'"),
+        ({"defenses": [{"name": "none", "label": "a"}] * 2}, "two defenses would both be called 'a'"),
+        ({"defenses": ["label_flop"]}, "did you mean 'label_flip'"),
+        ({"defenses": ["label_flip"]}, "needs probability"),
+        ({"defenses": [{"name": "label_flip", "probability": 1}]}, "between 0 and 1, got probability=1"),
+        ({"defenses": [{"name": "label_flip", "probability": 0.1, "label": "none"}]}, "would be called 'none'"),
+        ({"defenses": ["label_flip:{probability: 0.1}+none"]}, "combines a defense with none"),
+        ({"defenses": []}, "at least 1 item"),
         ({"units": 0}, "greater than or equal to 1"),
     ],
 )

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seepage import protocols
 from seepage.learning import gradient
 from seepage.seeds import stream
-from seepage.settings.parts import registry
 from seepage.settings.spec import AuditSpec
 from seepage.settings.subject import Subject
 
@@ -127,9 +127,7 @@ def _watched(subject: Subject, encoded: Tensor) -> tuple[Tensor, tuple[Layer, ..
 
 
 def _gradients(spec: AuditSpec, subject: Subject, size: int) -> Gradients:
-    protocol = registry.protocols.create(
-        spec.protocol, batch_size=size, replacement=spec.replacement, **spec.protocol_options
-    )
+    protocol = protocols.create(spec.protocol, batch_size=size, replacement=spec.replacement, **spec.protocol_options)
     seeds = [stream(spec.seed, victim, "batch") for victim in range(min(_BATCHES, spec.victims))]
     # The first of several rounds; where a client holds more than a batch, what is laid beside is all that it holds.
     ran = protocol.run_rounds([subject.model], subject.dataset.train, subject.encoder, seeds)

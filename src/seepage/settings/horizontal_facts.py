@@ -1,20 +1,16 @@
-"""The threat model of an audit and everything the attacker was granted, in sentences."""
+"""The threat model of an audit of horizontal learning, in sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
-from seepage.results.rows import Row
-from seepage.results.text import clean, listed, percent
-from seepage.results.tiers import is_attack
-from seepage.results.verdict import UNDEFENDED
 from seepage.settings.spec import AuditSpec
 from seepage.settings.subject import Subject
 from seepage.settings.training import Learnt
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.rank import batch_rank, rank_ceiling
-from seepage.tabular.schema import Column, Continuous, Schema
-from seepage.tabular.texts import DAYS
+from seepage.text import clean, listed, percent
 
 # Ranks are a matter of a second within these bounds, and left out beyond them.
 _WIDEST_RANKED = 500
@@ -27,26 +23,46 @@ _LABELS = {
 }
 
 
-def assumptions(spec: AuditSpec, subject: Subject, rows: Sequence[Row]) -> list[str]:
-    """Return one sentence an assumption, the threat model first; table texts in them are printable lines."""
-    granted = next((row["knowledge"] for row in rows if is_attack(row)), None)
-    sees = "what clients send" if granted is None else clean(granted["sees"], 300)
+def threat_model(spec: AuditSpec, subject: Subject, granted: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return who sees and knows what, and how the audit is set up, a sentence each; the attacker first.
+
+    Args:
+        spec, subject: the audit.
+        granted: knowledge of an attacker under each defense, by the defense's label; empty without attacks.
+    """
+    first = next(iter(granted.values()), None)
+    sees = "what clients send" if first is None else clean(first["sees"], 300)
     crafted = subject.model.crafted
     kind = f"an active, malicious server that {crafted}; it" if crafted else "an honest-but-curious server that"
     facts = [f"the attacker is {kind} sees {sees}, and the model"]
-    if granted is not None:
-        told = ", ".join(
+    if first is not None:
+        knows = ", ".join(
             f"{clean(name, 40).replace('_', ' ')} ({clean(value, 80)})"
-            for name, value in granted.items()
+            for name, value in first.items()
             if name not in ("sees", "labels", "batch_size", "defense")
         )
-        facts.append(f"it is granted: {told}, batch size; {_LABELS[granted['labels']]}")
-        facts += _of_defenses(rows)
+        facts.append(f"it is granted: {knows}, batch size; {_LABELS[first['labels']]}")
+        defenses = [
+            _described(known["defense"]) for label, known in granted.items() if label != "none" and "defense" in known
+        ]
+        if defenses:
+            facts.append(f"it knows how updates were defended: {clean(', '.join(defenses), 400)}")
     if subject.learnt is not None:
         facts.append(_of_training(subject.learnt))
     if spec.profile != "default":
         facts.append(f"attacks as in the official implementations (profile {spec.profile}), not the strongest known")
-    return facts + _rank(spec, subject) + [clean(note, 200) for note in subject.dataset.notes]
+    facts += _rank(spec, subject)
+    dataset = subject.dataset
+    of = "batch" if spec.attacked_rounds == 1 else f"client with its records in {spec.attacked_rounds} rounds"
+    drawn = "with replacement" if spec.replacement else "without replacement"
+    facts += [
+        f"protocol {clean(spec.protocol)}, model {clean(subject.model.name)}, {dataset.extent}, "
+        f"{len(dataset.schema.columns)} columns, target {clean(dataset.schema.target.name)}",
+        f"one victim is one {of}, drawn at random from the client's rows {drawn}; {spec.victims} victims in each "
+        f"configuration, seed {spec.seed}",
+        "baselines hold the same knowledge as the attacker and never see the gradient",
+    ]
+    return tuple(f"{fact[:1].upper()}{fact[1:]}." for fact in facts)
 
 
 def _rank(spec: AuditSpec, subject: Subject) -> list[str]:
@@ -67,36 +83,6 @@ def _rank(spec: AuditSpec, subject: Subject) -> list[str]:
     ]
 
 
-def tolerances(schema: Schema, most: int = 12) -> str:
-    """Return within what distance a number counts as read, by column, as a sentence; nothing without numbers.
-
-    Example:
-        >>> from seepage.tabular.schema import Discrete
-        >>> age = Continuous(name="age", low=0, high=99, tolerance=4.25, unit="years")
-        >>> tolerances(Schema(columns=(age,), target=Discrete(name="ill", categories=(0, 1))))
-        'A number counts as read within its tolerance: age ±4.25 years.'
-    """
-    told = [f"{clean(one.name, 32)} {tolerance(one)}" for one in schema.columns if isinstance(one, Continuous)]
-    if not told:
-        return ""
-    more = f" and {len(told) - most} more columns, see the report" if len(told) > most else ""
-    return f"A number counts as read within its tolerance: {', '.join(told[:most])}{more}."
-
-
-def tolerance(column: Column) -> str:
-    """Return the distance within which a cell counts as read; a category has to be the very one.
-
-    Example:
-        >>> tolerance(Continuous(name="age", low=0, high=99, tolerance=4.25))
-        '±4.25'
-    """
-    if not isinstance(column, Continuous):
-        return "exact"
-    # The distance between two dates is one of days.
-    unit = "days" if column.unit == DAYS else (column.unit or "").partition(",")[0]
-    return f"±{column.tolerance:.3g} {clean(unit, 24)}".strip()
-
-
 def _of_training(learnt: Learnt) -> str:
     """Return what the network went through before the attack, and how well it does."""
     done, rows = learnt.training, f"{learnt.test_rows:,} rows held out"
@@ -112,16 +98,7 @@ def _of_training(learnt: Learnt) -> str:
     )
 
 
-def _of_defenses(rows: Sequence[Row]) -> list[str]:
-    """Return what the attacker knows of the defenses that were audited."""
-    known = {
-        row["defense"]: row["knowledge"]["defense"] for row in rows if is_attack(row) and "defense" in row["knowledge"]
-    }
-    told = [_told(what) for name, what in known.items() if name != UNDEFENDED]
-    return [f"it knows how updates were defended: {clean(', '.join(told), 400)}"] if told else []
-
-
-def _told(what: object) -> str:
+def _described(what: object) -> str:
     if not isinstance(what, Mapping):
         return str(what)
     arguments = ", ".join(f"{name}={value}" for name, value in what.items() if name != "name")

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
 
+from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset, load
 from seepage.errors import BadInputError
-from seepage.results.rows import Row
 from seepage.run.store import Store
-from seepage.settings.pooled import pooled_study
+from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.setting import Configuration
 from seepage.settings.studies import make_study
-from seepage.settings.study import run_study, study_rows
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
+from tests.audits import measured
+from tests.rows import number
 
 
 def people(effect: float, rows: int = 3000) -> Dataset:
@@ -63,48 +66,48 @@ SMALL = {
 }
 
 
-def figures(rows: list[Row]) -> dict[tuple[str, str, str, str | None], Row]:
-    return {(str(r["defense"]), str(r["attack"]), str(r["metric"]), r["column"]): r for r in rows}
+def figures(rows: list[ResultRow]) -> dict[tuple[str, str, str, str | None], ResultRow]:
+    return {(str(r.defense), str(r.attack), str(r.metric), r.column): r for r in rows}
 
 
-def run(data: Dataset, **settings: object) -> dict[tuple[str, str, str, str | None], Row]:
+def run(data: Dataset, **settings: object) -> dict[tuple[str, str, str, str | None], ResultRow]:
     spec = PooledSpec.of(**{**SMALL, **settings})
-    return figures(study_rows(run_study(pooled_study(spec, data), Store(None))))
+    return figures(measured(PooledAudit(spec, data)))
 
 
 def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() -> None:
     found = run(
         people(0.8),
         attacks=["meta", "ratio", "white_box"],
-        defenses=[{}, {"label": "label_only", "label_only": True}, {"label": "dp", "clip": 0.1, "noise": 20.0}],
+        defenses=["none", "label_only", {"label": "dp", "name": "dp_training", "clip": 0.1, "noise_multiplier": 20.0}],
     )
     for attack in ("meta", "ratio"):
         row = found["none", attack, "accuracy", None]
-        assert row["mean"] >= 0.8
-        assert row["baseline"] == 0.5
-        assert row["lift"] == pytest.approx(row["mean"] - 0.5)
-        assert row["n"] == 2
-    assert found["none", "chance", "accuracy", None]["mean"] == 0.5
-    assert 0.2 <= found["none", "shuffled", "accuracy", None]["mean"] <= 0.8
-    learnt = [found[defense, "training", "task_accuracy", None]["mean"] for defense in ("none", "dp")]
+        assert number(row.mean) >= 0.8
+        assert row.baseline == 0.5
+        assert row.lift == pytest.approx(number(row.mean) - 0.5)
+        assert row.n == 2
+    assert found["none", "chance", "accuracy", None].mean == 0.5
+    assert 0.2 <= number(found["none", "shuffled", "accuracy", None].mean) <= 0.8
+    learnt = [number(found[defense, "training", "task_accuracy", None].mean) for defense in ("none", "dp")]
     assert learnt[0] > 0.8
     assert learnt[0] - 0.02 > learnt[1]
-    assert found["dp", "meta", "accuracy", None]["mean"] < found["none", "meta", "accuracy", None]["mean"]
-    assert 0 < found["dp", "training", "epsilon", None]["mean"] < 10
+    assert number(found["dp", "meta", "accuracy", None].mean) < number(found["none", "meta", "accuracy", None].mean)
+    assert 0 < number(found["dp", "training", "epsilon", None].mean) < 10
     assert ("none", "training", "epsilon", None) not in found
-    assert found["none", "ratio", "coverage", None]["mean"] >= 0.8
-    assert found["none", "ratio", "share_error", None]["mean"] < 0.15
-    worth = found["none", "meta", "rows_worth", None]["mean"]
+    assert number(found["none", "ratio", "coverage", None].mean) >= 0.8
+    assert number(found["none", "ratio", "share_error", None].mean) < 0.15
+    worth = found["none", "meta", "rows_worth", None].mean
     assert worth is None or worth > 0.2
-    assert found["label_only", "meta", "accuracy", None]["knowledge"]["defense"] == {"label_only": True}
-    assert found["none", "white_box", "accuracy", None]["knowledge"]["queries"] == 0
+    assert found["label_only", "meta", "accuracy", None].knowledge.defense == {"label_only": {}}
+    assert found["none", "white_box", "accuracy", None].knowledge["queries"] == 0
 
 
 def test_a_column_that_changes_nothing_is_not_read_and_left_out_columns_betray_themselves_through_others() -> None:
     nothing = run(people(0.0), attacks=["meta"], targets=40, inputs=["age"], keep=False)
-    assert nothing["none", "meta", "accuracy", None]["mean"] < 0.75
+    assert number(nothing["none", "meta", "accuracy", None].mean) < 0.75
     left_out = run(people(0.8), attacks=["meta"], keep=False)
-    assert left_out["none", "meta", "accuracy", None]["mean"] > 0.85
+    assert number(left_out["none", "meta", "accuracy", None].mean) > 0.85
 
 
 def test_five_shares_and_further_parties() -> None:
@@ -119,9 +122,9 @@ def test_five_shares_and_further_parties() -> None:
         units=1,
         attacks=["meta"],
     )
-    each = [found["none", "meta", "accuracy", name]["mean"] for name in ("10%", "50%", "90%")]
-    assert found["none", "meta", "accuracy", None]["mean"] == pytest.approx(np.mean(each))
-    assert found["none", "meta", "accuracy", "50%"]["baseline"] == pytest.approx(1 / 3)
+    each = [number(found["none", "meta", "accuracy", name].mean) for name in ("10%", "50%", "90%")]
+    assert number(found["none", "meta", "accuracy", None].mean) == pytest.approx(np.mean(each))
+    assert found["none", "meta", "accuracy", "50%"].baseline == pytest.approx(1 / 3)
     assert np.mean(each) > 0.6
 
 
@@ -132,31 +135,35 @@ def test_an_update_is_audited_by_attacks_on_both_models() -> None:
     )
     for attack in ("dominant", "joint"):
         each = [
-            found["none", attack, "accuracy", f"{a} then {b}"]["mean"] for a in ("30%", "70%") for b in ("30%", "70%")
+            number(found["none", attack, "accuracy", f"{a} then {b}"].mean)
+            for a in ("30%", "70%")
+            for b in ("30%", "70%")
         ]
-        assert found["none", attack, "accuracy", None]["mean"] == pytest.approx(np.mean(each))
-    assert found["none", "joint", "accuracy", None]["mean"] > 0.7
-    assert found["none", "joint", "accuracy", "30% then 70%"]["baseline"] == 0.5
+        assert number(found["none", attack, "accuracy", None].mean) == pytest.approx(np.mean(each))
+    assert number(found["none", "joint", "accuracy", None].mean) > 0.7
+    assert found["none", "joint", "accuracy", "30% then 70%"].baseline == 0.5
 
 
 def test_what_was_measured_is_kept_and_the_same_whoever_measures_it() -> None:
     data = people(0.8)
     with Store(None) as store:
         spec = PooledSpec.of(**{**SMALL, "attacks": ["meta"]})
-        first = study_rows(run_study(pooled_study(spec, data), store))
+        first = measured(PooledAudit(spec, data), store)
 
-        def refuse(unit: int, defense: str) -> None:
+        def refuse(configuration: Configuration, units: range) -> NoReturn:
             raise AssertionError("trained again")
 
-        held = replace(pooled_study(spec, data), make=refuse)  # pyright: ignore[reportArgumentType]
-        assert study_rows(run_study(held, store)) == first
-    alone = figures(study_rows(run_study(pooled_study(spec, data), Store(None))))
-    assert {key: row["mean"] for key, row in alone.items()} == {key: row["mean"] for key, row in figures(first).items()}
+        kept = PooledAudit(spec, data)
+        kept.expose = refuse
+        kept.forecast = refuse  # pyright: ignore[reportAttributeAccessIssue]
+        assert measured(kept, store) == first
+    alone = figures(measured(PooledAudit(spec, data)))
+    assert {key: row.mean for key, row in alone.items()} == {key: row.mean for key, row in figures(first).items()}
 
 
 def test_the_synthetic_attribute_is_the_secret_then() -> None:
     found = run(people(0.0), synthetic={"target": True, "strength": 0.9}, keep=False, attacks=["meta"], units=1)
-    assert found["none", "meta", "accuracy", None]["mean"] > 0.85
+    assert number(found["none", "meta", "accuracy", None].mean) > 0.85
 
 
 @pytest.mark.parametrize(
@@ -166,7 +173,7 @@ def test_the_synthetic_attribute_is_the_secret_then() -> None:
         ({"sensitive": "ill"}, "is the target"),
         ({"value": "maybe"}, "category of 'smoker'"),
         ({"inputs": ["agee"]}, "did you mean 'age'"),
-        ({"defenses": [{"label": "x", "without": ["agee"]}]}, "did you mean 'age'"),
+        ({"defenses": [{"name": "without_columns", "columns": "agee"}]}, "did you mean 'age'"),
         ({"rows": 1000}, "do not fit into 3000 rows|need .* rows"),
         ({"auxiliary": 180}, "auxiliary rows of 'people': .* need 100 rows"),
         ({"shares": [0.5]}, "at least two numbers"),
@@ -184,7 +191,7 @@ def test_the_synthetic_attribute_is_the_secret_then() -> None:
 )
 def test_what_cannot_be_audited_is_refused_before_anything_is_trained(settings: dict[str, object], said: str) -> None:
     with pytest.raises(BadInputError, match=said):
-        pooled_study(PooledSpec.of(**{**SMALL, **settings}), people(0.5))
+        PooledAudit(PooledSpec.of(**{**SMALL, **settings}), people(0.5))
 
 
 def test_numbers_cannot_be_asked_for_chances() -> None:
@@ -192,7 +199,7 @@ def test_numbers_cannot_be_asked_for_chances() -> None:
     schema = Schema(columns=(*data.schema.columns[:2],), target=data.schema.columns[2])
     table = Table(schema, data.train.frame)
     with pytest.raises(BadInputError, match="chances of classes"):
-        pooled_study(PooledSpec.of(**SMALL), replace(data, train=table))
+        PooledAudit(PooledSpec.of(**SMALL), replace(data, train=table))
 
 
 def test_adult_is_the_default() -> None:
@@ -228,9 +235,9 @@ def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
         "epochs": 8,
         "batch_size": 50,
     }
-    found = figures(study_rows(run_study(pooled_study(PooledSpec.of(**texts)), Store(None))))
-    assert found["none", "meta", "accuracy", None]["mean"] > 0.7
-    assert found["none", "meta", "accuracy", None]["model"] == "lstm"
+    found = figures(measured(PooledAudit(PooledSpec.of(**texts))))
+    assert found["none", "meta", "accuracy", None].mean > 0.7
+    assert found["none", "meta", "accuracy", None].model == "lstm"
 
     word = rng.random(700) < 0.5
     fields = np.where(rng.random(700) < 0.9, word, ~word).astype(np.int64)
@@ -255,14 +262,14 @@ def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
         "epochs": 40,
         "batch_size": None,
     }
-    found = figures(study_rows(run_study(pooled_study(PooledSpec.of(**graphs)), Store(None))))
-    assert found["none", "meta", "accuracy", None]["mean"] > 0.7
+    found = figures(measured(PooledAudit(PooledSpec.of(**graphs))))
+    assert found["none", "meta", "accuracy", None].mean > 0.7
     for wrong, told in (
         ({"hidden": [4]}, "two widths"),
         ({"inputs": ["x"]}, "is no table"),
         ({"sensitive": "Shoes"}, "Shoes"),
     ):
         with pytest.raises(BadInputError, match=told):
-            pooled_study(PooledSpec.of(**{**texts, **wrong}))
+            PooledAudit(PooledSpec.of(**{**texts, **wrong}))
     with pytest.raises(BadInputError, match="one hidden layer"):
-        pooled_study(PooledSpec.of(**{**graphs, "hidden": [4, 4]}))
+        PooledAudit(PooledSpec.of(**{**graphs, "hidden": [4, 4]}))

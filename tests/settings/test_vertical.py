@@ -7,10 +7,10 @@ import pytest
 from seepage import datasets
 from seepage.errors import BadInputError
 from seepage.run.store import Store
-from seepage.settings.study import run_study, study_rows
-from seepage.settings.vertical import vertical_study
+from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 from tests.attacks.vertical.parts import table
+from tests.audits import measured
 
 DATA = table(rows=700)
 QUICK = {"epochs": 8, "steps": 150}
@@ -27,24 +27,24 @@ SPEC = VerticalSpec.of(
     epochs=8,
     attacks=[{"name": f"uifv_{name}", "options": QUICK} for name in ("qa", "dpa", "iqa", "sa")],
     baselines=["constant", "random"],
-    defenses=[{}, {"label": "noisy", "feature_noise": 3.0}],
+    defenses=["none", {"label": "noisy", "name": "feature_noise", "scale": 3.0}],
 )
 
 
 def figures(spec: VerticalSpec, store: Store) -> dict[tuple, Any]:
-    rows = study_rows(run_study(vertical_study(spec, DATA), store))
-    return {(r["defense"], r["attack"], r["metric"], r["column"]): r for r in rows}
+    rows = measured(VerticalAudit(spec, DATA), store)
+    return {(r.defense, r.attack, r.metric, r.column): r for r in rows}
 
 
 def test_every_level_of_access_stands_beside_guesses_with_what_it_was_granted() -> None:
     by = figures(SPEC, Store(None))
     for name in ("qa", "iqa", "sa"):
         read = by["none", f"uifv_{name}", "accuracy", None]
-        assert read["lift"] > 0.15
-        assert read["baseline_name"] == "constant"
-        assert read["n"] == 2
-        assert by["noisy", f"uifv_{name}", "accuracy", None]["mean"] < read["mean"] - 0.1
-    granted = {name: by["none", f"uifv_{name}", "accuracy", None]["knowledge"] for name in ("qa", "dpa", "iqa", "sa")}
+        assert read.lift > 0.15
+        assert read.baseline_name == "constant"
+        assert read.n == 2
+        assert by["noisy", f"uifv_{name}", "accuracy", None].mean < read.mean - 0.1
+    granted = {name: by["none", f"uifv_{name}", "accuracy", None].knowledge for name in ("qa", "dpa", "iqa", "sa")}
     assert {name: set(one) - {"sees", "defense"} for name, one in granted.items()} == {
         "qa": {"auxiliary", "queries"},
         "dpa": {"auxiliary"},
@@ -52,28 +52,29 @@ def test_every_level_of_access_stands_beside_guesses_with_what_it_was_granted() 
         "sa": {"leaked"},
     }
     assert granted["qa"]["queries"] == granted["qa"]["auxiliary"] == 224
-    assert by["none", "uifv_qa", "queries", None]["mean"] == 224
-    assert by["none", "uifv_sa", "queries", None]["mean"] == 0
-    assert by["none", "uifv_qa", "queries", None]["lift"] is None
+    assert by["none", "uifv_qa", "queries", None].mean == 224
+    assert by["none", "uifv_sa", "queries", None].mean == 0
+    assert by["none", "uifv_qa", "queries", None].lift is None
     itself = by["none", "uifv_dpa_self_inversion", "accuracy", None]
-    assert not itself["is_attack"]
-    assert itself["mean"] > by["none", "uifv_dpa", "accuracy", None]["mean"] + 0.2
-    assert 0.5 < by["none", "training", "auc", None]["mean"] < 1
-    told = {name: by["none", "training", f"label_auc_{name}", None]["mean"] for name in ("completion", "gradient")}
+    assert not itself.is_attack
+    assert itself.mean > by["none", "uifv_dpa", "accuracy", None].mean + 0.2
+    assert 0.5 < by["none", "training", "auc", None].mean < 1
+    told = {name: by["none", "training", f"label_auc_{name}", None].mean for name in ("completion", "gradient")}
     assert told["gradient"] > 0.8
     assert 0.5 < told["completion"] < 1
-    assert by["none", "uifv_qa", "coverage", "n"]["lift"] is None
-    assert 0.7 < by["none", "uifv_qa", "coverage", "n"]["mean"] <= 1
+    assert by["none", "uifv_qa", "coverage", "n"].lift is None
+    assert 0.7 < by["none", "uifv_qa", "coverage", "n"].mean <= 1
 
 
 def test_a_bottleneck_hides_more_than_it_costs() -> None:
-    defenses = [{}, {"label": "narrow", "width": 1, "feature_noise": 0.1}, {"label": "back", "returned": "vfldefender"}]
+    narrow = {"label": "narrow", "all": [{"name": "bottleneck", "width": 1}, {"name": "feature_noise", "scale": 0.1}]}
+    defenses = ["none", narrow, {"label": "back", "name": "vfldefender"}]
     spec = VerticalSpec.of(**(SPEC.model_dump(mode="json") | {"defenses": defenses, "attacks": ["ridge_sa"]}))
     by = figures(spec, Store(None))
-    read, kept = (by[one, "ridge_sa", "accuracy", None]["lift"] for one in ("none", "narrow"))
+    read, kept = (by[one, "ridge_sa", "accuracy", None].lift for one in ("none", "narrow"))
     assert kept < read / 2
-    assert by["narrow", "training", "auc", None]["mean"] > by["none", "training", "auc", None]["mean"] - 0.05
-    assert by["back", "ridge_sa", "accuracy", None]["lift"] > kept
+    assert by["narrow", "training", "auc", None].mean > by["none", "training", "auc", None].mean - 0.05
+    assert by["back", "ridge_sa", "accuracy", None].lift > kept
 
 
 def test_records_of_training_are_attacked_as_they_were_sent() -> None:
@@ -81,8 +82,8 @@ def test_records_of_training_are_attacked_as_they_were_sent() -> None:
         update={"attacked": "trained", "attacks": SPEC.attacks[-1:], "defenses": SPEC.defenses[:1], "records": 50}
     )
     by = figures(spec, Store(None))
-    assert by["none", "uifv_sa", "accuracy", None]["lift"] > 0.1
-    assert "records of training" in " ".join(vertical_study(spec, DATA).facts)
+    assert by["none", "uifv_sa", "accuracy", None].lift > 0.1
+    assert "records of training" in " ".join(VerticalAudit(spec, DATA).threat_model())
 
 
 def test_a_stopped_study_goes_on_and_ends_with_the_same_figures(tmp_path: Any) -> None:
@@ -90,9 +91,9 @@ def test_a_stopped_study_goes_on_and_ends_with_the_same_figures(tmp_path: Any) -
     whole = figures(spec, Store(None))
     with Store(tmp_path / "run") as store:
         first = figures(spec.model_copy(update={"attacks": ()}), store)
-        assert not any(row["is_attack"] for row in first.values())
+        assert not any(row.is_attack for row in first.values())
         again = figures(spec, store)
-    assert {key: row["mean"] for key, row in again.items()} == {key: row["mean"] for key, row in whole.items()}
+    assert {key: row.mean for key, row in again.items()} == {key: row.mean for key, row in whole.items()}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_a_stopped_study_goes_on_and_ends_with_the_same_figures(tmp_path: Any) -
 def test_what_cannot_be_audited_is_refused_before_anything_is_trained(changed: dict[str, Any], message: str) -> None:
     values = SPEC.model_dump(mode="json") | changed
     with pytest.raises(BadInputError, match=message):
-        vertical_study(VerticalSpec.of(**values), DATA)
+        VerticalAudit(VerticalSpec.of(**values), DATA)
 
 
 @pytest.mark.parametrize(
@@ -127,9 +128,9 @@ def test_what_cannot_be_audited_is_refused_before_anything_is_trained(changed: d
         {"queries": -1},
         {"leaked": -1},
         {"attacks": ["uifv_qb"]},
-        {"defenses": [{}, {}]},
-        {"defenses": [{"label": "both", "gradient_noise": 1.0, "returned": "pa_imfl"}]},
-        {"defenses": [{"label": "narrow", "width": 0}]},
+        {"defenses": ["none", "none"]},
+        {"defenses": ["returned_noise:{scale: 1.0}+pa_imfl"]},
+        {"defenses": [{"name": "bottleneck", "width": 0}]},
         {"attacks": ["uifv_qa", "uifv_qa"]},
     ],
 )

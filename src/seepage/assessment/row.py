@@ -1,0 +1,129 @@
+"""One result of an audit, from its measurement to the files and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
+
+from seepage.errors import FieldError
+
+RowKind = Literal["attack", "baseline", "about"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultRow:
+    """One metric of one attack or baseline, over all columns or a single one, in one setting of an audit.
+
+    Rates are in [0, 1]. What does not apply, or was not measured, is None.
+
+    Attributes:
+        setting: name of the setting, such as ``horizontal`` or ``split``.
+        dataset, protocol, model: names in results.
+        variant: what else tells the audits of one document apart; None where nothing does.
+        batch_size: number of records behind one message; None where there is no such number.
+        attack: name of the attack or baseline; ``none`` where the set-up itself is measured.
+        defense: label of the defense; ``none`` without one.
+        metric: name of the metric.
+        column: name of the column; None for all of them.
+        mean: the figure, a mean over victims (or units, or trainings).
+        low, high: its 95% interval.
+        std: unbiased standard deviation over victims.
+        n: number of victims that the figure rests on.
+        baseline: the best baseline's mean on the same metric, column and victims.
+        baseline_name: name of that baseline.
+        lift: paired mean of the gain over that baseline.
+        lift_low, lift_high: 95% interval of the lift.
+        seconds_per_victim: mean time of the attack.
+        kind: ``attack``, ``baseline``, or ``about`` for what is measured of the set-up itself, such as the accuracy of
+            the network or the epsilon of a defense.
+        status: ``ok``; ``undefined`` where the figure does not apply; ``failed`` where a job failed, so that the figure
+            is of the other victims; ``left_out`` where there was no time; ``diverged`` where training did not end.
+        seed: seed of all random numbers.
+        settings: options of the attack, or of the training.
+        knowledge: what the attacker was granted.
+
+    Example:
+        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="mode", metric="rmse", mean=0.5)
+        >>> row.is_attack, row.column, ResultRow.from_dict(row.as_dict()) == row
+        (True, None, True)
+    """
+
+    setting: str = "horizontal"
+    dataset: str
+    protocol: str
+    model: str
+    variant: str | None = None
+    batch_size: int | None = None
+    attack: str
+    defense: str = "none"
+    metric: str
+    column: str | None = None
+    mean: FiniteFloat | None = None
+    low: FiniteFloat | None = None
+    high: FiniteFloat | None = None
+    std: FiniteFloat | None = None
+    n: int = 0
+    baseline: FiniteFloat | None = None
+    baseline_name: str | None = None
+    lift: FiniteFloat | None = None
+    lift_low: FiniteFloat | None = None
+    lift_high: FiniteFloat | None = None
+    seconds_per_victim: FiniteFloat | None = None
+    kind: RowKind = "attack"
+    status: str = "ok"
+    seed: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    knowledge: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_attack(self) -> bool:
+        """Whether this is the figure of an attack."""
+        return self.kind == "attack"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields, and ``is_attack``, by the names and in the order that files have."""
+        plain = {name: getattr(self, name) for name in FIELDS}
+        return {**plain, "settings": dict(self.settings), "knowledge": dict(self.knowledge)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ResultRow:
+        """Return the row that ``as_dict`` made these values of.
+
+        Rows of earlier files are read too: without ``setting`` they are of horizontal learning, and without ``kind``
+        it follows from ``is_attack``.
+
+        Args:
+            values: by name of the field; other names are passed over.
+
+        Raises:
+            FieldError: a field is missing or has a value of another kind.
+
+        Example:
+            >>> earlier = ResultRow(dataset="a", protocol="b", model="c", attack="none", metric="epsilon").as_dict()
+            >>> del earlier["kind"]
+            >>> ResultRow.from_dict({**earlier, "is_attack": False}).kind
+            'about'
+        """
+        for name in FIELDS:
+            if name not in values and name not in _MAY_LACK:
+                raise FieldError((name,), "the field is missing.")
+        given = dict(values)
+        if "kind" not in given:
+            # Earlier rows of the set-up itself carried the name of no attack.
+            about = "about" if given.get("attack") == "none" else "baseline"
+            given["kind"] = "attack" if given.get("is_attack") else about
+        try:
+            return _VALIDATED(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise FieldError(first["loc"], f"{first['msg']}, got {first['input']!r}.") from error
+
+
+_MAY_LACK = ("setting", "variant", "kind", "settings", "knowledge")
+_NAMES = [one.name for one in fields(ResultRow)]
+# Whether a row is of an attack follows from its kind, and is there for those who read the files.
+FIELDS = (*_NAMES[: _NAMES.index("kind")], "is_attack", *_NAMES[_NAMES.index("kind") :])
+_VALIDATED = TypeAdapter(ResultRow).validate_python

@@ -1,0 +1,216 @@
+"""Audits from end to end: prepare, run, keep, report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from torch import nn
+
+from seepage.config.document import make_specs, read_text_document
+from seepage.config.tree import read_text
+from seepage.datasets.dataset import Dataset
+from seepage.datasets.own import own_table
+from seepage.errors import BadInputError
+from seepage.files import write_whole
+from seepage.models.model import Model
+from seepage.report.html import FILE as PAGE
+from seepage.report.html import write_html
+from seepage.report.report import Report
+from seepage.results.checks import Facts, run_checks
+from seepage.results.rows import rows_of, write_results
+from seepage.run.plan import make_plan
+from seepage.run.provenance import asked_before, check_folder, provenance, write_provenance
+from seepage.run.runner import Listener, Run, run_audits
+from seepage.run.store import Store
+from seepage.settings.catalogue import setting as find_setting
+from seepage.settings.setting import Audit, Given
+from seepage.settings.spec import AuditSpec as Spec
+from seepage.settings.subject import Subjects
+from seepage.tabular.infer import Policy
+from seepage.tabular.schema import Schema
+
+DOCUMENT = "audit.yaml"
+# Ends of the names of tables.
+TABLES = (".csv", ".csv.gz", ".tsv", ".parquet", ".xls", ".xlsx")
+
+
+def prepare_all(specs: Sequence[Spec], folder: Path | None = None) -> list[Audit]:
+    """Return the audits of some specs; tables and networks that they share are loaded once.
+
+    Args:
+        specs: what to do.
+        folder: run folder in which networks that were trained before are looked for.
+
+    Raises:
+        BadInputError: something that a spec names cannot be loaded or used.
+    """
+    subjects = Subjects(folder)
+    return [find_setting(spec.setting).prepare(spec, Given(folder=folder), subjects) for spec in specs]
+
+
+def run_all(
+    audits: Sequence[Audit],
+    folder: Path | None = None,
+    listener: Listener | None = None,
+    budget: float | None = None,
+    document: str | None = None,
+) -> list[Report]:
+    """Run audits and keep their results in a folder.
+
+    The folder gets ``audit.sqlite`` as the run goes on, in ``networks`` the networks that were trained for it, and
+    ``report.html``, ``results.json``, ``results.csv`` and ``provenance.json`` when it has ended. The same audits into
+    the same folder continue from what is there; where fewer units are asked for than before, those of before are
+    shown. Files of one's own data are private (mode 0600).
+
+    Args:
+        audits: what to run.
+        folder: the run folder, made if need be; None to keep nothing.
+        listener: told about the progress.
+        budget: seconds that the jobs may take; what does not fit is left out, see ``make_plan``.
+        document: text that the audits were started from, copied into the folder.
+
+    Raises:
+        BadInputError: the folder holds another audit, or a configuration cannot be run.
+    """
+    private = any(audit.own for audit in audits)
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
+    # Controls are further audits, so that they are planned, kept and shared like any other.
+    every = list(audits)
+    places: dict[tuple[int, str], int] = {}
+    for i, audit in enumerate(audits):
+        for kind, control in (("positive", audit.control), ("negative", audit.negative)):
+            found = control() if audit.spec.control else None
+            if found is not None:
+                places[i, kind] = len(every)
+                every.append(found)
+    with Store(folder, private) as store:
+        if folder is not None:
+            check_folder(folder, store, audits)
+        # All of them before the first runs: a mistake in the last must not cost hours.
+        plan = make_plan(every, store, budget, asked_before(store, audits))
+        listener = listener or Listener()
+        listener.planned(plan)
+        store.add_run(provenance(audits))
+        if folder is not None:
+            for audit in audits:
+                audit.save(folder)
+            if document is not None:
+                write_whole(folder / DOCUMENT, document, private)
+        runs = run_audits(every, store, listener, plan, budget)
+        further = [audit.further_rows(store.setup, listener.started) for audit in audits]
+        origin = store.runs()[-1]
+        if folder is not None:
+            write_provenance(folder, store, private)
+    reports = []
+    for i, audit in enumerate(audits):
+        rows = [*rows_of(audit, runs[i]), *further[i]]
+        controls = {kind: _rows_at(every, runs, places.get((i, kind))) for kind in ("positive", "negative")}
+        findings = run_checks(Facts(audit, rows, runs[i], controls["positive"], controls["negative"]))
+        reports.append(
+            Report(audit, rows, runs[i], findings, controls["positive"], controls["negative"], plan.left_out, origin)
+        )
+    if folder is not None:
+        write_html(folder / PAGE, reports, origin, private)
+        write_results(folder, [row for report in reports for row in report.rows], private)
+    return reports
+
+
+def _rows_at(audits: Sequence[Audit], runs: Sequence[list[Run]], place: int | None) -> list[Any] | None:
+    return None if place is None else rows_of(audits[place], runs[place])
+
+
+def audit(
+    source: str | Path | Dataset | pd.DataFrame = "adult",
+    model: str | Model | nn.Module | None = None,
+    *,
+    setting: str = "horizontal",
+    schema: Schema | None = None,
+    out: str | Path | None = None,
+    **options: Any,
+) -> Report:
+    """Measure what one deployment gives away.
+
+    Args:
+        source: registered dataset, path of a table of your own (then ``target`` names its column), DataFrame or
+            dataset.
+        model: registered name, ``file.py:Class``, model or module; the spec's default if None.
+        setting: ``horizontal``, ``split``, ``vertical`` or ``pooled``.
+        schema: schema of a DataFrame; inferred if None.
+        out: run folder, see ``run_all``; None to keep nothing.
+        options: fields of the setting's spec, such as attacks, defenses and seed.
+
+    Raises:
+        BadInputError: something cannot be used as given.
+
+    Example:
+        >>> report = audit("german", batch_sizes=2, attacks="inverting_gradients", victims=3, iterations=20)
+        >>> report.frame().query("metric == 'accuracy' and column.isna()")["attack"].tolist()
+        ['inverting_gradients', 'likeliest', 'mode', 'random']
+    """
+    chosen = find_setting(setting)
+    dataset: Dataset | None = None
+    if isinstance(source, pd.DataFrame):
+        dataset, options = _own(source, schema, options)
+    elif isinstance(source, Dataset):
+        dataset = source
+    elif schema is not None:
+        raise BadInputError(
+            "a schema was given, but no DataFrame that it could describe; pass the DataFrame as source."
+        )
+    elif isinstance(source, Path) or (source.endswith(TABLES) and Path(source).exists()):
+        options = {"data": Path(source), **options}
+    else:
+        options = {"dataset": source, **options}
+    if dataset is not None:
+        options = {"dataset": dataset.name, **options}
+    if isinstance(model, str):
+        options = {"model": model, **options}
+    elif model is not None:
+        options = {"model": getattr(model, "name", type(model).__name__), **options}
+    folder = None if out is None else Path(out)
+    given = Given(dataset, None if isinstance(model, str) else model, folder)
+    spec = chosen.spec.of(**options)
+    [report] = run_all([chosen.prepare(spec, given, Subjects(folder))], folder)
+    return report
+
+
+def audit_document(document: str | Path | Mapping[str, Any], out: str | Path | None = None) -> list[Report]:
+    """Run an audit document: a YAML file, or the same as a mapping.
+
+    Args:
+        document: keys are the fields of the setting's spec, see the reference of options.
+        out: run folder, see ``run_all``; a copy of the file goes there too. None to keep nothing.
+
+    Returns:
+        One report for each table, model and protocol, and for each value of what else a spec cannot sweep over.
+
+    Raises:
+        BadInputError: something in the document cannot be used, or cannot be run.
+
+    Example:
+        >>> document = {"dataset": "german", "protocol": {"batch_size": [1, 2]}, "attacks": "dlg", "iterations": 3}
+        >>> [report] = audit_document({**document, "victims": 2, "control": False})
+        >>> sorted(set(report.frame()["batch_size"]))
+        [1, 2]
+    """
+    text = None if isinstance(document, Mapping) else read_text(document)
+    if isinstance(document, Mapping):
+        specs = make_specs(document)
+    else:
+        assert text is not None
+        specs = read_text_document(text, str(document), Path(document).parent)
+    folder = None if out is None else Path(out)
+    return run_all(prepare_all(specs, folder), folder, document=text)
+
+
+def _own(frame: pd.DataFrame, schema: Schema | None, options: dict[str, Any]) -> tuple[Dataset, dict[str, Any]]:
+    options = dict(options)
+    target = options.pop("target", None)
+    steering = {name: options.pop(name) for name in [f.name for f in fields(Policy)] if name in options}
+    dataset, _ = own_table(frame, schema, target=target, policy=Policy(**steering))
+    return dataset, options

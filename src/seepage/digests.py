@@ -1,0 +1,47 @@
+"""Plain values of parts and digests of them: what tells two computations apart."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def digest_of(values: Mapping[str, Any]) -> str:
+    """Return a short digest of JSON values, the same for equal ones.
+
+    Example:
+        >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
+        True
+    """
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def plain(value: Any) -> Any:
+    """Return a part and all its arguments as JSON values, equal for equal parts.
+
+    Example:
+        >>> plain({"scale": (1, 2.5), "table": torch.zeros(2)})["scale"]
+        [1, 2.5]
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"kind": type(value).__qualname__, **fields}
+    if isinstance(value, dict):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return [list(value.shape), hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]]
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    # Never repr(): by default it holds an address, which differs from run to run.
+    inner = {name: plain(item) for name, item in sorted(getattr(value, "__dict__", {}).items())}
+    return {"kind": type(value).__qualname__, **inner}

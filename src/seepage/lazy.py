@@ -1,0 +1,93 @@
+"""Imports that wait until they are needed: names of a package, and modules that are expensive to load.
+
+PyTorch and pandas take seconds to load. What only lists names, prints help or refuses a mistyped option loads neither.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+
+class _Package(ModuleType):
+    """A package whose names are imported when they are first used.
+
+    Attributes:
+        _origins: module and name that each public name is imported from; no name for a module.
+    """
+
+    _origins: dict[str, tuple[str, str | None]]
+
+    def __getattr__(self, name: str) -> object:
+        if name not in self.__dict__.get("_origins", {}):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        module, inner = self._origins[name]
+        value = import_module(module) if inner is None else getattr(import_module(module), inner)
+        self.__dict__[name] = value
+        return value
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Importing a submodule sets it here; where a public function has the same name, that is the function's.
+        submodule = isinstance(value, ModuleType) and value.__name__ == f"{self.__name__}.{name}"
+        if submodule and self._origins.get(name, (None, None))[1] is not None:
+            return
+        super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._origins})
+
+
+def lazy_package(name: str) -> None:
+    """Have a package import its public names on first use: those in its block ``if TYPE_CHECKING:``.
+
+    Type checkers and readers see ordinary imports, and there is no second list of them.
+
+    Args:
+        name: the package's ``__name__``.
+
+    Example:
+        >>> import seepage.models
+        >>> seepage.models.Model.__module__
+        'seepage.models.model'
+    """
+    package = sys.modules[name]
+    assert package.__file__ is not None
+    origins: dict[str, tuple[str, str | None]] = {}
+    for node in ast.parse(Path(package.__file__).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            imports = [inner for inner in node.body if isinstance(inner, ast.ImportFrom)]
+            origins |= {
+                alias.asname or alias.name: _origin(name, imported.module or "", alias.name)
+                for imported in imports
+                for alias in imported.names
+            }
+    package.__dict__["_origins"] = origins
+    package.__class__ = _Package
+
+
+def _origin(package: str, module: str, name: str) -> tuple[str, str | None]:
+    """Return where a name comes from; ``from package import name`` within the package is one of its modules."""
+    return (f"{module}.{name}", None) if module == package else (module, name)
+
+
+class LazyModule:
+    """A module that is imported when one of its attributes is first used.
+
+    Give type checkers the real one: ``if TYPE_CHECKING: import torch``, ``else: torch = LazyModule("torch")``.
+
+    Args:
+        name: the module's full name.
+
+    Example:
+        >>> LazyModule("math").floor(2.5)
+        2
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> object:
+        return getattr(import_module(self._name), attribute)

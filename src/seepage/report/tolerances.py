@@ -1,0 +1,37 @@
+"""The distance within which a number counts as read, in words."""
+
+from __future__ import annotations
+
+from seepage.tabular.schema import Column, Continuous, Schema
+from seepage.tabular.texts import DAYS
+from seepage.text import clean
+
+
+def tolerances(schema: Schema, most: int = 12) -> str:
+    """Return within what distance a number counts as read, by column, as a sentence; nothing without numbers.
+
+    Example:
+        >>> from seepage.tabular.schema import Discrete
+        >>> age = Continuous(name="age", low=0, high=99, tolerance=4.25, unit="years")
+        >>> tolerances(Schema(columns=(age,), target=Discrete(name="ill", categories=(0, 1))))
+        'A number counts as read within its tolerance: age ±4.25 years.'
+    """
+    told = [f"{clean(one.name, 32)} {tolerance(one)}" for one in schema.columns if isinstance(one, Continuous)]
+    if not told:
+        return ""
+    more = f" and {len(told) - most} more columns, see the report" if len(told) > most else ""
+    return f"A number counts as read within its tolerance: {', '.join(told[:most])}{more}."
+
+
+def tolerance(column: Column) -> str:
+    """Return the distance within which a cell counts as read; a category has to be the very one.
+
+    Example:
+        >>> tolerance(Continuous(name="age", low=0, high=99, tolerance=4.25))
+        '±4.25'
+    """
+    if not isinstance(column, Continuous):
+        return "exact"
+    # The distance between two dates is one of days.
+    unit = "days" if column.unit == DAYS else (column.unit or "").partition(",")[0]
+    return f"±{column.tolerance:.3g} {clean(unit, 24)}".strip()

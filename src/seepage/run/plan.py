@@ -1,0 +1,258 @@
+"""The plan of a run: series, jobs, and the time that they will take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from loky import cpu_count
+
+from seepage.digests import digest_of
+from seepage.errors import BadInputError
+from seepage.run.store import Store
+from seepage.run.workers import Job
+from seepage.settings.setting import Audit, Configuration, PlannedPart
+from seepage.threads import threads
+
+# A trial is stopped at the first sign of progress after so long: enough to tell how long the whole will take.
+_TRIAL_SECONDS = 0.15
+
+
+@dataclass(frozen=True)
+class Series:
+    """One part in one configuration of an audit, measured on unit after unit.
+
+    Attributes:
+        place: index of the audit in the run.
+        audit: the audit.
+        configuration: the point of its sweep.
+        part: the attack or baseline.
+        identity: everything that determines the figures, as JSON values.
+        key: digest of the identity.
+        group: number of units that are measured together.
+    """
+
+    place: int
+    audit: Audit
+    configuration: Configuration
+    part: PlannedPart
+    identity: dict[str, Any]
+    key: str
+    group: int
+
+    @property
+    def label(self) -> str:
+        """A name for people."""
+        variant = "" if self.audit.spec.variant is None else f"{self.audit.spec.variant}: "
+        return f"{variant}{self.part.label}{where(self.configuration)}"
+
+    @property
+    def is_attack(self) -> bool:
+        """Whether it reads the message."""
+        return self.part.kind == "attack"
+
+    def groups(self, units: int, kept: set[int]) -> list[range]:
+        """Return the groups of units that hold one which is not measured yet.
+
+        Their bounds depend on nothing else, and a group is always measured whole, also where fewer units are asked
+        for: so the figures of a unit are the same, to the last bit, whatever was asked for and measured before.
+        """
+        groups = [range(begin, begin + self.group) for begin in range(0, units, self.group)]
+        return [group for group in groups if any(unit not in kept for unit in group if unit < units)]
+
+
+def where(configuration: Configuration) -> str:
+    """Return the configuration as the end of a sentence about an attack.
+
+    Example:
+        >>> where(Configuration("gaussian_noise", 8))
+        ' at batch size 8, gaussian_noise'
+    """
+    size = "" if configuration.batch_size is None else f" at batch size {configuration.batch_size}"
+    under = "" if configuration.defense == "none" else f"{',' if size else ' under'} {configuration.defense}"
+    return size + under
+
+
+def series_of(audits: Sequence[Audit]) -> list[Series]:
+    """Return the series of some audits, audit by audit, configuration by configuration."""
+    found = []
+    for place, audit in enumerate(audits):
+        for configuration in audit.configurations:
+            for part in audit.parts:
+                identity = audit.identity(configuration, part)
+                group = audit.group(configuration, part)
+                found.append(Series(place, audit, configuration, part, identity, digest_of(identity), group))
+    return found
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The work of a run.
+
+    Attributes:
+        audits: what is measured.
+        series: all series, audit by audit.
+        jobs: work to do, in order.
+        seconds_of: seconds of each job, in one process; None where only running it tells.
+        left_out: labels of series and numbers of units for which there is no time.
+        workers: number of jobs that run side by side.
+        kept: number of units that were measured before, by place in ``series``; those with any only.
+        shown: units of each audit that results show if they are there: never fewer than before.
+    """
+
+    audits: tuple[Audit, ...]
+    series: list[Series]
+    jobs: list[Job]
+    seconds_of: dict[int, float | None]
+    left_out: list[tuple[str, int]]
+    workers: int
+    kept: dict[int, int]
+    shown: tuple[int, ...]
+
+    @property
+    def work(self) -> float | None:
+        """Seconds of all jobs one after the other; None where that is not known before they run."""
+        found = [self.seconds_of[job.name] for job in self.jobs]
+        return None if None in found else sum(seconds for seconds in found if seconds is not None)
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds until all jobs are done; None where that is not known before they run."""
+        return None if self.work is None else self.work / self.workers
+
+
+def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None, earlier: Sequence[int] = ()) -> Plan:
+    """Try what has units left to measure, without keeping anything, and plan the jobs.
+
+    Attacks whose exposure is cheap are started on the first units and stopped soon after their first sign of progress,
+    which tells how long they take; one that gives no sign runs to its end. Settings whose exposures are expensive
+    forecast their jobs themselves.
+
+    Args:
+        audits: what to measure.
+        store: keeps what was measured before.
+        budget: seconds that the jobs may take; no limit if None. Every series gets its first units before any gets
+            more.
+        earlier: number of units that earlier runs of each audit asked for; results show those that were measured,
+            however few are asked for now.
+
+    Raises:
+        BadInputError: a configuration or part cannot be run (the batch is larger than the data, an option is unknown,
+            labels cannot be restored, ...).
+    """
+    every = series_of(audits)
+    shown = tuple(max([audit.units, *earlier[i : i + 1]]) for i, audit in enumerate(audits))
+    kept = {i: sum(unit < shown[one.place] for unit in store.units(one.key)) for i, one in enumerate(every)}
+    jobs, seconds_of = _jobs(audits, every, store)
+    workers = _workers(audits)
+    left_out: list[tuple[str, int]] = []
+    if budget is None:
+        # Long jobs last would leave the other workers idle at the end.
+        jobs.sort(key=lambda job: -(seconds_of[job.name] or 0.0))
+    else:
+        jobs.sort(key=lambda job: (any(every[i].is_attack for i in job.series), job.units.start))
+        jobs, left_out = _fitting(jobs, every, seconds_of, budget * workers)
+    kept = {i: units for i, units in kept.items() if units}
+    return Plan(tuple(audits), every, jobs, seconds_of, left_out, workers, kept, shown)
+
+
+def _jobs(audits: Sequence[Audit], every: list[Series], store: Store) -> tuple[list[Job], dict[int, float | None]]:
+    """Return what is to be measured; audits may share series, which are measured once."""
+    planned = dict[str, set[int]]()
+    by_exposure: dict[tuple[int, Configuration, range], list[int]] = {}
+    alone: list[tuple[int, range]] = []
+    for i, one in enumerate(every):
+        begun = planned.setdefault(one.key, set())
+        groups = [g for g in one.groups(audits[one.place].units, store.units(one.key)) if g.start not in begun]
+        begun.update(group.start for group in groups)
+        for group in groups:
+            if one.audit.shared:
+                by_exposure.setdefault((one.place, one.configuration, group), []).append(i)
+            else:
+                alone.append((i, group))
+    jobs: list[Job] = []
+    seconds_of: dict[int, float | None] = {}
+
+    def add(series: tuple[int, ...], units: range, seconds: float | None) -> None:
+        first = every[series[0]]
+        parts = tuple(every[i].part for i in series)
+        count = first.audit.spec.threads
+        seconds_of[len(jobs)] = seconds
+        jobs.append(Job(len(jobs), series, first.place, first.configuration, units, parts, count))
+
+    tried: dict[int, float] = {}
+    for i, group in alone:
+        if i not in tried:
+            tried[i] = _try(every[i])
+        add((i,), group, tried[i])
+    forecast: dict[tuple[int, Configuration], float | None] = {}
+    for (place, configuration, group), series in by_exposure.items():
+        if (place, configuration) not in forecast:
+            with threads(audits[place].spec.threads):
+                forecast[place, configuration] = audits[place].forecast(configuration)
+        add(tuple(series), group, forecast[place, configuration])
+    return jobs, seconds_of
+
+
+def _fitting(
+    jobs: list[Job], every: list[Series], seconds_of: Mapping[int, float | None], budget: float
+) -> tuple[list[Job], list[tuple[str, int]]]:
+    """Return the jobs that fit a budget, and what is left out; jobs of unknown length and first ones always fit."""
+    fit, left, used = [], dict[int, int](), 0.0
+    for job in jobs:
+        seconds = seconds_of[job.name] or 0.0
+        first = job.units.start == 0 and every[job.series[0]].audit.shared
+        if used + seconds <= budget or first or not any(every[i].is_attack for i in job.series):
+            used += seconds
+            fit.append(job)
+            continue
+        for i in job.series:
+            left[i] = left.get(i, 0) + sum(unit < every[i].audit.units for unit in job.units)
+    return fit, [(every[i].label, units) for i, units in left.items()]
+
+
+def _workers(audits: Sequence[Audit]) -> int:
+    """Return how many jobs run side by side."""
+    if any(audit.where != "cpu" for audit in audits):
+        # One process keeps an accelerator busy.
+        return 1
+    return min(audit.spec.workers or max(1, cpu_count() // audit.spec.threads) for audit in audits)
+
+
+class _Started(Exception):  # noqa: N818 - no error: it ends a trial
+    """An attack has shown how fast it is."""
+
+
+def _try(one: Series) -> float:
+    """Start a part on its first units; return the seconds that the whole group would take."""
+    reports: list[tuple[float, float]] = []
+
+    def advanced(share: float) -> None:
+        reports.append((time.perf_counter(), share + (reports[-1][1] if reports else 0.0)))
+        if reports[-1][0] - begun >= _TRIAL_SECONDS and len(reports) > 1:
+            raise _Started
+
+    begun = time.perf_counter()
+    with threads(one.audit.spec.threads):
+        exposure = one.audit.expose(one.configuration, range(one.group if one.is_attack else 1))
+        if one.is_attack:
+            begun = time.perf_counter()
+            try:
+                exposure.measure(one.part, advanced)
+            except _Started:
+                # What comes before the first report is done once, the rest goes on at the pace of the reports.
+                (first, before), (last, after) = reports[0], reports[-1]
+                return first - begun + (1 - before) * (last - first) / max(after - before, 1e-9)
+            except BadInputError:
+                raise
+            except Exception:
+                # The job itself will fail the same way, be recorded and stop no other.
+                return time.perf_counter() - begun
+    return time.perf_counter() - begun
+
+
+def timed(plan: Plan, seconds: float) -> Plan:
+    """Return the plan with the length of jobs that was not known taken from one that has been run."""
+    return replace(plan, seconds_of={name: seconds if s is None else s for name, s in plan.seconds_of.items()})

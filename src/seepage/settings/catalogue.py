@@ -1,0 +1,143 @@
+"""The settings that can be audited: a plug-in each. Nothing here imports PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, cast
+
+from seepage.errors import BadInputError, unknown_name
+
+if TYPE_CHECKING:
+    from seepage.settings.setting import Audit, Given
+    from seepage.settings.spec import Spec
+    from seepage.settings.subject import Subjects
+
+    Prepare = Callable[[Spec, Given, Subjects], Audit]
+
+_GROUP = "seepage.settings"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One kind of collaborative learning.
+
+    Attributes:
+        name: registered name, the key ``setting`` of documents.
+        summary: line that says what is audited.
+        spec_at: the spec class, or ``module:name`` of it.
+        prepare_at: function from a spec, given objects and loaded tables to an audit, or ``module:name`` of it.
+        command: name of its command; the setting's name if empty.
+        quick: fields of the spec for a quick look.
+    """
+
+    name: str
+    summary: str
+    spec_at: str | type[Spec]
+    prepare_at: str | Prepare
+    command: str = ""
+    quick: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> type[Spec]:
+        """The spec class."""
+        return cast("type[Spec]", _resolved(self.spec_at))
+
+    @property
+    def prepare(self) -> Prepare:
+        """Function that makes an audit of a spec."""
+        return cast("Prepare", _resolved(self.prepare_at))
+
+
+def _resolved(at: Any) -> Any:
+    if not isinstance(at, str):
+        return at
+    module, _, name = at.partition(":")
+    return getattr(import_module(module), name)
+
+
+_SETTINGS: dict[str, Setting] = {}
+_plugins_loaded = False
+
+
+def add_setting(setting: Setting) -> None:
+    """Register a setting.
+
+    Raises:
+        BadInputError: its name is taken.
+    """
+    if setting.name in _SETTINGS:
+        raise BadInputError(f"setting {setting.name!r} is registered twice; choose another name.")
+    _SETTINGS[setting.name] = setting
+
+
+def settings() -> dict[str, Setting]:
+    """Return all settings by name, those of other packages (entry points ``seepage.settings``) included.
+
+    Example:
+        >>> list(settings())[:4]
+        ['horizontal', 'split', 'vertical', 'pooled']
+    """
+    global _plugins_loaded
+    if not _plugins_loaded:
+        _plugins_loaded = True
+        for point in entry_points(group=_GROUP):
+            # The module registers its setting when it is imported.
+            point.load()
+    return dict(_SETTINGS)
+
+
+def setting(name: str) -> Setting:
+    """Return the setting of a name.
+
+    Raises:
+        BadInputError: there is none; the message names the nearest.
+
+    Example:
+        >>> setting("split").summary.partition(":")[0]
+        'split learning'
+    """
+    known = settings()
+    if name not in known:
+        raise unknown_name("setting", name, known)
+    return known[name]
+
+
+add_setting(
+    Setting(
+        "horizontal",
+        "horizontal learning: what the server reads of the records behind gradients and updates",
+        "seepage.settings.spec:AuditSpec",
+        "seepage.settings.horizontal:prepared_audit",
+        command="audit",
+    )
+)
+add_setting(
+    Setting(
+        "split",
+        "split learning: what the server reads of the client's columns and labels",
+        "seepage.settings.split_spec:SplitSpec",
+        "seepage.settings.split:prepared_audit",
+        quick={"repetitions": 1, "attacked_records": 200},
+    )
+)
+add_setting(
+    Setting(
+        "vertical",
+        "vertical learning: what the active party reads of a passive party's columns",
+        "seepage.settings.vertical_spec:VerticalSpec",
+        "seepage.settings.vertical:prepared_audit",
+        quick={"repetitions": 1, "epochs": 3, "attacked_records": 1000},
+    )
+)
+add_setting(
+    Setting(
+        "pooled",
+        "pooled learning: what a joint model's answers tell of a sensitive column's distribution",
+        "seepage.settings.pooled_spec:PooledSpec",
+        "seepage.settings.pooled:prepared_audit",
+        quick={"repetitions": 2, "targets": 20, "shadows": 40},
+    )
+)

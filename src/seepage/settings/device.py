@@ -1,0 +1,31 @@
+"""The device that computes."""
+
+from __future__ import annotations
+
+import torch
+
+from seepage.errors import BadInputError
+
+
+def find_device(name: str) -> torch.device:
+    """Return a device by name.
+
+    Args:
+        name: ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:1``.
+
+    Raises:
+        BadInputError: PyTorch sees no such device.
+
+    Example:
+        >>> find_device("cpu")
+        device(type='cpu')
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise BadInputError(
+            f"device {name!r} was asked for but PyTorch sees {torch.cuda.device_count()} CUDA device(s); "
+            "use 'cpu' or 'auto', or install a PyTorch build with CUDA support."
+        )
+    return device

@@ -1,0 +1,445 @@
+"""Horizontal federated learning: the server reads the gradients or updates that clients send."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seepage import assessment, baselines, defenses, protocols, registry
+from seepage.assessment import Metric, match_records, measure_matched
+from seepage.assessment.evidence import evidence_of
+from seepage.assessment.row import ResultRow
+from seepage.attacks.horizontal.matching.over_rounds import OverRounds
+from seepage.attacks.horizontal.matching.reconstruct import ROWS_AT_ONCE
+from seepage.digests import plain
+from seepage.errors import BadInputError
+from seepage.learning import batch_statistics
+from seepage.models.batch_norm import Moments, normalisations
+from seepage.protocols.clients import Clients
+from seepage.protocols.fedsgd import FedSGD
+from seepage.registry import takes
+from seepage.seeds import stream
+from seepage.settings.code import foreign_code, own_code
+from seepage.settings.horizontal_facts import threat_model
+from seepage.settings.probe import Probe
+from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Kept, Outcome, PlannedPart, Progress
+from seepage.settings.spec import AuditSpec, Part, make_spec
+from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
+from seepage.settings.tasks import learnt_rows, task_rows
+from seepage.versions import installed
+from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess, View
+from seepage.wire.secret import Transcript
+
+# Victims of a group: enough to share a product's cost at small batch sizes, few enough that little is lost by a kill.
+_GROUP = {"cpu": 8, "cuda": 64}
+_BASELINE_GROUP = 16
+
+Attack = Callable[..., RecordsGuess]
+
+
+class HorizontalAudit(Audit):
+    """An audit of gradients or updates; a unit is one victim, a batch or client with one message a round.
+
+    Args:
+        spec: what to do.
+        subject: the table and the network.
+        swapped: whether the attacker receives the message of another batch than the one that is scored: the negative
+            control.
+
+    Raises:
+        BadInputError: an attack, baseline or defense does not take its arguments, or what is granted does not suit the
+            protocol.
+    """
+
+    setting = "horizontal"
+    shared = False
+
+    def __init__(self, spec: AuditSpec, subject: Subject, swapped: bool = False) -> None:
+        self.spec, self.subject, self.swapped = spec, subject, swapped
+        self.dataset, self.own, self.inferred = subject.dataset, subject.own, subject.inferred
+        self.metrics: tuple[Metric, ...] = tuple(assessment.create(p.name, **p.options) for p in spec.metrics)
+        self._instances: dict[str, Attack] = {
+            part.label or part.name: baselines.create(part.name, "horizontal", **part.options)
+            for part in spec.baselines
+        }
+        self._instances |= {part.label or part.name: _attack(spec, part) for part in spec.attacks}
+        self.parts = tuple(
+            [PlannedPart(part, "baseline") for part in spec.baselines]
+            + [PlannedPart(part, "attack") for part in spec.attacks]
+        )
+        self._protocols: dict[Configuration, tuple[Part, Clients[View]]] = {}
+        guards = [(part, defenses.create(part.name, **part.options)) for part in spec.defenses]
+        for batch_size in spec.batch_sizes:
+            for part, guard in guards:
+                protocol = protocols.create(
+                    spec.protocol,
+                    batch_size=batch_size,
+                    replacement=spec.replacement,
+                    defense=guard,
+                    **spec.protocol_options,
+                )
+                _check_granted(spec, subject, protocol)
+                self._protocols[Configuration(part.label or part.name, batch_size)] = part, protocol
+        self.configurations = tuple(self._protocols)
+        dataset, schema = subject.dataset, subject.dataset.schema
+        rounds = "the gradient" if spec.attacked_rounds == 1 else "the gradients"
+        self.about = About(
+            dataset=dataset.name,
+            protocol=spec.protocol,
+            model=subject.model.name,
+            lead="What an honest-but-curious participant learns about the records behind an update.",
+            attacker="The server",
+            secret="all cells",
+            message=rounds,
+            control="The gradient of a single record in the control's network holds that record, so a working attack "
+            "reads nearly all of it.",
+            notes=dataset.notes,
+            rows=len(dataset.train),
+            target=schema.target.name,
+            columns=schema.names,
+            sensitive=tuple(column.name for column in schema.columns if column.sensitive),
+            utility=("task_accuracy", "task_rmse"),
+        )
+
+    @property
+    def where(self) -> str:
+        """The kind of device that computes: ``cpu`` or ``cuda``."""
+        return self.spec.where.type
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        """What tells these rows and this network from others."""
+        dataset, model = self.subject.dataset, self.subject.model
+        return {
+            "dataset": {
+                "name": dataset.name,
+                "rows": len(dataset.train),
+                "digest": self.subject.rows_digest,
+                "source": dataset.source,
+                "licence": dataset.licence,
+                "notes": list(dataset.notes),
+            },
+            "model": {"name": model.name, "head": model.head, "digest": self.subject.model_digest},
+        }
+
+    def threat_model(self) -> tuple[str, ...]:
+        """Return who sees and knows what, how the audit is set up and what a victim is, a sentence each."""
+        attack = next((part for part in self.parts if part.kind == "attack"), None)
+        granted = {} if attack is None else {c.defense: self.granted(c, attack) for c in self.configurations}
+        return threat_model(self.spec, self.subject, granted)
+
+    def protocol(self, configuration: Configuration) -> Clients[View]:
+        """Return what the clients do in a configuration."""
+        return self._protocols[configuration][1]
+
+    def attack(self, configuration: Configuration, part: PlannedPart) -> Attack:
+        """Return an attack or baseline, ready to run; over rounds where the same clients are attacked in several."""
+        instance = self._instances[part.label]
+        if part.kind == "attack" and self._in_rounds(configuration):
+            return OverRounds(instance)
+        return instance
+
+    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
+        """Return everything that determines the figures of a part, as JSON values."""
+        spec, subject = self.spec, self.subject
+        defense, protocol = self._protocols[configuration]
+        is_attack = part.kind == "attack"
+        kind = registry.attacks.of("horizontal") if is_attack else registry.baselines.of("horizontal")
+        found = {
+            "version": installed("seepage"),
+            "code": {**own_code(), "plugin": foreign_code(kind[part.part.name].factory)},
+            "dataset": {"name": subject.dataset.name, "rows": subject.rows_digest},
+            "model": {"name": subject.model.name, "parameters": subject.model_digest},
+            "protocol": {"name": spec.protocol, "replacement": spec.replacement, **spec.protocol_options},
+            "batch_size": configuration.batch_size,
+            "defense": {"name": defense.name, **plain(protocol.defense)},
+            "attack" if is_attack else "baseline": {"name": part.part.name, **self._arguments(part)},
+            "labels": spec.labels if is_attack else None,
+            "batch_statistics": spec.batch_statistics if is_attack else None,
+            "seed": spec.seed,
+            "device": spec.where.type if is_attack else None,
+            "threads": spec.threads,
+            "records": spec.keep_records,
+            "metrics": [plain(metric) for metric in self.metrics],
+        }
+        return {**found, "swapped": True} if self.swapped else found
+
+    def group(self, configuration: Configuration, part: PlannedPart) -> int:
+        """Return the number of victims that are attacked together."""
+        if part.kind != "attack":
+            return _BASELINE_GROUP
+        # What an attack optimises together anyway.
+        restarts = int(getattr(self._instances[part.label], "restarts", 1))
+        fit = ROWS_AT_ONCE[self.where] // (restarts * self.protocol(configuration).records)
+        return max(1, min(fit, _GROUP[self.where]))
+
+    def expose(self, configuration: Configuration, units: range) -> HorizontalExposure:
+        """Return what crosses the wire for some victims, and the secret behind it."""
+        spec, subject, protocol = self.spec, self.subject, self.protocol(configuration)
+        seeds, guarding = ([stream(spec.seed, unit, purpose) for unit in units] for purpose in ("batch", "defense"))
+        transcript = self._transcript(protocol, configuration, seeds, guarding)
+        granted = self._granted_of(protocol, transcript)
+        if self.swapped:
+            others = [stream(spec.seed, unit, "negative control") for unit in units]
+            other = self._transcript(protocol, configuration, others, guarding)
+            granted = self._granted_of(protocol, other)
+            transcript = replace(transcript, view=other.view)
+        schema, statistics = subject.dataset.schema, subject.dataset.statistics
+        known = Knowledge(schema, statistics, **granted)
+        # What only an attacker is granted is no baseline's business.
+        plainly = Knowledge(schema, statistics, **{k: v for k, v in granted.items() if k != "batch_statistics"})
+        return HorizontalExposure(self, configuration, units, transcript, known, plainly)
+
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+        """Return what the attacker is granted, for results."""
+        protocol = self.protocol(configuration)
+        labels = None if self.spec.labels == "restored" else torch.zeros(1, protocol.records)
+        granted = self._granted(protocol, labels)
+        if part.kind == "attack" and self._grants_statistics:
+            granted["batch_statistics"] = {}
+        known = Knowledge(self.subject.dataset.schema, self.subject.dataset.statistics, **granted)
+        described = {"sees": self._sees(configuration), **known.describe()}
+        # A baseline would be the same with other labels.
+        return described if part.kind == "attack" else {**described, "labels": "not used"}
+
+    def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+        """Return how a part was configured, for results."""
+        spec = self.spec
+        return {
+            "profile": spec.profile if part.kind == "attack" else None,
+            "replacement": spec.replacement,
+            "protocol_options": spec.protocol_options,
+            "model_seed": spec.seed if spec.model_seed is None else spec.model_seed,
+            "device": spec.where.type,
+            "threads": spec.threads,
+            "configuration": self._arguments(part),
+        }
+
+    def control(self) -> HorizontalAudit | None:
+        """Return the positive control: one record behind each gradient of a wide network, see ``settings.control``."""
+        return control_of(self)
+
+    def negative(self) -> HorizontalAudit | None:
+        """Return the negative control: as the positive one, but each message is that of other records."""
+        found = control_of(self)
+        return HorizontalAudit(
+            found.spec.model_copy(update={"variant": "negative control"}), found.subject, swapped=True
+        )
+
+    def probe(self) -> Probe:
+        """Return what the network makes of some of the client's rows."""
+        return Probe.of(self.spec, self.subject)
+
+    def further_rows(self, kept: Kept, say: Callable[[str], None]) -> list[ResultRow]:
+        """Return what the task loses to each defense, and how well the attacked network does."""
+        return [*task_rows(self.spec, self.subject, kept, say), *learnt_rows(self.spec, self.subject)]
+
+    def save(self, folder: Path) -> None:
+        """Keep networks that were trained for the audit."""
+        keep_networks(folder, [(self.spec, self.subject)])
+
+    def _transcript(
+        self, protocol: Clients[View], configuration: Configuration, seeds: Sequence[int], guarding: Sequence[int]
+    ) -> Transcript[AnyView]:
+        subject = self.subject
+        rows, encoder = subject.dataset.train, subject.encoder
+        if self._in_rounds(configuration):
+            return protocol.run_rounds([subject.model, *subject.later], rows, encoder, seeds, guarding)
+        return protocol.run(subject.model, rows, encoder, seeds, guarding)
+
+    def _in_rounds(self, configuration: Configuration) -> bool:
+        return _in_rounds(self.subject, self.protocol(configuration))
+
+    def _granted_of(self, protocol: Clients[View], transcript: Transcript[AnyView]) -> dict[str, Any]:
+        """Return what the attacker knows beside schema and statistics, arguments of ``Knowledge``."""
+        secret = transcript.secret
+        labels = secret.labels if secret.used is None else secret.labels.gather(1, secret.used.flatten(1))
+        known = self._granted(protocol, None if self.spec.labels == "restored" else labels)
+        if self._grants_statistics:
+            encoder = self.subject.encoder
+            found = batch_statistics(self.subject.model, encoder.encode(secret.cells.to(encoder.mean.device)))
+            known["batch_statistics"] = {name: Moments(*(t.cpu() for t in moments)) for name, moments in found.items()}
+        return known
+
+    @property
+    def _grants_statistics(self) -> bool:
+        return self.spec.batch_statistics == "granted" and bool(normalisations(self.subject.model.module))
+
+    def _granted(self, protocol: Clients[View], labels: Tensor | None) -> dict[str, Any]:
+        ordered = self.spec.labels == "ordered"
+        return {"batch_size": protocol.records, "labels": labels, "defense": protocol.known(), "ordered": ordered}
+
+    def _arguments(self, part: PlannedPart) -> dict[str, Any]:
+        """Return all arguments of an attack or baseline, defaults included where it is an object."""
+        instance = self._instances[part.label]
+        return {"options": plain(part.part.options)} if inspect.isfunction(instance) else plain(instance)
+
+    def _sees(self, configuration: Configuration) -> str:
+        protocol = self.protocol(configuration)
+        if not self._in_rounds(configuration):
+            return protocol.sees
+        rounds, holds = 1 + len(self.subject.later), protocol.holds
+        batch = "" if holds == protocol.batch_size else f", a batch drawn anew from the {holds} that a client holds"
+        return f"{protocol.sees}, in {rounds} round(s) of the same clients{batch}"
+
+
+@dataclass
+class HorizontalExposure(Exposure):
+    """Messages of some victims.
+
+    Attributes:
+        audit, configuration, units: origin of the messages.
+        transcript: messages and the records behind them.
+        known: knowledge of an attacker.
+        plainly: knowledge of a baseline.
+    """
+
+    audit: HorizontalAudit
+    configuration: Configuration
+    units: range
+    transcript: Transcript[AnyView]
+    known: Knowledge
+    plainly: Knowledge
+
+    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
+        """Attack the victims and score what comes out."""
+        audit, is_attack = self.audit, part.kind == "attack"
+        spec, subject = audit.spec, audit.subject
+        schema, statistics = subject.dataset.schema, subject.dataset.statistics
+        seeds = [stream(spec.seed, unit, "starts" if is_attack else "baseline") for unit in self.units]
+        attack = audit.attack(self.configuration, part)
+        reports = is_attack and progress is not None and takes(attack, "progress")
+        begun = time.perf_counter()
+        guess = attack(
+            self.transcript.view,
+            self.known if is_attack else self.plainly,
+            seeds,
+            **({"progress": progress} if reports else {}),
+        )
+        seconds = (time.perf_counter() - begun) / len(seeds)
+        secret = self.transcript.secret
+        matched = match_records(schema, statistics, secret, guess)
+        evidence = []
+        if is_attack:
+            keep = spec.keep_records or not subject.own
+            evidence = evidence_of(matched, statistics, secret.labels, guess, keep)
+        return Outcome(measure_matched(matched, audit.metrics), seconds, evidence)
+
+
+def _in_rounds(subject: Subject, protocol: Clients[View]) -> bool:
+    return bool(subject.later) or protocol.holds > protocol.batch_size
+
+
+def _check_granted(spec: AuditSpec, subject: Subject, protocol: Clients[View]) -> None:
+    """Refuse knowledge that a protocol cannot give.
+
+    Raises:
+        BadInputError: labels in an order that clients do not keep, or statistics of one batch where there are several.
+    """
+    if spec.labels == "ordered" and getattr(protocol, "shuffle", True):
+        raise BadInputError(
+            f"labels are to be granted in the order of the client's records, but clients of the protocol "
+            f"{spec.protocol!r} have none that they keep; grant them as 'true', or have clients of 'fedavg' "
+            "not shuffle (shuffle: false)."
+        )
+    if spec.batch_statistics == "granted" and _in_rounds(subject, protocol):
+        raise BadInputError(
+            "batch statistics are those of one round's batch, but several rounds, or batches of a larger "
+            "holding, are attacked; leave them hidden, or attack one round of whole holdings."
+        )
+    if spec.batch_statistics == "granted" and not isinstance(protocol, FedSGD):
+        raise BadInputError(
+            f"batch statistics are those of one batch, but clients of protocol {spec.protocol!r} go through "
+            "several; leave them hidden, or use 'fedsgd'."
+        )
+
+
+def _attack(spec: AuditSpec, part: Part) -> Attack:
+    factory = registry.attacks.of("horizontal")[part.name].factory
+    options: dict[str, Any] = {}
+    # A factory that passes any argument on may not know a profile, so it is given none but another one.
+    if "profile" in inspect.signature(factory).parameters or (spec.profile != "default" and takes(factory, "profile")):
+        options["profile"] = spec.profile
+    if spec.iterations is not None and takes(factory, "iterations"):
+        options["iterations"] = spec.iterations
+    attack = registry.attacks.of("horizontal").create(part.name, **{**options, **part.options})
+    # An attack defined by its single start would be another attack with several.
+    several = getattr(attack, "restarts", 1) > 1 and takes(factory, "restarts")
+    if spec.restarts is not None and several and "restarts" not in part.options:
+        attack = registry.attacks.of("horizontal").create(
+            part.name, **{**options, "restarts": spec.restarts, **part.options}
+        )
+    return attack
+
+
+_NETWORK = "wide"
+# Cells of one record each. With fewer than these a baseline may be right in all of them by chance.
+_CELLS = 60
+_FEWEST, _MOST = 3, 20
+
+
+def control_of(audit: HorizontalAudit) -> HorizontalAudit:
+    """Return the positive control of an audit.
+
+    The same table and the same attacks with the same settings, but one record behind each gradient, no
+    defense and a wide, untrained network (one hidden layer of 400 ReLU units). The gradient of its first
+    layer's weights is there a multiple of the record itself, so nothing but the attack stands between the
+    server and the record. Where an attack is made for a certain network (its ``network``), the audit's stays: it is
+    to give that one record away too. An attack that closes less than ``LEAKED`` of the gap to certainty there is
+    broken, whatever it does elsewhere. It has 3 victims, more where the table has fewer than 20 columns.
+
+    Example:
+        >>> from seepage.settings.spec import make_spec
+        >>> from seepage.settings.subject import prepare
+        >>> spec = make_spec(dataset="german", batch_sizes=[8, 32], attacks="tableak")
+        >>> control = control_of(HorizontalAudit(spec, prepare(spec)))
+        >>> control.spec.batch_sizes, control.spec.model, control.spec.victims
+        ((1,), 'wide', 3)
+    """
+    spec, subject = audit.spec, audit.subject
+    columns = len(subject.dataset.schema.columns)
+    kept = any(hasattr(registry.attacks.of("horizontal")[attack.name].factory, "network") for attack in spec.attacks)
+    control = make_spec(
+        **{
+            **{name: getattr(spec, name) for name in AuditSpec.model_fields},
+            # The rows are passed on as they are loaded.
+            "dataset_options": {},
+            "batch_sizes": (1,),
+            **({} if kept else {"model": _NETWORK, "model_options": {}, "weights": None}),
+            "training": None,
+            "protocol_options": {name: value for name, value in spec.protocol_options.items() if name != "holds"},
+            "head": subject.model.head,
+            "defenses": (Part(name="none"),),
+            "baselines": spec.baselines or AuditSpec().baselines,
+            "victims": min(_MOST, max(_FEWEST, -(-_CELLS // columns))),
+            "keep_records": False,
+            "control": False,
+            "gate": None,
+            "variant": "positive control",
+        }
+    )
+    prepared = prepare(control, subject.dataset, subject.model if kept else None)
+    return HorizontalAudit(control, replace(prepared, own=subject.own))
+
+
+def prepared_audit(spec: AuditSpec, given: Given, subjects: Subjects) -> HorizontalAudit:
+    """Return the audit of a spec.
+
+    Args:
+        spec: what to do.
+        given: objects that the caller passed instead of names.
+        subjects: tables and networks that were loaded before.
+
+    Raises:
+        BadInputError: something that the spec names cannot be loaded or used.
+    """
+    if given.dataset is None and given.model is None:
+        return HorizontalAudit(spec, subjects.of(spec))
+    return HorizontalAudit(spec, prepare(spec, given.dataset, given.model, given.folder))

@@ -1,0 +1,111 @@
+"""What is cheap loads nothing expensive: lists, help and refusals import neither PyTorch nor pandas nor Plotly."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from seepage import registry
+from seepage.datasets.about import card_of
+from seepage.results.checks import CHECKS, titles
+
+EXPENSIVE = ("torch", "pandas", "plotly", "scipy", "sklearn")
+# Runs the program on its arguments and prints its status and what of the expensive packages it has loaded.
+PROGRAM = f"""
+import sys
+status = 0
+try:
+    from seepage.cli import main
+    main()
+except SystemExit as stopped:
+    status = stopped.code or 0
+print("status", status, file=sys.stderr)
+print("loaded", *(name for name in {EXPENSIVE!r} if name in sys.modules), file=sys.stderr)
+"""
+
+
+def loaded(program: str, *arguments: str) -> tuple[str, list[str], str]:
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    *_, status, found = done.stderr.splitlines()
+    return status, found.split()[1:], done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--version"], 0, "seepage"),
+        (["--help"], 0, "Draft and check audit documents in YAML."),
+        (["checks"], 0, "SEEP012"),
+        (["checks", "seep006"], 0, "Why it matters."),
+        (["attacks"], 0, "tableak_no_pooling"),
+        (["defenses"], 0, "dp_sgd"),
+        (["models"], 0, "resnet_bn"),
+        (["datasets"], 0, "health_heritage"),
+        (["adit"], 2, "Did you mean 'audit'?"),
+    ],
+)
+def test_what_is_cheap_loads_nothing_expensive(arguments: list[str], status: int, said: str) -> None:
+    ended, found, output = loaded(PROGRAM, *arguments)
+    assert (ended, found) == (f"status {status}", [])
+    assert said in output
+
+
+def test_importing_the_package_loads_nothing_expensive_and_offers_everything() -> None:
+    program = """
+import sys
+import seepage
+print("loaded", *(name for name in {expensive!r} if name in sys.modules), file=sys.stderr)
+from seepage import BadInputError, Encoder, GradientView, Knowledge, Report, UpdateView
+from seepage import attacks, audit, audit_document, capture, models, read_table
+assert [name for name in seepage.__all__ if not hasattr(seepage, name)] == []
+assert set(seepage.__all__) <= set(dir(seepage))
+assert callable(audit) and callable(capture)
+import seepage.captures, seepage.report.report
+assert seepage.capture is capture and seepage.audit is audit
+print("status 0", file=sys.stderr)
+print("loaded", file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program.format(expensive=EXPENSIVE)], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.splitlines()[0].split() == ["loaded"]
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "name"),
+    [("datasets", "catalogue", "catalogue"), ("assessment", "auc", "auc"), ("tabular", "infer", "infer")],
+)
+def test_a_function_is_not_hidden_by_the_module_that_has_its_name(package: str, module: str, name: str) -> None:
+    program = f"import seepage.{package}.{module}; from seepage.{package} import {name}; assert callable({name})"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_summaries_and_cards_read_from_sources_are_those_of_the_imported_parts() -> None:
+    program = """
+from seepage import registry
+from seepage.datasets.about import card_of
+read = {}
+for kind in ("attacks", "baselines", "defenses", "models", "protocols", "metrics", "datasets", "populations"):
+    for entry in getattr(registry, kind).entries():
+        read[kind, entry.setting, entry.name] = [entry.summary, card_of(entry.name) if kind == "datasets" else None]
+assert not any(entry.loaded for entry in registry.attacks.entries())
+print(repr({key: (summary, repr(card)) for key, (summary, card) in read.items()}))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    # Keys and values are texts.
+    read: dict[tuple[str, str | None, str], tuple[str, str]] = eval(done.stdout)
+    assert len(read) > 80
+    for (kind, setting, name), (summary, card) in read.items():
+        kinds = getattr(registry, kind)
+        entry = (kinds if setting is None else kinds.of(setting))[name]
+        assert entry.factory is not None
+        assert entry.loaded
+        assert entry.summary == summary
+        if kind == "datasets":
+            assert repr(card_of(name)) == card
+
+
+def test_titles_of_checks_read_from_sources_are_those_of_the_registered_checks() -> None:
+    assert titles() == sorted((check.code, check.severity, check.title) for check in CHECKS.values())

@@ -1,0 +1,152 @@
+"""Lint of the words in docstrings and of class names, by the rules of CONTRIBUTING.md; run by ``make lint``.
+
+An entry of ``Args:`` or ``Attributes:``, and the text of ``Returns:`` or ``Yields:``, is a noun phrase that stands on
+its own; a class name occurs once in the package.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_OPENINGS = ("of", "that", "whose", "as", "how", "what it")
+_OPENING = re.compile(rf"({'|'.join(_OPENINGS)})\b", re.IGNORECASE)
+_LISTS = ("Args", "Attributes")
+_RESULTS = ("Returns", "Yields")
+_SECTION = re.compile(r"([A-Z][a-z]+):$")
+_ENTRY = re.compile(r"(?P<name>\*{0,2}\w+(?:, *\*{0,2}\w+)*)(?: \([^)]*\))?:(?P<text>.*)$")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A line that breaks a rule.
+
+    Attributes:
+        path: path of the file, relative to the root of the repository.
+        line: number of the line, from 1.
+        message: the broken rule and what to write instead.
+    """
+
+    path: Path
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path.as_posix()}:{self.line}: {self.message}"
+
+
+def refused_descriptions(source: str, path: Path) -> Iterator[Refusal]:
+    r"""Yield the descriptions of one module that do not stand on their own.
+
+    Args:
+        source: text of the module.
+        path: path of the module, for the messages.
+
+    Example:
+        >>> source = 'def fit(steps):\n    "Fit it.\\n\\nArgs:\\n    steps: of Adam."\n'
+        >>> [refusal.message[:42] for refusal in refused_descriptions(source, Path("fit.py"))]
+        ["description of 'steps' begins with 'of': w"]
+    """
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        text = ast.get_docstring(node, clean=True)
+        if not text:
+            continue
+        first = node.body[0]
+        for offset, name, description in _descriptions(text):
+            if opening := _OPENING.match(description):
+                yield Refusal(
+                    path,
+                    first.lineno + offset,
+                    f"description of {name} begins with {opening[0]!r}: write a noun phrase that stands on its own,"
+                    " such as 'number of Adam steps'",
+                )
+
+
+def _descriptions(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line offset, name and text of each described argument, attribute and result of a docstring."""
+    section, awaited = None, False
+    lines = text.splitlines()
+    for offset, line in enumerate(lines):
+        if line and not line.startswith(" "):
+            heading = _SECTION.match(line)
+            section, awaited = heading[1] if heading else None, True
+        elif section in _RESULTS and awaited and line.strip():
+            awaited = False
+            yield offset, f"{section!r}", line.strip()
+        elif section in _LISTS and re.match(r" {4}\S", line) and (entry := _ENTRY.match(line.strip())):
+            # A description that starts on the next line is held to the same rule.
+            following = lines[offset + 1].strip() if offset + 1 < len(lines) else ""
+            yield offset, f"{entry['name']!r}", entry["text"].strip() or following
+
+
+def repeated_classes(sources: Iterable[tuple[Path, str]]) -> Iterator[Refusal]:
+    """Yield every class whose name another class of the package has too.
+
+    Args:
+        sources: path and text of each module.
+
+    Example:
+        >>> sources = [(Path("a.py"), "class Prior: ..."), (Path("b.py"), "class Prior: ...")]
+        >>> [str(refusal)[:44] for refusal in repeated_classes(sources)]
+        ["a.py:1: class 'Prior' is also at b.py:1: giv", "b.py:1: class 'Prior' is also at a.py:1: giv"]
+    """
+    places: dict[str, list[tuple[Path, int]]] = defaultdict(list)
+    for path, source in sources:
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append((path, node.lineno))
+    for name, found in places.items():
+        for path, line in found:
+            others = ", ".join(f"{p.as_posix()}:{n}" for p, n in found if (p, n) != (path, line))
+            if others:
+                yield Refusal(path, line, f"class {name!r} is also at {others}: give each class a name of its own")
+
+
+def check(root: Path) -> list[Refusal]:
+    """Return every refused line under ``src`` of a repository, by file and line.
+
+    Args:
+        root: folder that holds ``src`` and ``pyproject.toml``. Its list ``[tool.plain-words] exempt`` names
+            packages and modules, with dots, that are not read.
+
+    Raises:
+        ValueError: an exempt name leads to no package or module.
+    """
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("tool", {})
+    exempt = [Path("src", *name.split(".")) for name in settings.get("plain-words", {}).get("exempt", [])]
+    for place in exempt:
+        if not (root / place).is_dir() and not (root / place).with_suffix(".py").is_file():
+            raise ValueError(
+                f"[tool.plain-words] of pyproject.toml exempts {'.'.join(place.parts[1:])!r}, which is neither a"
+                " package nor a module under src/: remove it from the list or correct its name"
+            )
+    sources = []
+    for path in sorted((root / "src").rglob("*.py")):
+        short = path.relative_to(root)
+        if not any(short.with_suffix("") == place or place in short.parents for place in exempt):
+            sources.append((short, path.read_text(encoding="utf-8")))
+    refusals = [refusal for path, source in sources for refusal in refused_descriptions(source, path)]
+    refusals += repeated_classes(sources)
+    return sorted(refusals, key=lambda refusal: (refusal.path, refusal.line))
+
+
+def main(root: Path) -> int:
+    """Print what is refused and return the exit status: 1 where there is anything."""
+    refusals = check(root)
+    for refusal in refusals:
+        print(refusal)
+    if refusals:
+        print(f"{len(refusals)} refused.", file=sys.stderr)
+    return 1 if refusals else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(__file__).resolve().parents[1]))
