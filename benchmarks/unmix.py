@@ -47,7 +47,7 @@ from seepage.protocols.fedsgd import FedSGD
 from seepage.run.memory import keep_freed_memory
 from seepage.run.provenance import commit
 from seepage.seeds import stream
-from seepage.settings.spec import make_spec
+from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import prepare
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.rank import rank_ceiling

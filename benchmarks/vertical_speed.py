@@ -35,7 +35,7 @@ def main() -> None:
     data = load(arguments.dataset)
     for units in arguments.trainings:
         passive = (PASSIVE[data.name],) if data.name in PASSIVE else ()
-        spec = VerticalSpec.of(dataset=data.name, units=units, passive=passive, threads=arguments.threads)
+        spec = VerticalSpec.of(dataset=data.name, repetitions=units, passive=passive, threads=arguments.threads)
         study = study_of(VerticalAudit(spec, data))
         found: dict[str, dict[str, float]] = {}
         with threads(arguments.threads):

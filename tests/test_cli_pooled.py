@@ -19,20 +19,22 @@ def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
     return commands(capfd, monkeypatch, tmp_path, "pooled")
 
 
-OWN = (*("--data", "rows.csv", "--target", "ill", "--sensitive", "smoker", "--value", "yes", "--rows", 100),)
-SMALL = (*OWN, "--auxiliary", 500, "--queries", 30, "--targets", 10, "--shadows", 12, "--seeds", 2, "--epochs", 4)
+OWN = ("--data", "rows.csv", "--target", "ill", "--rows", 100)
+SMOKER = ("--sensitive", "smoker", "--value", "yes")
+LIMIT = ("--defense", "none", "--defense", "query_limit:{queries: 5}")
+SMALL = (*OWN, "--auxiliary", 500, "--queries", 30, "--targets", 10, "--shadows", 12, "--repetitions", 2, "--epochs", 4)
 
 
 def test_a_table_of_ones_own_is_audited_in_private_and_gated(seepage: Any, tmp_path: Path) -> None:
-    code, out, err = seepage(*SMALL, "--attack", "meta", "--limit", 5, "--fail-above", 0.1, "--out", "run")
+    code, out, err = seepage(*SMALL, *SMOKER, "--attack", "meta", *LIMIT, "--fail-above", 0.1, "--out", "run")
     assert code == 1
     assert "gate" in err.lower()
-    assert "queries_5" in out
+    assert "query_limit" in out
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "run").iterdir()} == {0o600}
     rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
     asked = {row["defense"]: row["knowledge"]["queries"] for row in rows if row["attack"] == "meta"}
-    assert asked == {"none": 30, "queries_5": 5}
+    assert asked == {"none": 30, "query_limit": 5}
     page = (tmp_path / "run" / "report.html").read_text()
     assert "The secret is the share of" in page
 
@@ -47,17 +49,19 @@ def test_a_table_of_ones_own_is_audited_in_private_and_gated(seepage: Any, tmp_p
         (("--share", "0.5"), "seepage: shares are at least two numbers in [0, 1], in increasing order; got [0.5]."),
         (("--protocol", "updat"), "protocol"),
         (("--attack", "dominant"), "is on updates"),
-        (("--without", "agee"), "did you mean 'age'"),
+        (("--defense", "without_columns:{columns: agee}"), "did you mean 'age'"),
         (("--rows", "400", "--share", "0.05", "--share", "0.95"), "shares nearer to what the data hold"),
         (("--auxiliary-from", "guesses"), "--auxiliary-from: "),
-        (("--auxiliary-from", "answers", "--limit", "5"), "take many queries"),
-        (("--attack", "melis", "--limit", "5"), "federated training of two parties"),
+        (("--auxiliary-from", "answers", *LIMIT), "take many queries"),
+        (("--attack", "melis", *LIMIT), "federated training of two parties"),
     ],
 )
 def test_mistakes_are_one_paragraph_and_leave_nothing_behind(
     seepage: Any, tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
-    code, out, err = seepage(*SMALL, *arguments, "--out", "run")
+    sensitive = () if "--sensitive" in arguments else SMOKER[:2]
+    value = () if "--value" in arguments else SMOKER[2:]
+    code, out, err = seepage(*SMALL, *sensitive, *value, *arguments, "--out", "run")
     assert (code, out) == (2, "")
     told = [line for line in err.splitlines() if line.startswith("seepage: ")]
     assert len(told) == 1

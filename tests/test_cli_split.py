@@ -20,11 +20,12 @@ def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
     return commands(capfd, monkeypatch, tmp_path)
 
 
-OWN = ("split", "--data", "rows.csv", "--target", "t", "--trainings", 1, "--epochs", 2)
+OWN = ("split", "--data", "rows.csv", "--target", "t", "--repetitions", 1, "--epochs", 2)
+NOISE = ("--defense", "none", "--defense", "cut_noise:{noise_multiplier: 2.0}")
 
 
 def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path) -> None:
-    code, out, err = seepage(*OWN, "--private", "a", "--private", "c", "--noise", 2, "--out", "run")
+    code, out, err = seepage(*OWN, "--private-column", "a", "--private-column", "c", *NOISE, "--out", "run")
     assert code == 0
     assert "12 configurations" in out
     assert "Private" not in err
@@ -34,25 +35,31 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
     rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
     read = {(r["defense"], r["column"]): r for r in rows if (r["attack"], r["metric"]) == ("exact", "accuracy")}
     assert read["none", "a"]["mean"] == 1.0
-    assert read["noise_2", "a"]["mean"] < 0.8
-    again = seepage(*OWN, "--private", "a", "--private", "c", "--noise", 2, "--out", "run")
+    assert read["cut_noise", "a"]["mean"] < 0.8
+    again = seepage(*OWN, "--private-column", "a", "--private-column", "c", *NOISE, "--out", "run")
     assert again == (0, out, "")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--private", "aa"), "unknown private column 'aa'"),
-        (("--private", "t"), "labels are private anyway"),
-        (("--private", "a", "--flip", "0.7"), "the opposite; stay below 0.5"),
-        (("--private", "a", "--flip", "1.7"), "--flip: .*between 0 and 1, got probability=1.7"),
-        (("--private", "a", "--noise", "-1"), "--noise: .*got noise_multiplier=-1.0"),
-        (("--private", "a", "--trainings", "0"), "--trainings: .*got 0"),
-        (("--private", "a", "--search", "all"), "unknown --search 'all'. Known: descent, exhaustive, meet"),
-        (("--private", "a", "--stale", "9"), "give at most stale=2"),
+        (("--private-column", "aa"), "unknown private column 'aa'"),
+        (("--private-column", "t"), "labels are private anyway"),
+        (("--private-column", "a", "--defense", "label_flip:{probability: 0.7}"), "use a probability of at most 0.5"),
         (
-            ("--private", "a", "--noise", "0.1", "--noise", "0.1"),
-            "seepage: defenses: two defenses would both be called 'noise_0.1'",
+            ("--private-column", "a", "--defense", "label_flip:{probability: 1.7}"),
+            "--defense: .*between 0 and 1, got probability=1.7",
+        ),
+        (
+            ("--private-column", "a", "--defense", "cut_noise:{noise_multiplier: -1}"),
+            "--defense: .*got noise_multiplier=-1",
+        ),
+        (("--private-column", "a", "--repetitions", "0"), "--repetitions: .*got 0"),
+        (("--private-column", "a", "--attack", "exact:{search: all}"), "--attack: .*search"),
+        (("--private-column", "a", "--stale", "9"), "give at most stale=2"),
+        (
+            ("--private-column", "a", "--defense", "none+label_flip:{probability: 0.1}"),
+            "--defense: 'none.label_flip' combines a defense with none",
         ),
         ((), "no private columns were named"),
     ],
@@ -83,19 +90,52 @@ def test_published_tables_are_listed_and_refuse_what_they_do_not_have(seepage: A
 
 
 def test_columns_are_dropped_and_kinds_overridden_as_in_an_audit(seepage: Any) -> None:
-    code, out, _ = seepage(*OWN, "--private", "c", "--drop", "a", "--auxiliary", 10_000)
+    code, out, _ = seepage(*OWN, "--private-column", "c", "--drop", "a", "--auxiliary", 10_000)
     assert code == 0
     assert "all 540 training rows are auxiliary, not 10,000" in out
-    code, _, err = seepage(*OWN, "--private", "a", "--drop", "a")
+    code, _, err = seepage(*OWN, "--private-column", "a", "--drop", "a")
     assert code == 2
     assert "unknown private column 'a'" in err
 
 
 def test_spaces_that_are_too_large_are_searched(seepage: Any, tmp_path: Path) -> None:
-    code, out, _ = seepage(*OWN, "--private", "a", "--private", "c", "--search", "meet", "--out", "run")
+    code, out, _ = seepage(
+        *OWN, "--private-column", "a", "--private-column", "c", "--attack", "exact:{search: meet}", "--out", "run"
+    )
     assert code == 0
     assert "posterior" not in out
     rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
     [whole] = [row["mean"] for row in rows if (row["attack"], row["metric"]) == ("exact", "exact_match")]
     assert whole == 1.0
     assert "Leakage: total" in out
+
+
+def test_old_options_work_and_say_what_replaces_them(seepage: Any, tmp_path: Path) -> None:
+    table = ("split", "--data", "rows.csv", "--target", "t", "--epochs", 2)
+    old = ("--private", "a", "--trainings", 1, "--flip", 0.1, "--noise", 2, "--records", 30)
+    code, _, err = seepage(*table, *old, "--out", "old")
+    assert code == 0
+    assert [line.split(";")[0] for line in err.splitlines()] == [
+        "seepage: --trainings is now --repetitions 1",
+        "seepage: --records is now --attacked-records 30",
+        "seepage: --private is now --private-column a",
+        "seepage: --flip is now --defense 'label_flip:{probability: 0.1}'",
+        "seepage: --noise is now --defense 'cut_noise:{noise_multiplier: 2.0}'",
+    ]
+    rows = json.loads((tmp_path / "old" / "results.json").read_text())
+    assert {row["defense"] for row in rows} == {"none", "label_dp_0.1", "noise_2"}
+    code, help_, _ = seepage("split", "--help")
+    assert "--trainings" not in help_
+    assert "--repetitions" in help_
+
+
+@pytest.mark.parametrize("command", ["audit", "split", "vertical", "pooled"])
+def test_all_commands_have_the_same_options(seepage: Any, command: str) -> None:
+    code, out, _ = seepage(command, "--help")
+    assert code == 0
+    for option in (
+        *("--attack", "--defense", "--baseline", "--workers", "--device", "--time-budget", "--keep-records"),
+        *("--control", "--fail-above", "--fail-column", "--seed", "--json", "--quiet", "--out", "--data", "--target"),
+    ):
+        assert f" {option} " in out
+    assert "seepage " + command in out

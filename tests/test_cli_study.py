@@ -13,13 +13,13 @@ from tests.attacks.split.test_exact import table
 from tests.commands import Run, commands
 
 TEXT = """\
-study: split
+setting: split
 data: rows.csv
 target: t
-private: [a, c]
-defenses: [none, {label: noise_2, name: cut_noise, noise_multiplier: 2}]
+private_columns: [a, c]
+defenses: [none, {name: cut_noise, noise_multiplier: 2.0}]
 epochs: 2
-units: 3
+repetitions: 3
 """
 
 
@@ -33,13 +33,14 @@ def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 def test_a_document_is_what_the_options_are(seepage: Any, tmp_path: Path) -> None:
     code, out, _ = seepage("spec", "check", "split.yaml")
     assert code == 0
-    assert all(told in out for told in ("noise_2", "exact, posterior", "knn_features", "3 training(s)"))
+    assert all(told in out for told in ("cut_noise", "exact, posterior", "knn_features", "3 training(s)"))
     code, _, err = seepage("audit", "split.yaml", "--out", "one", "--fail-above", 0.2)
     assert code == 1
     assert "gate failed" in err
-    options = ("--data", "rows.csv", "--target", "t", "--private", "a", "--private", "c", "--noise", 2, "--epochs", 2)
-    assert seepage("split", *options, "--out", "two")[0] == 0
-    one, two = (json.loads((tmp_path / name / "results.json").read_text())["rows"] for name in ("one", "two"))
+    options = ("--data", "rows.csv", "--target", "t", "--private-column", "a", "--private-column", "c", "--epochs", 2)
+    noise = ("--defense", "none", "--defense", "cut_noise:{noise_multiplier: 2.0}")
+    assert seepage("split", *options, *noise, "--out", "two")[0] == 0
+    one, two = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("one", "two"))
     timeless = [[{**row, "seconds_per_victim": None} for row in rows] for rows in (one, two)]
     assert timeless[0] == timeless[1]
     copy = tmp_path / "one" / "audit.yaml"
@@ -50,12 +51,13 @@ def test_a_document_is_what_the_options_are(seepage: Any, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--victims", 3), "say in the document what --victims says"),
-        (("--override", "a=discrete"), "say in the document what --override says"),
-        (("--time-budget", "3m"), "say in the document what --time-budget says"),
+        (("--victims", 3), "No such option"),
+        (("--repetitons", 3), "--repetitions"),
+        (("--repetitions", 0), "--repetitions: must be greater than or equal to 1"),
+        (("--time-budget", "3"), "written like 90s, 30m or 2h, got '3'"),
         (("--fail-above", 0.1, "--fail-column", "b"), "unknown column of the gate 'b'. Known: a, c, t"),
-        (("--fail-column", "a"), "add --fail-above LIFT"),
-        (("--preset", "quick"), "either a document or a preset"),
+        (("--fail-column", "a"), "needs --fail-above"),
+        (("--preset", "quick"), "No such option"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(seepage: Any, tmp_path: Path, arguments: Any, said: str) -> None:
@@ -68,8 +70,7 @@ def test_options_that_do_not_fit_are_refused(seepage: Any, tmp_path: Path, argum
 @pytest.mark.parametrize(("above", "code", "told"), [(0.0, 1, "gate failed"), (0.99, 0, "gate passed")])
 def test_a_gate_of_the_document_decides(seepage: Any, tmp_path: Path, above: float, code: int, told: str) -> None:
     (tmp_path / "gate.yaml").write_text(
-        TEXT.replace(", {label: noise_2, name: cut_noise, noise_multiplier: 2}", "")
-        + f"gate: {{above: {above}, column: a}}\n"
+        TEXT.replace(", {name: cut_noise, noise_multiplier: 2}", "") + f"gate: {{above: {above}, column: a}}\n"
     )
     assert f"above a lift of {above:g} in column a" in " ".join(seepage("spec", "check", "gate.yaml")[1].split())
     found, _, err = seepage("audit", "gate.yaml", "--out", "run")
@@ -89,14 +90,14 @@ def test_a_gate_on_no_attacked_column_is_refused_first(seepage: Any, tmp_path: P
 @pytest.mark.parametrize(
     ("study", "added"),
     [
-        ("split", "private: [a]"),
+        ("split", "private_columns: [a]"),
         ("vertical", ""),
         ("pooled", "sensitive: a\nvalue: 1\nrows: 60\nauxiliary: 120\nqueries: 50"),
     ],
 )
 def test_a_draft_can_be_completed_and_checked(seepage: Any, tmp_path: Path, study: str, added: str) -> None:
     arguments = ("--data", "rows.csv", "--target", "t", "--out", "draft.yaml")
-    assert seepage("spec", "new", "--study", study, *arguments)[0] == 0
+    assert seepage("spec", "new", "--setting", study, *arguments)[0] == 0
     draft = tmp_path / "draft.yaml"
     draft.write_text(f"{draft.read_text()}\n{added}\n")
     code, out, err = seepage("spec", "check", "draft.yaml")
@@ -104,5 +105,20 @@ def test_a_draft_can_be_completed_and_checked(seepage: Any, tmp_path: Path, stud
     assert "none" in out
 
 
-def test_a_draft_of_no_study_names_the_nearest(seepage: Any) -> None:
-    assert "unknown study 'spilt'; did you mean 'split'?" in seepage("spec", "new", "--study", "spilt", "--out", "x")[2]
+def test_a_draft_of_no_setting_names_the_nearest(seepage: Any) -> None:
+    assert (
+        "unknown setting 'spilt'; did you mean 'split'?"
+        in seepage("spec", "new", "--setting", "spilt", "--out", "x")[2]
+    )
+
+
+def test_options_take_precedence_over_a_document_of_any_setting(seepage: Any, tmp_path: Path) -> None:
+    arguments = ("--repetitions", 1, "--private-column", "a", "--defense", "none", "--attack", "exact", "--quiet")
+    code, out, err = seepage("audit", *arguments, "split.yaml", "--workers", 1, "--out", "run")
+    assert (code, out, err) == (0, "", "")
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert {row["defense"] for row in rows} == {"none"}
+    assert {row["attack"] for row in rows if row["is_attack"]} == {"exact"}
+    assert {row["n"] for row in rows} == {1}
+    assert seepage("split", "split.yaml", *arguments, "--out", "run")[0] == 0
+    assert "is about split learning, not vertical learning" in seepage("vertical", "split.yaml")[2]

@@ -44,6 +44,10 @@ def loaded(program: str, *arguments: str) -> tuple[str, list[str], str]:
         (["models"], 0, "resnet_bn"),
         (["datasets"], 0, "health_heritage"),
         (["adit"], 2, "Did you mean 'audit'?"),
+        (["audit", "--dataset", "adlut"], 2, "did you mean 'adult'?"),
+        (["audit", "--attack", "tabelak"], 2, "did you mean 'tableak'?"),
+        (["audit", "--modle", "nn3"], 2, "did you mean '--model'"),
+        (["audit", "--help"], 0, "--fail-above"),
     ],
 )
 def test_what_is_cheap_loads_nothing_expensive(arguments: list[str], status: int, said: str) -> None:

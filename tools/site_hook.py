@@ -21,6 +21,7 @@ from mkdocs.structure.pages import Page
 import site_commands
 import site_figures
 import site_links
+import site_options
 import site_tables
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +35,7 @@ GUIDE, EXTENDING, CONTRIBUTING = "CONTRIBUTING.md", "writing-an-attack.md", "con
 ALONG = ["LICENSE", "NOTICE", "CITATION.cff", "benchmarks/results/*.csv"]
 REFERENCE = "reference"
 COMMANDS = f"{REFERENCE}/command-line.md"
+OPTIONS = f"{REFERENCE}/options.md"
 
 # What a reader's machine fetches by itself on opening a page or a style sheet; links to follow are no such thing.
 _FETCHED = re.compile(
@@ -47,7 +49,7 @@ _FETCHED = re.compile(
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Put the commands and the reference of every package in the navigation."""
     modules = [{name: f"{REFERENCE}/{name}.md"} for name in packages()]
-    listed = [{"Command line": COMMANDS}, *modules]
+    listed = [{"Command line": COMMANDS}, {"Options of audits": OPTIONS}, *modules]
     config.nav = [
         {title: listed if inner == REFERENCE else inner for title, inner in item.items()} for item in config.nav or []
     ]
@@ -70,6 +72,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for place, text in results().items():
         files.append(_made(config, place, text))
     files.append(_made(config, COMMANDS, site_commands.commands()))
+    files.append(_made(config, OPTIONS, site_options.options()))
     for name in packages():
         files.append(_made(config, f"{REFERENCE}/{name}.md", f"::: seepage.{name}\n"))
     return files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Unpack, overload
 
 import pandas as pd
 from torch import nn
@@ -28,8 +28,9 @@ from seepage.run.runner import Listener, Run, run_audits
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.setting import Audit, Given
-from seepage.settings.spec import AuditSpec as Spec
+from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
+from seepage.settings.typed import HorizontalOptions, PooledOptions, SplitOptions, VerticalOptions
 from seepage.tabular.infer import Policy
 from seepage.tabular.schema import Schema
 
@@ -124,6 +125,61 @@ def _rows_at(audits: Sequence[Audit], runs: Sequence[list[Run]], place: int | No
     return None if place is None else rows_of(audits[place], runs[place])
 
 
+Source = str | Path | Dataset | pd.DataFrame
+Network = str | Model | nn.Module | None
+
+
+@overload
+def audit(
+    source: Source = "adult",
+    model: Network = None,
+    *,
+    setting: Literal["horizontal"] = "horizontal",
+    schema: Schema | None = None,
+    out: str | Path | None = None,
+    **options: Unpack[HorizontalOptions],
+) -> Report: ...
+@overload
+def audit(
+    source: Source = "adult",
+    model: Network = None,
+    *,
+    setting: Literal["split"],
+    schema: Schema | None = None,
+    out: str | Path | None = None,
+    **options: Unpack[SplitOptions],
+) -> Report: ...
+@overload
+def audit(
+    source: Source = "adult",
+    model: Network = None,
+    *,
+    setting: Literal["vertical"],
+    schema: Schema | None = None,
+    out: str | Path | None = None,
+    **options: Unpack[VerticalOptions],
+) -> Report: ...
+@overload
+def audit(
+    source: Source = "adult",
+    model: Network = None,
+    *,
+    setting: Literal["pooled"],
+    schema: Schema | None = None,
+    out: str | Path | None = None,
+    **options: Unpack[PooledOptions],
+) -> Report: ...
+# Settings of other packages have options that are not known here.
+@overload
+def audit(
+    source: Source = "adult",
+    model: Network = None,
+    *,
+    setting: str,
+    schema: Schema | None = None,
+    out: str | Path | None = None,
+    **options: Any,
+) -> Report: ...
 def audit(
     source: str | Path | Dataset | pd.DataFrame = "adult",
     model: str | Model | nn.Module | None = None,

@@ -4,11 +4,38 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, get_args
 
 # Similarity of two names, from 0 to 1, from which one is suggested for the other.
 _NEAR = 0.6
+# Number of names beyond which not all are listed beside a near one.
+_MANY = 30
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A field of a spec that a message advises to give; each front end words it in its own way.
+
+    Attributes:
+        field: name of the field.
+        value: value to give; None where there is none to advise.
+        placeholder: what stands for a value that only the user knows, such as ``FILE``.
+
+    Example:
+        >>> str(Remedy("missing", "category")), str(Remedy("drop", ["id"])), str(Remedy("data", placeholder="FILE"))
+        ("missing='category'", "drop=['id']", 'data=FILE')
+    """
+
+    field: str
+    value: object = None
+    placeholder: str | None = None
+
+    def __str__(self) -> str:
+        if self.value is None and self.placeholder is None:
+            return self.field
+        return f"{self.field}={self.value!r}" if self.placeholder is None else f"{self.field}={self.placeholder}"
 
 
 class BadInputError(ValueError):
@@ -16,7 +43,25 @@ class BadInputError(ValueError):
 
     The message is one paragraph: what was expected, what came (with the value), what to do next.
     The command line prints it without a traceback and exits with status 2.
+
+    Attributes:
+        message: texts, and fields of a spec that it advises to give; as text, the error words these for Python.
+
+    Example:
+        >>> error = BadInputError("the table has missing cells; give ", Remedy("missing", "drop"), ".")
+        >>> print(error)
+        the table has missing cells; give missing='drop'.
+        >>> error.worded(lambda remedy: f"--{remedy.field} {remedy.value}")
+        'the table has missing cells; give --missing drop.'
     """
+
+    def __init__(self, *message: str | Remedy) -> None:
+        super().__init__("".join(map(str, message)))
+        self.message = message
+
+    def worded(self, wording: Callable[[Remedy], str]) -> str:
+        """Return the message with the fields that it advises in a front end's words."""
+        return "".join(wording(one) if isinstance(one, Remedy) else one for one in self.message)
 
 
 class FieldError(BadInputError):
@@ -33,6 +78,10 @@ class FieldError(BadInputError):
         super().__init__(f"{self.field}: {said}")
 
 
+class OldSpellingWarning(FutureWarning):
+    """An old spelling was used, which goes with the next release."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadInputError:
     """Return the error for a name that no registered ``kind`` carries, with the nearest names.
 
@@ -42,7 +91,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadInputError:
     """
     names = sorted(known)
     near = nearest(name, names)
-    return BadInputError(f"unknown {kind} {name!r}{f'; {near}' if near else '.'} Known: {', '.join(names) or 'none'}.")
+    # Nobody reads so many where the one that was meant is named.
+    every = "" if near and len(names) > _MANY else f" Known: {', '.join(names) or 'none'}."
+    return BadInputError(f"unknown {kind} {name!r}{f'; {near}' if near else '.'}{every}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args, get_type_hints, runtime_checkable
 
 from seepage.errors import BadInputError, unknown_name
+from seepage.needs import Need
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -67,6 +68,7 @@ class Entry(Generic[T_co]):
     def __init__(self, kind: str, name: str, setting: str | None, module: str | None = None) -> None:
         self.kind, self.name, self.setting, self.module = kind, name, setting, module
         self._factory: Callable[..., T_co] | None = None
+        self._needs: tuple[Need, ...] | None = None
 
     @property
     def loaded(self) -> bool:
@@ -81,6 +83,22 @@ class Entry(Generic[T_co]):
         if self._factory is None:
             raise RuntimeError(f"{self.module} registers no {self.kind} {self.name!r}, although it is declared to.")
         return self._factory
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """Side information without which an attack or baseline cannot be called."""
+        # Those of vertical learning name it themselves, where their studies look it up.
+        return getattr(self.factory, "grants", ()) if self._needs is None else self._needs
+
+    @property
+    def sees(self) -> tuple[type, ...]:
+        """View types that an attack or baseline takes, from the annotation of ``view``; empty where it has none."""
+        made: object = self.factory
+        if inspect.isfunction(made):
+            made = get_type_hints(made).get("return")
+        call = inspect.getattr_static(made, "__call__", None) if isinstance(made, type) else None
+        hints = get_type_hints(call) if inspect.isfunction(call) else {}
+        return tuple(dict.fromkeys(_classes(hints.get("view"))))
 
     @property
     def summary(self) -> str:
@@ -132,6 +150,13 @@ class Registry(Generic[T_co]):
         part.setting, part._root, part._entries = setting, self._root, self._entries
         return part
 
+    def joined(self, other: Registry[Any]) -> Registry[Any]:
+        """Return the parts of two registries as one, of this one's kind."""
+        both: Registry[Any] = Registry(self.kind)
+        both._plugins_loaded = True
+        both._entries = {**self._with_plugins()._entries, **other._with_plugins()._entries}
+        return both
+
     def declare(self, modules: Mapping[str, str], setting: str | None = None) -> None:
         """Declare parts without importing them.
 
@@ -142,12 +167,15 @@ class Registry(Generic[T_co]):
         for name, module in modules.items():
             self._entries[setting, name] = Entry(self.kind, name, setting, module)
 
-    def register(self, name: str, setting: str | None = None) -> Callable[[F], F]:
+    def register(
+        self, name: str, setting: str | None = None, needs: tuple[Need, ...] | None = None
+    ) -> Callable[[F], F]:
         """Register the decorated factory; the first line of its docstring is its summary.
 
         Args:
             name: name of the part, unique in its setting.
             setting: setting that the part belongs to; that of ``of``, or none, if None.
+            needs: side information without which an attack or baseline cannot be called.
 
         Raises:
             BadInputError: another factory has that name.
@@ -164,6 +192,7 @@ class Registry(Generic[T_co]):
                 entry = self._entries[setting, name] = Entry(self.kind, name, setting)
             elif entry.loaded or entry.module != factory.__module__:
                 raise BadInputError(f"{self.kind} {name!r} is registered twice; choose another name.")
+            entry._needs = needs
             entry._factory = factory  # pyright: ignore[reportAttributeAccessIssue]
             return factory
 
@@ -246,6 +275,16 @@ class Registry(Generic[T_co]):
             for point in entry_points(group=f"seepage.{self.kind}s"):
                 point.load()
         return self
+
+
+def _classes(hint: object) -> Iterator[type]:
+    """Yield the classes of an annotation: itself, those of a union, those that a sequence holds."""
+    inner = get_args(hint)
+    if inner:
+        for one in inner:
+            yield from _classes(one)
+    elif isinstance(hint, type):
+        yield hint
 
 
 @cache

@@ -64,6 +64,16 @@ def listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none"
 
 
+def lowered(text: str) -> str:
+    """Return a text with a small first letter, for the middle of a sentence; acronyms stay as they are.
+
+    Example:
+        >>> lowered("The server"), lowered("AUC")
+        ('the server', 'AUC')
+    """
+    return text if text[:2].isupper() else text[:1].lower() + text[1:]
+
+
 def flattened(value: Any, path: str = "") -> list[tuple[str, str]]:
     """Return nested values as lines of a table; lists of plain values stay on one line, missing ones are a dash.
 

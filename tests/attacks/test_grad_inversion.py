@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from seepage.settings.grid import Setting, settings
 from torch import Tensor, nn
 
 from seepage import attacks, models
@@ -17,7 +16,9 @@ from seepage.errors import BadInputError
 from seepage.learning import batch_statistics
 from seepage.models.model import Model
 from seepage.protocols.fedsgd import FedSGD
-from seepage.settings.spec import make_spec
+from seepage.settings.horizontal import HorizontalAudit
+from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.setting import Configuration, PlannedPart
 from seepage.settings.subject import prepare
 from seepage.tabular.align import match as matching_of
 from seepage.tabular.align import pairwise_error, reorder, right_cells
@@ -150,21 +151,26 @@ def test_weights_that_are_none_are_refused(weight: float) -> None:
 
 
 def test_an_audit_grants_true_statistics_only_if_told_to() -> None:
-    def made(**options: str) -> Setting:
+    def prepared(**options: str) -> tuple[HorizontalAudit, Configuration, PlannedPart]:
         spec = make_spec(dataset="german", model="resnet_bn", batch_sizes=4, attacks="grad_inversion", **options)
-        return settings(spec, prepare(spec))[-1]
+        audit = HorizontalAudit(spec, prepare(spec))
+        return audit, audit.configurations[0], audit.parts[-1]
 
-    hidden, granted = made(), made(batch_statistics="granted")
-    assert hidden.key != granted.key
-    transcript = granted.transcript([0, 1])
-    assert "batch_statistics" not in hidden.granted(transcript)
-    assert "batch_statistics" not in hidden.knowledge()
-    assert granted.knowledge()["batch_statistics"] == "mean and variance of each batch where it is normalised"
-    found = granted.granted(transcript)["batch_statistics"]
+    (hidden, place, part), (granted, _, _) = prepared(), prepared(batch_statistics="granted")
+    assert hidden.identity(place, part) != granted.identity(place, part)
+    exposure = granted.expose(place, range(2))
+    assert hidden.expose(place, range(2)).known.batch_statistics is None
+    assert "batch_statistics" not in hidden.granted(place, part)
+    assert granted.granted(place, part)["batch_statistics"] == "mean and variance of each batch where it is normalised"
+    assert exposure.plainly.batch_statistics is None
+    found = exposure.known.batch_statistics
+    assert found is not None
     subject = granted.subject
-    first = subject.encoder.encode(transcript.secret.cells)[1] @ subject.model.parameters["0.branch.0.weight"].T
+    cells = exposure.transcript.secret.cells
+    first = subject.encoder.encode(cells)[1] @ subject.model.parameters["0.branch.0.weight"].T
     first = first + subject.model.parameters["0.branch.0.bias"]
     torch.testing.assert_close(found["0.branch.1"].mean[1], first.mean(0), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(found["0.branch.1"].variance[1], first.var(0), rtol=1e-4, atol=1e-5)
-    plain = make_spec(dataset="german", batch_sizes=4, attacks="dlg", batch_statistics="granted")
-    assert "batch_statistics" not in settings(plain, prepare(plain))[-1].knowledge()
+    spec = make_spec(dataset="german", batch_sizes=4, attacks="dlg", batch_statistics="granted")
+    plain = HorizontalAudit(spec, prepare(spec))
+    assert "batch_statistics" not in plain.granted(plain.configurations[0], plain.parts[-1])

@@ -21,7 +21,7 @@ from seepage.models.model import Model
 from seepage.protocols.clients import Clients
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.subject import prepare
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, View
@@ -138,7 +138,7 @@ def test_adult_is_read_in_single_precision_after_local_training() -> None:
 def test_the_server_is_called_malicious_and_its_versions_make_another_network() -> None:
     model = loki(DATA.schema, clients=2, bins=5)
     assert "LOKI" in model.crafted
-    spec = AuditSpec(dataset="german", model="loki", model_options={"clients": 2}, protocol_options={"clients": 2})
+    spec = HorizontalSpec(dataset="german", model="loki", model_options={"clients": 2}, protocol_options={"clients": 2})
     subject = prepare(spec)
     digest = subject.model_digest
     moved = {name: versions.flip(0) for name, versions in subject.model.each.items()}

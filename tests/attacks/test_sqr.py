@@ -18,8 +18,8 @@ from seepage.models.model import Head, Model
 from seepage.protocols.clients import Clients
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
-from seepage.settings.control import control_of
-from seepage.settings.spec import make_spec
+from seepage.settings.horizontal import HorizontalAudit, control_of
+from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import prepare
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous
@@ -130,8 +130,11 @@ def test_more_records_than_units_can_tell_apart_leave_a_guess() -> None:
         ([nn.Linear(123, 500), nn.ELU(), nn.Linear(500, 2)], "has biases"),
         ([nn.Linear(123, 500, bias=False), nn.ReLU(), nn.Linear(500, 2)], "has ReLU units"),
         ([nn.Linear(123, 100, bias=False), nn.ELU(), nn.Linear(100, 2)], "has 100 units for 123"),
-        ([nn.Linear(123, 500, bias=False), nn.PReLU(), nn.Linear(500, 2)], "is another"),
-        ([nn.Linear(123, 500, bias=False), nn.ELU(), nn.Linear(500, 9), nn.ELU(), nn.Linear(9, 2)], "is another"),
+        ([nn.Linear(123, 500, bias=False), nn.PReLU(), nn.Linear(500, 2)], "is of another kind"),
+        (
+            [nn.Linear(123, 500, bias=False), nn.ELU(), nn.Linear(500, 9), nn.ELU(), nn.Linear(9, 2)],
+            "is of another kind",
+        ),
     ],
 )
 def test_other_networks_are_refused(layers: list[nn.Module], why: str) -> None:
@@ -158,5 +161,10 @@ def test_numbers_below_one_are_refused() -> None:
 def test_the_positive_control_keeps_the_network() -> None:
     spec = make_spec(dataset="german", model="gaussian", model_options={"width": 200}, attacks="sqr")
     subject = prepare(spec)
-    assert control_of(spec, subject)[1].model.name == "gaussian"
-    assert control_of(make_spec(**{**spec.model_dump(), "attacks": "tableak"}), subject)[1].model.name == "wide"
+    assert control_of(HorizontalAudit(spec, subject)).subject.model.name == "gaussian"
+    assert (
+        control_of(
+            HorizontalAudit(make_spec(**{**spec.model_dump(), "attacks": "tableak"}), subject)
+        ).subject.model.name
+        == "wide"
+    )

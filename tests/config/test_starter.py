@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +17,10 @@ from seepage.config.document import read_document, read_text_document
 from seepage.config.starter import _scalar, starter
 from seepage.config.tree import parse
 from seepage.errors import BadInputError
-from seepage.settings.spec import make_spec
+from seepage.settings.catalogue import setting as find_setting
+from seepage.settings.catalogue import settings
+from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.option import fields_of
 
 
 @pytest.fixture
@@ -28,27 +32,37 @@ def people(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", registry.datasets.names())
 def test_a_starter_is_the_default_audit_of_its_dataset(name: str) -> None:
-    assert read_text_document(starter(name), "audit.yaml", Path()) == [make_spec(dataset=name)]
+    assert read_text_document(starter(dataset=name), "audit.yaml", Path()) == [make_spec(dataset=name)]
 
 
-def uncommented(text: str) -> list[str]:
-    """Return the text with each commented key, and what belongs to it, in place of the one it comments on."""
-    texts = []
-    for found in re.finditer(r"^# (\w+):.*\n((?:#   .*\n)*)", text, re.MULTILINE):
-        key, block = found.group(1), re.sub(r"^# ", "", found.group(0), flags=re.MULTILINE)
-        rest = text.replace(found.group(0), "")
-        texts.append(re.sub(rf"^{key}:.*\n", "", rest, flags=re.MULTILINE) + block)
-    return texts
+@pytest.mark.parametrize("setting", settings())
+def test_a_starter_of_any_setting_says_the_defaults(setting: str) -> None:
+    [spec] = read_text_document(starter(setting), "audit.yaml", Path())
+    assert spec == find_setting(setting).spec.of()
 
 
-def test_every_comment_that_holds_a_key_can_be_used(people: Path) -> None:
-    public = uncommented(starter())
-    own = uncommented(starter(data=people, target="no", out=people.parent / "audit.yaml"))
-    assert (len(public), len(own)) == (4, 9)
-    for text in (*public, *own):
-        assert read_text_document(text, "audit.yaml", people.parent)
-    [spec] = read_text_document(public[1], "audit.yaml", Path())
-    assert [part.called for part in spec.attacks] == ["tableak", "tableak(restarts=10)", "tableak(restarts=30)"]
+def uncommented(text: str, keys: Collection[str]) -> list[tuple[str, str]]:
+    """Return each commented key, and the text with it as a line."""
+    found = re.finditer(r"^# (\w+): .*$", text, re.MULTILINE)
+    return [(one[1], text.replace(one[0], one[0].removeprefix("# "))) for one in found if one[1] in keys]
+
+
+@pytest.mark.parametrize("setting", settings())
+def test_every_comment_that_holds_a_key_can_be_used(setting: str, people: Path) -> None:
+    kind = find_setting(setting).spec
+    keys = {one.key: one for one in fields_of(kind).values()}
+    default = kind.of()
+    public = uncommented(starter(setting), keys)
+    own = uncommented(starter(setting, data=people, target="no", out=people.parent / "audit.yaml"), keys)
+    assert len(public) > 10
+    assert {key for key, _ in public} < {key for key, _ in own}
+    for key, text in (*public, *own):
+        [spec] = read_text_document(text, "audit.yaml", people.parent)
+        if spec.data is None and keys[key].default is not None:
+            assert spec == default
+    # Each field stands somewhere: in the one starter or the other, or below another key.
+    said = {key for key, _ in own} | {key for _, text in own[:1] for key in yaml.safe_load(text)} | {"dataset"}
+    assert said - {"setting"} == {key for key, one in keys.items() if one.option.below is None}
 
 
 def test_a_table_is_named_from_the_folder_of_the_document(people: Path) -> None:
@@ -63,7 +77,7 @@ def test_a_table_is_named_from_the_folder_of_the_document(people: Path) -> None:
 
 
 def test_a_table_with_gaps_is_given_a_policy_for_them(people: Path) -> None:
-    assert "\n# missing: category\n" in starter(data=people, target="no", out=people.parent / "audit.yaml")
+    assert "\n# missing: refuse\n" in starter(data=people, target="no", out=people.parent / "audit.yaml")
     pd.DataFrame({"age": [*range(39), None], "no": ["a", "b"] * 20}).to_csv(people, index=False)
     out = people.parent / "audit.yaml"
     out.write_text(starter(data=people, target="no", out=out))
@@ -73,7 +87,9 @@ def test_a_table_with_gaps_is_given_a_policy_for_them(people: Path) -> None:
 
 def test_what_cannot_be_audited_is_refused(people: Path) -> None:
     with pytest.raises(BadInputError, match="did you mean 'adult'"):
-        starter("adlut")
+        starter(dataset="adlut")
+    with pytest.raises(BadInputError, match="did you mean 'split'"):
+        starter("spilt")
     with pytest.raises(BadInputError, match="needs a target"):
         starter(data=people)
     with pytest.raises(BadInputError, match="did you mean 'age'"):

@@ -9,8 +9,9 @@ from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.errors import BadInputError
 from seepage.registry import Registry, defenses
+from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.part import Part, Parts, combine
 from seepage.settings.pooled_spec import PooledSpec
-from seepage.settings.spec import Part, Parts, combine, make_spec
 from seepage.settings.split_spec import SplitSpec
 
 PARTS = TypeAdapter(Parts)

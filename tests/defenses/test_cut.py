@@ -78,7 +78,7 @@ def test_nothing_is_guaranteed_without_noise_or_by_bounds_that_tell() -> None:
     ("make", "said"),
     [
         (lambda: LabelFlip(0.0), "between 0 and 1"),
-        (lambda: LabelFlip(0.6).epsilon(2), "the opposite; stay below 0.5"),
+        (lambda: LabelFlip(0.6).epsilon(2), "more often than random labels; use a probability of at most 0.5"),
         (lambda: CutNoise(-1), "noise_multiplier is a number from 0 up"),
         (lambda: CutNoise(1, quantile=1), "a quantile lies between 0 and 1"),
         (lambda: CutNoise(1, start=0), "start is a number"),

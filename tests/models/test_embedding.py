@@ -12,13 +12,13 @@ from loky import get_reusable_executor
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seepage.auditing import audit
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.learning import gradient, mean_loss
 from seepage.models.embedding import Embedded, adapted, takes_codes
 from seepage.models.model import Model, usual_head
-from seepage.report import audit
-from seepage.settings.spec import make_spec
+from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import prepare
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema

@@ -18,7 +18,7 @@ from seepage.errors import BadInputError
 from seepage.models.model import Model
 from seepage.models.own import load_own
 from seepage.models.weights import load_weights
-from seepage.settings.spec import make_spec
+from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import prepare
 
 SCHEMA = distinct(rows=4, continuous=1, discrete=2).schema

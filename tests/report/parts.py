@@ -1,20 +1,33 @@
-"""Audits for tests of reports: real ones of hostile tables, and planted ones whose figures are known."""
+"""Audits for tests of reports: real ones of hostile tables, and ones with planted figures in settings of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import torch
 
-from seepage.assessment.row import ResultRow
-from seepage.report import Report, audit
-from seepage.results.checks import Alarm
-from seepage.results.examples import Example
-from seepage.settings.spec import AuditSpec
-from seepage.settings.subject import Subject
+from seepage.assessment import Measured, Measurement
+from seepage.assessment.evidence import Evidence
+from seepage.auditing import audit
+from seepage.report.report import Report
+from seepage.settings.option import RUNNING, Option
+from seepage.settings.part import Part
+from seepage.settings.setting import (
+    About,
+    Audit,
+    Configuration,
+    Exposure,
+    Outcome,
+    PartKind,
+    PlannedPart,
+    Progress,
+    Scale,
+)
+from seepage.settings.spec import Spec
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Discrete, Schema
 
@@ -29,36 +42,6 @@ LINES = "first\nsecond\r\x00\x1b[31mred"
 HOSTILE = (SCRIPT, IMAGE, LINK, TURNED, LONG, QUOTES, HEBREW, LINES)
 
 
-@dataclass(frozen=True)
-class Planted:
-    """Evidence with the fields of ``seepage.assessment.evidence.Evidence`` that reports read."""
-
-    right: np.ndarray
-    uncertainty: np.ndarray | None
-    rarity: np.ndarray
-    groups: dict[str, dict[str, tuple[int, int]]]
-    true: np.ndarray | None = None
-    guess: np.ndarray | None = None
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What a page shows, with parts of one's own in place of what a report works out from its runs."""
-
-    spec: AuditSpec
-    subject: Subject
-    rows: Sequence[ResultRow]
-    examples: Sequence[Example]
-    evidence: Mapping[tuple[int, str, str], Any]
-    alarms: Sequence[Alarm] | None
-    control: Sequence[ResultRow] | None
-
-
-def shown(report: Report | Shown, **changes: Any) -> Shown:
-    """Return what a page shows of a report, some of it replaced."""
-    return Shown(**{**{f.name: getattr(report, f.name) for f in fields(Shown)}, **changes})
-
-
 def hostile_frame(rows: int = 48) -> pd.DataFrame:
     """A table whose column names and cells are what nobody would want in a page."""
     draw = np.random.default_rng(0)
@@ -69,27 +52,44 @@ def hostile_frame(rows: int = 48) -> pd.DataFrame:
     return frame
 
 
-def hostile_audit(**settings: Any) -> Shown:
+def hostile_audit(**settings: Any) -> Report:
     """A real audit of the hostile table."""
-    told: dict[str, Any] = {"batch_sizes": [1, 4], "attacks": ["tableak", "dlg"], "victims": 3, **settings}
+    chosen: dict[str, Any] = {"batch_sizes": [1, 4], "attacks": ["tableak", "dlg"], "victims": 3, **settings}
     frame = hostile_frame()
     schema = infer_schema(frame, "target <i>", sensitive=(SCRIPT, "number"))
-    report = audit(frame, schema=schema, restarts=2, iterations=20, control=False, **told)
-    return shown(report, evidence={**plant(report), **report.evidence})
+    return audit(frame, schema=schema, restarts=2, iterations=20, control=False, **chosen)
 
 
-def plant(report: Report | Shown, seed: int = 0) -> dict[tuple[int, str, str], Planted]:
-    """Evidence of every attack of an audit whose certainty is calibrated: a cell is right as often as it is sure."""
-    schema = report.subject.dataset.schema
-    attacks = {
-        (row.batch_size, row.defense, row.attack)
-        for row in report.rows
-        if row.seconds_per_victim and row.batch_size is not None
-    }
-    return {key: calibrated(schema, 12, key[0], seed) for key in sorted(attacks)}
+def planted(report: Report, seed: int = 0) -> Report:
+    """Return a report whose attacks have evidence in which a cell is right as often as the attacker is sure."""
+    dataset = report.audit.dataset
+    assert dataset is not None
+    runs = []
+    for run in report.runs:
+        size = run.configuration.batch_size
+        if run.is_attack and size is not None:
+            run = replace(run, evidence=calibrated(dataset.schema, 12, size, seed))
+        runs.append(run)
+    return replace(report, runs=runs)
 
 
-def calibrated(schema: Schema, victims: int, records: int, seed: int) -> Planted:
+def without_evidence(report: Report) -> Report:
+    """Return a report whose attacks keep nothing of single cells."""
+    return replace(report, runs=[replace(run, evidence=None) for run in report.runs])
+
+
+def evidence(
+    schema: Schema,
+    right: np.ndarray,
+    uncertainty: np.ndarray | None,
+    rarity: np.ndarray,
+    groups: dict[str, dict[str, tuple[int, int]]],
+) -> Evidence:
+    """Return evidence with these fields, and nothing of what is not planted."""
+    return Evidence(schema.names, right, uncertainty, rarity, groups, None, None, None, None)
+
+
+def calibrated(schema: Schema, victims: int, records: int, seed: int) -> Evidence:
     """Evidence in which a discrete cell of certainty p is right with probability p, and numbers likewise by rank."""
     draw = np.random.default_rng(seed)
     shape = (victims, records, len(schema.columns))
@@ -109,4 +109,125 @@ def calibrated(schema: Schema, victims: int, records: int, seed: int) -> Planted
             for name, count in zip(names, counts, strict=True)
             if count
         }
-    return Planted(right, entropy.astype(np.float32), draw.gamma(4, 0.4, shape[:2]).astype(np.float32), groups)
+    rare = draw.gamma(4, 0.4, shape[:2]).astype(np.float32)
+    return evidence(schema, right, entropy.astype(np.float32), rare, groups)
+
+
+class CoinSpec(Spec):
+    """An invented setting: somebody peeks at coins.
+
+    Attributes:
+        flips: number of coins that are flipped.
+    """
+
+    setting: ClassVar[str] = "coins"
+    about: ClassVar[str] = "coins: what a peeker learns"
+    unit: ClassVar[str] = "flip"
+    repeats: ClassVar[str] = "flips"
+
+    flips: Annotated[int, Option("Number of coins that are flipped.", RUNNING)] = 3
+
+
+COIN, PEEK, SETUP = "coin", "peek", "set-up"
+KINDS: dict[str, PartKind] = {SETUP: "about", COIN: "baseline", PEEK: "attack"}
+FIGURES = {("none", COIN): 0.5, ("none", PEEK): 0.9, ("gloves", COIN): 0.5, ("gloves", PEEK): 0.55}
+
+
+@dataclass(frozen=True)
+class Flips(Exposure):
+    """Coins under one defense; a figure is planted, and grows with each flip, an attack's twice as fast."""
+
+    audit: CoinAudit
+    configuration: Configuration
+    units: range
+
+    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
+        """Return the planted figures."""
+        if part.label in self.audit.broken:
+            raise ValueError("the coin rolled <under> the table")
+        if part.kind == "about":
+            figures: Mapping[tuple[str, str | None], list[float]] = {
+                ("auc", None): [0.8] * len(self.units),
+                ("epsilon", None): [float("nan") if self.configuration.defense == "none" else 2.5] * len(self.units),
+            }
+            return Outcome(self._measured(figures), pictures=[self.audit.picture for _ in self.units])
+        mean = self.audit.figures[self.configuration.defense, part.label]
+        spread = self.audit.spread * (1 if part.kind == "attack" else 0.5)
+        values = [mean + unit * spread for unit in self.units]
+        figures = {("accuracy", None): values, **{("accuracy", name): values for name in self.audit.about.columns}}
+        if self.audit.picture:
+            figures |= {("psnr", None): [12.5] * len(values), ("ssim", None): [0.5] * len(values)}
+        return Outcome(self._measured(figures), 0.25, pictures=[self.audit.picture for _ in self.units])
+
+    def _measured(self, figures: Mapping[tuple[str, str | None], Sequence[float]]) -> list[Measured]:
+        return [
+            Measurement(metric, column, torch.tensor(values), True, (0.0, 1.0))
+            for (metric, column), values in figures.items()
+        ]
+
+
+class CoinAudit(Audit):
+    """An audit of coins whose figures are planted; its rows are no table.
+
+    Args:
+        spec: what to do.
+        parts: labels of its parts.
+        figures: accuracies by defense and label.
+        spread: growth of an attack's accuracy from one flip to the next; that of a baseline is half of it.
+        sizes: batch sizes; several of them, or none.
+        broken: labels of parts that fail.
+        picture: data URI of an image; None without one.
+        own: whether the coins are the user's own.
+        about: fields of ``About``.
+    """
+
+    setting = "coins"
+
+    def __init__(
+        self,
+        spec: CoinSpec | None = None,
+        *,
+        parts: Sequence[str] = (SETUP, COIN, PEEK),
+        figures: Mapping[tuple[str, str], float] = FIGURES,
+        spread: float = 0.02,
+        sizes: Sequence[int | None] = (None,),
+        broken: Sequence[str] = (),
+        picture: str | None = None,
+        own: bool = False,
+        **about: Any,
+    ) -> None:
+        self.spec = CoinSpec(control=False, workers=1) if spec is None else spec
+        self.figures, self.spread, self.broken, self.picture = dict(figures), spread, tuple(broken), picture
+        self.own = own
+        self.parts = [PlannedPart(Part(name=name), KINDS[name]) for name in parts]
+        defenses = dict.fromkeys(defense for defense, _ in figures)
+        self.configurations = [Configuration(defense, size) for size in sizes for defense in defenses]
+        usual: dict[str, Any] = {
+            "dataset": "coins",
+            "protocol": "one_flip",
+            "model": "none",
+            "lead": "What a peeker learns about coins.",
+            "attacker": "The peeker",
+            "secret": "all sides",
+            "message": "the glimpse",
+            "threat_model": ("The peeker stands behind the player.",),
+            "notes": ("coins are fair",),
+            "columns": ("a",),
+            "scales": {"epsilon": Scale(None), "psnr": Scale(), "auc": Scale(None)},
+        }
+        self.about = About(**{**usual, **about})
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        """What tells these coins from others."""
+        return {"dataset": {"name": self.about.dataset, "digest": self.about.dataset}}
+
+    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
+        """Return what determines the figures."""
+        mean = self.figures.get((configuration.defense, part.label))
+        where = [configuration.defense, configuration.batch_size, part.label, self.about.dataset]
+        return {"coins": where, "mean": mean, "spread": self.spread, "broken": self.broken, "picture": self.picture}
+
+    def expose(self, configuration: Configuration, units: range) -> Exposure:
+        """Return the flips."""
+        return Flips(self, configuration, units)

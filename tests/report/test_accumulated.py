@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 
 import pytest
 
-from seepage.report import Report, audit_document
+from seepage.auditing import audit_document
 from seepage.report.accumulated import accumulated
 from seepage.report.html import render
+from seepage.report.report import Report
 
 DOCUMENT = {
     "dataset": "german",
@@ -41,7 +43,7 @@ def test_every_figure_of_every_audit_is_in_its_line(reports: list[Report]) -> No
         size = int(figure.title.partition("batch size ")[2][0])
         defense = "sign" if "sign" in figure.title else "none"
         lines = {line["name"]: line for line in figure.data}
-        assert list(lines) == ["tableak", "mode (guess)", "random (guess)"]
+        assert list(lines) == ["tableak", "mode (baseline)", "random (baseline)"]
         for name, line in lines.items():
             expected = {}
             for report in reports:
@@ -49,7 +51,7 @@ def test_every_figure_of_every_audit_is_in_its_line(reports: list[Report]) -> No
                 rows = frame[frame["column"].isna() & (frame["metric"] == "accuracy") & (frame["batch_size"] == size)]
                 rows = rows[rows["attack"] == name.partition(" ")[0]]
                 [mean] = rows[rows["defense"] == defense]["mean"] if name == "tableak" else rows["mean"].unique()
-                expected[report.spec.attacked_rounds] = 100 * mean
+                expected[report.audit.about.rounds] = 100 * mean
             assert line["y"] == pytest.approx([expected[1], expected[3]])
         assert figure.layout["xaxis"]["ticktext"] == ["1", "3"]
         assert len(grid.rows) == 6
@@ -58,16 +60,17 @@ def test_every_figure_of_every_audit_is_in_its_line(reports: list[Report]) -> No
 def test_audits_that_differ_in_more_are_not_put_together(reports: list[Report]) -> None:
     assert accumulated(reports[:1]) is None
     other = reports[1]
-    changed = Report(other.spec.model_copy(update={"labels": "true"}), other.subject, other.rows, other.runs)
-    assert accumulated([reports[0], changed]) is None
+    changed = copy(other.audit)
+    changed.spec = other.audit.spec.model_copy(update={"labels": "true"})
+    assert accumulated([reports[0], replace(other, audit=changed)]) is None
     assert accumulated([]) is None
 
 
 def test_the_page_shows_it_once(reports: list[Report]) -> None:
     page = render(reports, {})
     assert page.count('<section id="rounds"') == 1
-    assert "3 rounds of the same clients, each with a gradient" in page
+    assert "without the gradients of 3 rounds the best baseline gets" in page
     assert "One victim is one client with its records in 3 rounds" in page
     alone = render(reports[1:], {})
     assert '<section id="rounds"' not in alone
-    assert "From one gradient of" in alone
+    assert "without the gradient the best baseline gets" in alone

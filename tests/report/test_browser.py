@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from seepage.report import audit
-from seepage.report.comparing import compare_runs, load_run, render_comparison
+from seepage.auditing import audit, run_all
+from seepage.report.comparing import render_comparison
 from seepage.report.html import write_html
-from tests.report.parts import HEBREW, IMAGE, LONG, SCRIPT, Shown, hostile_audit, plant, shown
+from seepage.report.report import Report
+from seepage.results.compare import compare_runs, load_run
+from tests.report.parts import HEBREW, IMAGE, LONG, SCRIPT, CoinAudit, hostile_audit, planted
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here, so the report cannot be looked at")
@@ -32,19 +34,18 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def hostile() -> Shown:
+def hostile() -> Report:
     return hostile_audit(keep_records=True)
 
 
 @pytest.fixture(scope="module")
-def plain() -> Shown:
-    told: dict[str, Any] = {"batch_sizes": [1, 4, 16], "attacks": "tableak", "restarts": 2, "iterations": 30}
-    report = audit("german", victims=3, control=False, **told)
-    return shown(report, evidence=plant(report))
+def plain() -> Report:
+    chosen: dict[str, Any] = {"batch_sizes": [1, 4, 16], "attacks": "tableak", "restarts": 2, "iterations": 30}
+    return planted(audit("german", victims=3, control=False, **chosen))
 
 
 @pytest.fixture(scope="module")
-def hostile_page(browser: Browser, hostile: Shown, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def hostile_page(browser: Browser, hostile: Report, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     path = tmp_path_factory.mktemp("hostile") / "report.html"
     write_html(path, [hostile], {SCRIPT: IMAGE, "list": [{"name": LONG}]})
     page, troubles = opened(browser, path)
@@ -55,7 +56,7 @@ def hostile_page(browser: Browser, hostile: Shown, tmp_path_factory: pytest.Temp
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser, plain: Shown, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def page(browser: Browser, plain: Report, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     path = tmp_path_factory.mktemp("plain") / "report.html"
     write_html(path, [plain], {"time": "now"})
     made, troubles = opened(browser, path)
@@ -129,7 +130,7 @@ def test_tables_sort_by_click_and_by_keyboard_with_what_is_missing_last(page: Pa
     page.keyboard.press("Space")
     assert head.get_attribute("aria-sort") == "ascending"
     assert sorted(column(page, table, "Lift")) == sorted(before)
-    assert "Sorted by Lift, ascending" in (page.locator("#told").text_content() or "")
+    assert "Sorted by Lift, ascending" in (page.locator("#status").text_content() or "")
     name = page.locator(f"{table} thead th", has_text="Metric")
     name.locator("button").click()
     assert head.get_attribute("aria-sort") == "none"
@@ -137,7 +138,7 @@ def test_tables_sort_by_click_and_by_keyboard_with_what_is_missing_last(page: Pa
 
 
 def test_the_keyboard_skips_to_the_content_and_reaches_every_control(
-    browser: Browser, plain: Shown, tmp_path: Path
+    browser: Browser, plain: Report, tmp_path: Path
 ) -> None:
     write_html(tmp_path / "report.html", [plain], {})
     page, troubles = opened(browser, tmp_path / "report.html")
@@ -230,7 +231,7 @@ def test_plots_show_markup_as_text(hostile_page: Page) -> None:
     # Shaded fields are drawn as an image that is part of the page.
     images = hostile_page.evaluate("Array.from(document.querySelectorAll('.plot svg image'), one => one.href.baseVal)")
     assert all(image.startswith("data:image/png") for image in images)
-    plot = hostile_page.locator("#columns-worst")
+    plot = hostile_page.locator("#figure-columns")
     plot.scroll_into_view_if_needed()
     plot.locator("svg .scatterlayer .trace").last.locator(".point").first.hover(force=True)
     hover = plot.locator(".hoverlayer text")
@@ -239,7 +240,7 @@ def test_plots_show_markup_as_text(hostile_page: Page) -> None:
     assert hostile_page.evaluate("window.__hacked") is None
 
 
-def test_the_page_refuses_scripts_that_are_not_its_own(browser: Browser, plain: Shown, tmp_path: Path) -> None:
+def test_the_page_refuses_scripts_that_are_not_its_own(browser: Browser, plain: Report, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     write_html(path, [plain], {})
     broken = path.read_text(encoding="utf-8").replace("</main>", "<script>window.__hacked = 1</script></main>")
@@ -250,7 +251,7 @@ def test_the_page_refuses_scripts_that_are_not_its_own(browser: Browser, plain: 
     shown.close()
 
 
-def test_without_scripts_words_and_tables_are_there(browser: Browser, plain: Shown, tmp_path: Path) -> None:
+def test_without_scripts_words_and_tables_are_there(browser: Browser, plain: Report, tmp_path: Path) -> None:
     write_html(tmp_path / "report.html", [plain], {})
     context = browser.new_context(java_script_enabled=False)
     shown = context.new_page()
@@ -262,7 +263,7 @@ def test_without_scripts_words_and_tables_are_there(browser: Browser, plain: Sho
     context.close()
 
 
-def test_several_audits_share_a_page(browser: Browser, plain: Shown, hostile: Shown, tmp_path: Path) -> None:
+def test_several_audits_share_a_page(browser: Browser, plain: Report, hostile: Report, tmp_path: Path) -> None:
     write_html(tmp_path / "report.html", [plain, hostile], {})
     shown, troubles = opened(browser, tmp_path / "report.html")
     assert troubles == []
@@ -278,7 +279,7 @@ def test_several_audits_share_a_page(browser: Browser, plain: Shown, hostile: Sh
 
 
 @pytest.mark.parametrize("width", [360, 1200])
-def test_nothing_spills_over_the_side(browser: Browser, hostile: Shown, tmp_path: Path, width: int) -> None:
+def test_nothing_spills_over_the_side(browser: Browser, hostile: Report, tmp_path: Path, width: int) -> None:
     write_html(tmp_path / "report.html", [hostile], {})
     shown = browser.new_page(viewport={"width": width, "height": 800})
     shown.goto((tmp_path / "report.html").as_uri())
@@ -287,9 +288,9 @@ def test_nothing_spills_over_the_side(browser: Browser, hostile: Shown, tmp_path
 
 
 def test_a_comparison_is_drawn_too(browser: Browser, tmp_path: Path) -> None:
-    told: dict[str, Any] = {"batch_sizes": [1, 2], "attacks": "dlg", "victims": 3, "control": False}
+    chosen: dict[str, Any] = {"batch_sizes": [1, 2], "attacks": "dlg", "victims": 3, "control": False}
     for name, steps in (("first", 3), ("second", 30)):
-        audit("german", out=tmp_path / name, iterations=steps, **told)
+        audit("german", out=tmp_path / name, iterations=steps, **chosen)
     path = tmp_path / "compare.html"
     found = compare_runs(load_run(tmp_path / "first"), load_run(tmp_path / "second"))
     path.write_text(render_comparison(found), encoding="utf-8")
@@ -300,3 +301,16 @@ def test_a_comparison_is_drawn_too(browser: Browser, tmp_path: Path) -> None:
         assert plot.locator("svg .trace").count() == 2
     assert "audits 1.spec.iterations" in shown.locator("#differing").inner_text()
     shown.close()
+
+
+@pytest.mark.parametrize("sizes", [(None,), (2, 8)])
+def test_any_setting_is_drawn(browser: Browser, tmp_path: Path, sizes: tuple[int | None, ...]) -> None:
+    [report] = run_all([CoinAudit(sizes=sizes, sensitive=("a",))])
+    write_html(tmp_path / "report.html", [report], {})
+    page, troubles = opened(browser, tmp_path / "report.html")
+    assert troubles == []
+    plots = page.locator(".plot").all()
+    assert [plot.get_attribute("id") for plot in plots] == [f"figure-{name}" for name in report.figures]
+    for plot in plots:
+        assert plot.locator("svg .trace, svg .hm").count() > 0, plot.get_attribute("id")
+    page.close()

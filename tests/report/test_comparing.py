@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from seepage.auditing import audit
 from seepage.cli.app import app
 from seepage.errors import BadInputError
-from seepage.report import audit
-from seepage.report.comparing import compare_runs, load_run, overall, render_comparison
+from seepage.report.comparing import render_comparison
+from seepage.results.compare import compare_runs, load_run, overall
 from tests.report.parts import IMAGE, SCRIPT
 
 TINY: dict[str, Any] = {"batch_sizes": [1, 2], "attacks": "tableak", "restarts": 2, "victims": 4, "control": False}

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from seepage.report import Report, audit
+from seepage.auditing import audit
+from seepage.report.report import Report
 from seepage.results.checks import Alarm
 
 HOSTILE = "\x1b[31m[bold red]x[/bold red]\u202e\n\x07"
@@ -29,8 +30,8 @@ def small() -> Report:
 def test_doubts_come_before_the_figures_and_as_text() -> None:
     report = small()
     alarms = [Alarm("SEEP001", "error", "First", HOSTILE), Alarm("SEEP013", "note", "Last", "plain")]
-    text = printed(Report(report.spec, report.subject, report.rows, [], alarms=alarms))
-    places = [text.index(word) for word in ("Audit of german", "SEEP001", "SEEP013", "Share of cells read", "Summary")]
+    text = printed(replace(report, runs=[], findings=alarms))
+    places = [text.index(word) for word in ("Audit of german", "SEEP001", "SEEP013", "Read of all cells", "Summary")]
     assert places == sorted(places)
     assert r"\x1b[31m[bold red]x[/bold red]\u202e\n\x07" in text
     assert "\x1b" not in text
@@ -39,11 +40,9 @@ def test_doubts_come_before_the_figures_and_as_text() -> None:
 def test_an_error_takes_the_tier_away_everywhere() -> None:
     report = small()
     broken = [Alarm("SEEP004", "error", "The positive control did not leak", "...")]
-    text = printed(Report(report.spec, report.subject, report.rows, [], alarms=broken))
+    text = printed(replace(report, runs=[], findings=broken))
     assert "Leakage: inconclusive. The positive control did not leak (SEEP004)." in text
-    assert "The positive control did not leak (SEEP004)." not in printed(
-        Report(report.spec, report.subject, report.rows, [], alarms=[])
-    )
+    assert "The positive control did not leak (SEEP004)." not in printed(replace(report, runs=[], findings=[]))
 
 
 @pytest.mark.parametrize("defense", ["none", "gaussian_noise(scale=0.01,seed=12)"])
@@ -52,10 +51,10 @@ def test_what_matters_is_readable_at_every_width(width: int, defense: str) -> No
     report = small()
     rows = [replace(row, attack="inverting_gradients" if row.is_attack else row.attack) for row in report.rows]
     rows += [replace(row, defense=defense) for row in rows] if defense != "none" else []
-    text = printed(Report(report.spec, report.subject, rows, []), width)
+    text = printed(replace(report, rows=rows, runs=[], findings=[]), width)
     assert max(map(len, text.splitlines())) <= width
     words = text.split()
-    assert {"batch", "attack", "accuracy", "best", "guess", "lift", "leakage", "tolerance:"} <= {*words}
+    assert {"attack", "read", "best", "baseline", "lift", "leakage", "tolerance:"} <= {*words}
     assert all(name in words for name in ("mode", "likeliest", "random"))
     if width >= 80:
         assert "inverting_gradients" in words

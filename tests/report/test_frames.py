@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import tests.rows
+from seepage.assessment.evidence import Evidence
 from seepage.assessment.row import ResultRow
 from seepage.report import frames
 from seepage.report.advice import advice, sentences
 from seepage.report.console import costs_table
+from seepage.report.result import AuditResult
 from seepage.tabular.schema import Continuous, Discrete, Schema
-from tests.report.parts import Planted, calibrated
+from tests.report import parts
+from tests.report.parts import CoinAudit, calibrated
 
 SCHEMA = Schema(
     columns=(
@@ -29,15 +32,18 @@ SCHEMA = Schema(
     ),
     target=Discrete(name="ill", categories=("no", "yes")),
 )
+TASK = ("task_accuracy", "task_rmse")
 TINY = Schema(
     columns=(Discrete(name="sex", categories=("f", "m")),), target=Discrete(name="ill", categories=("no", "yes"))
 )
 
 
-def evidence(uncertainty: Any, right: Any, rarity: Any = None, groups: Any = None) -> Planted:
+def evidence(uncertainty: Any, right: Any, rarity: Any = None, groups: Any = None) -> Evidence:
     held = np.asarray(right, dtype=bool)
     rare = np.zeros(held.shape[:2]) if rarity is None else np.asarray(rarity)
-    return Planted(held, np.asarray(uncertainty, dtype=np.float32), rare.astype(np.float32), groups or {})
+    schema = SCHEMA if held.shape[-1] == 3 else TINY
+    doubt = None if uncertainty is None else np.asarray(uncertainty, dtype=np.float32)
+    return parts.evidence(schema, held, doubt, rare.astype(np.float32), groups or {})
 
 
 def row(**changes: Any) -> ResultRow:
@@ -81,7 +87,7 @@ def test_continuous_certainty_is_the_rank_so_that_scale_does_not_matter() -> Non
     assert held.uncertainty is not None
     moved = held.uncertainty.copy()
     moved[..., 1] = moved[..., 1] * 7 - 3
-    again = Planted(held.right, moved, held.rarity, held.groups)
+    again = replace(held, uncertainty=moved)
     before, after = (
         [one for one in frames.calibration(of, SCHEMA) if one["kind"] == "continuous"] for of in (held, again)
     )
@@ -103,7 +109,7 @@ def test_what_has_no_certainty_has_no_rank() -> None:
     held = evidence([[[np.nan], [0.1]]], [[[1], [1]]])
     assert sum(one["cells"] for one in frames.calibration(held, TINY)) == 1
     assert [one["record"] for one in frames.exposed(held, TINY, {})] == [2]
-    none = Planted(np.ones((1, 2, 1), bool), None, np.zeros((1, 2)), {})
+    none = evidence(None, np.ones((1, 2, 1)))
     assert frames.calibration(none, TINY) == frames.coverage(none, TINY) == frames.exposed(none, TINY, {}) == []
 
 
@@ -157,7 +163,11 @@ def test_small_groups_are_taken_together() -> None:
 
 def test_sensitive_columns_come_first_then_the_largest_lift() -> None:
     rows = [row(), *(row(column=name, lift=gain) for name, gain in (("sex", 0.1), ("age", 0.2), ("town", 0.4)))]
-    assert [one["column"] for one in frames.columns(rows, SCHEMA, (8, "none"))] == ["sex", "town", "age"]
+    assert [one["column"] for one in frames.columns(rows, (8, "none"), sensitive=("sex",), schema=SCHEMA)] == [
+        "sex",
+        "town",
+        "age",
+    ]
 
 
 def test_the_worst_setting_is_that_of_the_gravest_tier() -> None:
@@ -198,7 +208,7 @@ def test_the_cheapest_defense_that_suffices_is_advised() -> None:
 
 def test_without_anything_that_helps_the_advice_says_so() -> None:
     sweep = [setting(8, None), setting(8, 0.95, "noise")]
-    told, step = sentences(advice(sweep, {}, {}), [8], ["none", "noise"], marked=False)
+    told, step = sentences(advice(sweep, {}, {}), [8], ["none", "noise"])
     assert "Nothing that was audited" in told
     assert "--batch-size 32" in step
     assert "stronger defenses" in step
@@ -206,7 +216,7 @@ def test_without_anything_that_helps_the_advice_says_so() -> None:
 
 def test_advice_that_is_the_same_for_several_bounds_is_given_once() -> None:
     sweep = [setting(8, 0.6), setting(32, 0.3)]
-    told = sentences(advice(sweep, {}, {}), [8, 32], ["none"], marked=False)
+    told = sentences(advice(sweep, {}, {}), [8, 32], ["none"])
     assert told[0] == "To keep the closed gap of all cells below 5% (none) or 20% (low): nothing in this sweep does."
     assert [words[:52] for words in told[1:3]] == [
         "To keep the closed gap of all cells below 50% (moder",
@@ -215,7 +225,7 @@ def test_advice_that_is_the_same_for_several_bounds_is_given_once() -> None:
     assert "--batch-size 128" in told[3]
 
 
-def test_cells_that_are_shown_as_equally_certain_come_by_what_guessing_gets() -> None:
+def test_cells_that_are_shown_as_equally_certain_come_by_what_baselines_get() -> None:
     rates = {"sex": 0.9, "age": 0.5, "town": 0.1}
     made = frames.exposed(evidence([[[0.001, 3.0, 0.004]]], [[[1, 0, 1]]]), SCHEMA, rates)
     assert [(one["column"], one["certainty"]) for one in made] == [("town", 1.0), ("sex", 1.0)]
@@ -232,7 +242,7 @@ def test_less_leakage_never_worsens_the_advice(uppers: list[float], less: float)
 def test_the_frontier_joins_leakage_and_task() -> None:
     task = row(metric="task_accuracy", attack="none", kind="about", mean=0.8, baseline=0.6, seconds_per_victim=None)
     rows = [row(), row(defense="noise", lift=0.05), replace(task, defense="noise")]
-    [one] = frames.frontier(rows, frames.overview(rows))
+    [one] = frames.frontier(rows, frames.overview(rows), TASK)
     assert (one["defense"], one["task"], one["closed"]) == ("noise", 0.8, pytest.approx(0.1))
 
 
@@ -243,11 +253,14 @@ def test_what_a_defense_guarantees_stands_beside_what_it_costs_and_leaves() -> N
         for name, of in {"none": None, "dp_sgd": privacy}.items()
     ]
     epsilon = row(attack="none", metric="epsilon", mean=3.25, kind="about", defense="dp_sgd")
-    made = frames.frontier([*tasks, epsilon], [row(defense=name).as_dict() for name in ("none", "dp_sgd")])
+    made = frames.frontier([*tasks, epsilon], [row(defense=name).as_dict() for name in ("none", "dp_sgd")], TASK)
     assert [{name: one[name] for name in privacy} for one in made] == [dict.fromkeys(privacy), privacy]
-    console = Console(width=120, file=io.StringIO())
-    console.print(costs_table([*tasks, epsilon]))
-    told = [line for line in console.file.getvalue().splitlines() if " 8 " in line]  # pyright: ignore
-    assert "–" in told[0]
-    assert "3.25 (1e-05, 1,500, Opacus RDP)" in told[1]
-    assert costs_table([row()]) is None
+    file = io.StringIO()
+    console = Console(width=120, file=file)
+    attacks = [row(defense=name) for name in ("none", "dp_sgd")]
+    audit = CoinAudit(utility=TASK)
+    console.print(costs_table(AuditResult(audit, [*attacks, *tasks, epsilon])))
+    lines = file.getvalue().splitlines()
+    assert any("none" in line and "–" in line for line in lines)
+    assert any("dp_sgd" in line and "3.25 (1e-05, 1,500, Opacus RDP)" in line for line in lines)
+    assert costs_table(AuditResult(audit, [row()])) is None

@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seepage.report import Report, audit
+from seepage.auditing import audit
 from seepage.report.figures import label
 from seepage.report.html import as_json, plotly_script, render
+from seepage.report.report import Report
 from seepage.results.checks import Alarm
 from seepage.tabular.infer import infer_schema
-from tests.report.parts import plant, shown
+from tests.report.parts import planted, without_evidence
 
 TINY: dict[str, Any] = {"batch_sizes": [1, 3], "attacks": "tableak", "victims": 2, "restarts": 2, "iterations": 5}
 
@@ -63,39 +64,45 @@ def german() -> Report:
 
 
 def test_a_page_says_what_was_found_and_why_parts_are_missing(german: Report) -> None:
-    bare = shown(german, examples=[], evidence={}, alarms=None)
-    found = read(render([bare], {"commit": "abc"}))
-    order = ["verdict", "threat-model", "checks", "batch-size", "columns", "reliability", "exposed", "examples"]
-    assert [name for name in found if name][:12] == [*order, "groups", "defenses", "advice", "all"]
+    blind = [
+        run if run.evidence is None else replace(run, evidence=replace(run.evidence, uncertainty=None, true=None))
+        for run in german.runs
+    ]
+    found = read(render([replace(german, runs=blind, findings=None)], {"commit": "abc"}))
+    order = ["verdict", "threat-model", "checks", "leakage", "columns", "reliability", "exposed", "examples"]
+    assert [name for name in found if name][:12] == [*order, "groups", "frontier", "advice", "all"]
     assert "the server reads" in found["verdict"]
     assert "none below 5%, low below 20%, moderate below 50%, high below 90%, else total" in found["verdict"]
     assert "restores them from what it sees" in found["threat-model"]
     assert "were not run" in found["checks"]
     assert "It was switched off" in found["checks"]
     assert "says how certain it is" in found["reliability"]
-    assert "kept no record of single cells" in found["groups"]
-    assert "no setting with a defense" in found["defenses"]
+    assert "no configuration with a defense" in found["frontier"]
     assert "No reconstructed records" in found["examples"]
     assert "abc" in found["provenance"]
+    # Without anything on single cells there is nothing to say of them.
+    bare = read(render([without_evidence(german)], {}))
+    assert not {"reliability", "exposed", "examples", "groups"} & {*bare}
+    assert "the server reads" in bare["verdict"]
 
 
 def test_what_exists_is_shown(german: Report) -> None:
-    found = read(render([shown(german, evidence=plant(german), alarms=[DOUBT])], {}))
+    found = read(render([replace(planted(german), findings=[DOUBT])], {}))
     assert "Below <guessing>" in found["checks"]
     assert "a coin \\x1b & more" in found["checks"]
     assert "Guessing ignores the gradient" in found["checks"]
     assert "Taking cells from the most certain down" in found["reliability"]
-    assert "of 60 cells right" in found["examples"]
+    assert "of 60 cells right" in read(render([german], {}))["examples"]
     assert "rarest" in found["groups"] or "Quarter" in found["groups"]
     assert "Certainty" in found["exposed"]
 
 
 def test_a_control_that_leaks_and_one_that_does_not(german: Report) -> None:
     alone = [row for row in german.rows if row.batch_size == 1]
-    strong = [replace(row, lift=0.9 * (1 - (row.baseline or 0))) for row in alone]
-    weak = [replace(row, lift=0.1 * (1 - (row.baseline or 0))) for row in alone]
-    assert "so the attack works here" in read(render([shown(german, control=strong)], {}))["checks"]
-    assert "rather than the data safe" in read(render([shown(german, control=weak)], {}))["checks"]
+    strong = [replace(row, mean=0.95, baseline=0.5, lift=0.45) for row in alone]
+    weak = [replace(row, mean=0.55, baseline=0.5, lift=0.05) for row in alone]
+    assert "So the attack works here." in read(render([replace(german, control=strong)], {}))["checks"]
+    assert "the data are not shown to be safe" in read(render([replace(german, control=weak)], {}))["checks"]
 
 
 def own_frame() -> pd.DataFrame:
@@ -116,15 +123,14 @@ def test_records_of_ones_own_are_in_no_page(tmp_path: Path) -> None:
     report = audit(frame, schema=schema, out=folder, control=False, **TINY)
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert stat.S_IMODE((folder / "report.html").stat().st_mode) == 0o600
-    planted = render([shown(report, evidence={**plant(report), **report.evidence})], {})
-    for text in (page, planted):
+    for text in (page, render([planted(report)], {})):
         # The library's own script holds all kinds of numbers.
         text = text.replace(plotly_script(), "")
         for cell in [*frame["town"].unique(), *(f"{wage:.10g}" for wage in frame["wage"])]:
             assert str(cell) not in text
         assert "Records of a table of your own are not shown" in text
-    kept = render([shown(report, spec=report.spec.model_copy(update={"keep_records": True}))], {})
-    assert not report.examples or "Quellenstadt" in kept or "Brunnenhof" in kept or "Moorgrund" in kept
+    kept = render([audit(frame, schema=schema, control=False, keep_records=True, **TINY)], {})
+    assert "Quellenstadt" in kept or "Brunnenhof" in kept or "Moorgrund" in kept
 
 
 def test_a_run_folder_gets_the_page_and_the_library_is_in_it_once(tmp_path: Path) -> None:
@@ -160,6 +166,6 @@ def test_labels_hold_nothing_that_the_library_reads_as_markup(value: str) -> Non
 
 def test_pages_of_wide_tables_stay_small(german: Report) -> None:
     many = [replace(row, column=f"c{i}") for i in range(40) for row in german.rows]
-    page = render([shown(german, rows=many + german.rows)], {})
+    page = render([replace(german, rows=[*many, *german.rows])], {})
     assert "results.csv beside this file has all of them" in page
     assert len(page) < len(plotly_script()) + 3_000_000

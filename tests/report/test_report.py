@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 from torch import nn
 
+from seepage.auditing import audit, prepare_all, run_all
 from seepage.errors import BadInputError
 from seepage.models.model import seeded
-from seepage.report import audit, audit_all
-from seepage.settings.spec import make_spec
-from seepage.settings.subject import prepare
+from seepage.report.report import Report
+from seepage.settings.horizontal import HorizontalAudit
+from seepage.settings.horizontal_spec import make_spec
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Continuous
 from tests.stores import measurements
@@ -43,20 +44,25 @@ def network() -> nn.Module:
     return seeded(lambda: nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 1)), seed=0)
 
 
+def head_of(report: Report) -> str:
+    assert isinstance(report.audit, HorizontalAudit)
+    return report.audit.subject.model.head
+
+
 def test_a_modules_head_follows_the_table_that_is_audited(tmp_path: Path) -> None:
     frame = house_prices()
     frame.to_csv(tmp_path / "prices.csv", index=False)
     told: dict[str, Any] = {**TINY, "target": "price", "labels": "true"}
     of_frame = audit(frame, network(), **told)
-    of_file = audit(model=network(), data=tmp_path / "prices.csv", **told)
-    assert of_frame.subject.model.head == of_file.subject.model.head == "regression"
+    of_file = audit(tmp_path / "prices.csv", network(), **told)
+    assert [head_of(report) for report in (of_frame, of_file)] == ["regression", "regression"]
     means = [[row.mean for row in report.rows] for report in (of_frame, of_file)]
     assert means[0] == means[1]
 
 
 def test_a_named_head_is_kept() -> None:
     module = seeded(lambda: nn.Linear(63, 1), seed=0)
-    assert audit("german", module, head="sigmoid", **TINY).subject.model.head == "sigmoid"
+    assert head_of(audit("german", module, head="sigmoid", **TINY)) == "sigmoid"
     with pytest.raises(BadInputError, match="last layer"):
         audit("german", module, **TINY)
 
@@ -64,17 +70,17 @@ def test_a_named_head_is_kept() -> None:
 @pytest.mark.parametrize("order", [("adult", "german"), ("german", "adult")])
 def test_every_setting_of_a_sweep_is_tried_before_the_first_runs(tmp_path: Path, order: tuple[str, str]) -> None:
     specs = [make_spec(**{**TINY, "dataset": name, "batch_sizes": 900, "victims": 1}) for name in order]
-    audits = [(spec, prepare(spec)) for spec in specs]
+    audits = prepare_all(specs)
     with pytest.raises(BadInputError, match="larger than the client's 800 rows"):
-        audit_all(audits, tmp_path / "run")
+        run_all(audits, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_audits_of_a_sweep_are_kept_under_their_own_keys(tmp_path: Path) -> None:
     specs = [make_spec(**{**TINY, "dataset": "german", "model": name}) for name in ("nn1", "linear")]
-    first = audit_all([(spec, prepare(spec)) for spec in specs], tmp_path)
+    first = run_all(prepare_all(specs), tmp_path)
     kept = measurements(tmp_path)
-    again = audit_all([(spec, prepare(spec)) for spec in specs], tmp_path)
+    again = run_all(prepare_all(specs), tmp_path)
     assert [report.rows for report in again] == [report.rows for report in first]
     assert measurements(tmp_path) == kept
 
@@ -98,4 +104,4 @@ def test_without_baselines_the_summary_says_that_nothing_was_compared() -> None:
     told = {**TINY, "iterations": 300, "control": False}
     text = audit("german", baselines=(), **told).summary()
     assert "Leakage: inconclusive. No baseline was run" in text
-    assert "more than the best guess" not in text
+    assert "more than the best baseline" not in text

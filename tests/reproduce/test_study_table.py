@@ -46,12 +46,12 @@ def _planted() -> Iterator[None]:
 @pytest.mark.parametrize("table", study_tables().values(), ids=lambda table: table.name)
 def test_every_published_figure_has_a_place_that_the_table_measures(table: StudyTable) -> None:
     places = set()
-    for planned, spec in table.specs(units=2):
+    for planned, spec in table.specs(repetitions=2):
         called = [*(p.called for p in spec.attacks), *(p.called for p in spec.baselines), "prior", "training"]
         for name in called:
             if table.part(name) is None:
                 continue
-            for defense in spec.swept[: 1 if name in table.once else None]:
+            for defense in spec.defenses[: 1 if name in table.once else None]:
                 for column in (*getattr(spec, "private", ()), *getattr(spec, "told", ()), "label"):
                     for metric in table.metrics:
                         where = {"dataset": spec.dataset, "column": column, "defense": defense.called}
@@ -72,7 +72,7 @@ def test_rows_supply_the_shares_of_every_table_of_dataset_properties() -> None:
     data = load("adult_education")
     set_up = set()
     for table in study_tables().values():
-        for _, spec in table.specs(units=1):
+        for _, spec in table.specs(repetitions=1):
             if not isinstance(spec, PooledSpec) or spec.dataset != data.name:
                 continue
             needs = {"rows", "auxiliary", "queries", "apart", "shares", "parties", "sensitive", "value", "synthetic"}
@@ -85,7 +85,7 @@ def test_rows_supply_the_shares_of_every_table_of_dataset_properties() -> None:
 
 
 def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
-    found = reproduce_study(TABLE, tmp_path, units=2)
+    found = reproduce_study(TABLE, tmp_path, repetitions=2)
     cells = {(c.run, c.place["column"], c.place["defense"]): c for c in found.cells}
     assert cells["faithful", "cause", "sl"].ours == 1.0
     # The table prints no deviation.
@@ -101,7 +101,7 @@ def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
         "results.csv",
         "results.json",
     }
-    again = reproduce_study(TABLE, tmp_path, units=2, run_missing=False)
+    again = reproduce_study(TABLE, tmp_path, repetitions=2, run_missing=False)
     assert [c.ours for c in again.cells] == [c.ours for c in found.cells]
 
 

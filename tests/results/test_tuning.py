@@ -7,13 +7,16 @@ from seepage.assessment import Measurement
 from seepage.errors import BadInputError
 from seepage.results.tuning import swept, tuned
 from seepage.run.runner import Run
+from seepage.settings.setting import Configuration, PlannedPart
+from seepage.settings.spec import Part
 
 
 def run(called: str, *values: float, batch_size: int = 8, victims: tuple[int, ...] | None = None) -> Run:
     measured = Measurement("accuracy", None, torch.tensor(values, dtype=torch.float64), True, (0.0, 1.0))
     other = Measurement("accuracy", "age", 1 - measured.values, True, (0.0, 1.0))
     held = tuple(range(len(values))) if victims is None else victims
-    return Run(batch_size, "none", called, True, [other, measured], held, 1.0, {}, {})
+    part = PlannedPart(Part(name="x", label=called), "attack")
+    return Run(Configuration("none", batch_size), part, [other, measured], held, 1.0, {}, {})
 
 
 POINTS = [run("a", 0.9, 0.1, 0.2, 0.3), run("b", 0.2, 0.8, 0.6, 0.7), run("c", 0.9, 0.5, 0.5, 0.8)]
@@ -35,8 +38,8 @@ def test_the_pilot_chooses_without_the_victims_that_count() -> None:
 
 def test_only_the_swept_points_of_an_attack_are_taken() -> None:
     runs = [run(called, 0.5) for called in ("dlg", "x(l1=0)", "x(l1=1)", "x_other(l1=1)", "xx")]
-    assert [r.called for r in swept(runs, "x")] == ["x(l1=0)", "x(l1=1)"]
-    assert [r.called for r in swept(runs, "dlg")] == ["dlg"]
+    assert [r.label for r in swept(runs, "x")] == ["x(l1=0)", "x(l1=1)"]
+    assert [r.label for r in swept(runs, "dlg")] == ["dlg"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from seepage import registry
+from seepage.assessment import Measurement
 from seepage.errors import BadInputError
 from seepage.models.model import Model
 from seepage.results.rows import rows_of
@@ -22,7 +23,7 @@ from seepage.run.runner import Listener, Run, kept_runs, run_audits
 from seepage.run.store import Store
 from seepage.settings import code, horizontal
 from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.spec import AuditSpec, make_spec
+from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.subject import Subject, prepare
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
 from tests.parts import register
@@ -44,11 +45,11 @@ def subject() -> Subject:
     return prepare(make_spec(**TINY))
 
 
-def values(runs: list[Run]) -> dict[tuple[int, str, str, str | None], list[float]]:
+def values(runs: list[Run]) -> dict[tuple[int | None, str, str, str | None], list[float]]:
     return {
         (run.configuration.batch_size, run.label, m.metric, m.column): (
-            m.values if hasattr(m, "values") else m.accuracy
-        ).tolist()  # pyright: ignore[reportAttributeAccessIssue]
+            m.values if isinstance(m, Measurement) else m.accuracy
+        ).tolist()
         for run in runs
         for m in run.measured
     }
@@ -327,7 +328,7 @@ def test_a_zero_gradient_is_refused_before_anything_is_kept(tmp_path: Path) -> N
         def forward(self, rows: torch.Tensor) -> torch.Tensor:
             return rows @ (self.weight * 0)
 
-    spec: AuditSpec = make_spec(**{**TINY, "model": "deaf", "labels": "true"})
+    spec: HorizontalSpec = make_spec(**{**TINY, "model": "deaf", "labels": "true"})
     deaf = prepare(spec, model=Model(Deaf(), "softmax", "deaf"))
     with pytest.raises(BadInputError, match="zero everywhere"):
         run_audits([HorizontalAudit(spec, deaf)], Store(tmp_path / "run"))

@@ -56,8 +56,8 @@ def seen(victims: int, loss: float | None = 0.5, records: bool = True) -> list[E
 
 def filled(folder: Path | None, private: bool = False) -> Store:
     store = Store(folder, private)
-    store.add("k", SETTING, 0, scores(0.25, math.nan), 0.5, seen(2))
-    store.add("k", SETTING, 2, scores(0.75), 0.25, seen(1, loss=math.inf))
+    store.add("k", SETTING, range(2), scores(0.25, math.nan), 0.5, seen(2))
+    store.add("k", SETTING, range(2, 3), scores(0.75), 0.25, seen(1, loss=math.inf))
     return store
 
 
@@ -76,7 +76,7 @@ def test_a_second_store_reads_what_the_first_wrote(tmp_path: Path) -> None:
         measured, evidence = first.measured("k", range(3)), first.evidence("k", range(3))
     assert evidence is not None
     with Store(tmp_path / "run") as second:
-        assert second.victims("k") == {0, 1, 2}
+        assert second.units("k") == {0, 1, 2}
         assert second.seconds("k") == {0: 0.5, 1: 0.5, 2: 0.25}
         assert second.losses("k") == {0: 0.5, 1: 0.5, 2: None}
         assert_same(second.measured("k", range(3)), measured)
@@ -87,7 +87,7 @@ def test_a_second_store_reads_what_the_first_wrote(tmp_path: Path) -> None:
         for name in ("right", "uncertainty", "rarity", "loss", "true", "guess"):
             np.testing.assert_array_equal(getattr(again, name), getattr(evidence, name))
             assert getattr(again, name).dtype == getattr(evidence, name).dtype
-        assert second.victims("other") == set()
+        assert second.units("other") == set()
         assert second.evidence("other", range(3)) is None
 
 
@@ -120,7 +120,7 @@ def test_any_evidence_comes_back_bit_for_bit(right: np.ndarray, rarity: float) -
         guess=None,
     )
     with Store(None) as store:
-        store.add("k", SETTING, 0, scores(0.5), 0.1, [given_])
+        store.add("k", SETTING, range(1), scores(0.5), 0.1, [given_])
         found = store.evidence("k", [0])
     assert found is not None
     assert found.right.tobytes() == right.tobytes()
@@ -133,8 +133,8 @@ def test_what_cells_are_certified_under_comes_back_for_each_victim() -> None:
         replace(part, regime=("all",), conditions=(text,)) for part, text in zip(seen(2), ("if", ""), strict=True)
     )
     with Store(None) as store:
-        store.add("k", SETTING, 0, scores(0.5, 0.5), 0.1, [one, two])
-        found = store.evidence("k", [0, 1])
+        store.add("k", SETTING, range(2), scores(0.5, 0.5), 0.1, [one, two])
+        found = store.evidence("k", range(2))
     assert found is not None
     assert (found.regime, found.conditions) == (("all", "all"), ("if", ""))
 
@@ -146,8 +146,8 @@ def test_a_failure_is_kept_until_the_job_is_done(tmp_path: Path) -> None:
         store.add_failure("new", SETTING, failure)
     with Store(tmp_path) as store:
         assert store.failures("k") == store.failures("new") == [failure]
-        assert store.victims("k") == {0, 1, 2}
-        store.add("k", SETTING, 8, scores(0.5), 0.1)
+        assert store.units("k") == {0, 1, 2}
+        store.add("k", SETTING, range(8, 9), scores(0.5), 0.1)
         assert store.failures("k") == []
         assert store.failures("new") == [failure]
 
@@ -155,7 +155,7 @@ def test_a_failure_is_kept_until_the_job_is_done(tmp_path: Path) -> None:
 def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with filled(None) as store:
-        assert store.victims("k") == {0, 1, 2}
+        assert store.units("k") == {0, 1, 2}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -223,13 +223,13 @@ def test_a_store_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with filled(tmp_path), pytest.raises(BadInputError, match="in use by another seepage"):
         Store(tmp_path)
     with Store(tmp_path) as store:
-        assert store.victims("k") == {0, 1, 2}
+        assert store.units("k") == {0, 1, 2}
 
 
 def test_an_empty_file_of_a_run_killed_at_its_start_is_filled(tmp_path: Path) -> None:
     (tmp_path / FILE).touch()
     with filled(tmp_path) as store:
-        assert store.victims("k") == {0, 1, 2}
+        assert store.units("k") == {0, 1, 2}
 
 
 def test_no_space_left_is_said_and_what_was_stored_stays(tmp_path: Path) -> None:
@@ -239,13 +239,13 @@ def test_no_space_left_is_said_and_what_was_stored_stays(tmp_path: Path) -> None
 
         def fill() -> None:
             for first in range(8, 4000, 8):
-                store.add("k", SETTING, first, scores(*[0.5] * 8), 0.1, seen(8))
+                store.add("k", SETTING, range(first, first + 8), scores(*[0.5] * 8), 0.1, seen(8))
 
         with pytest.raises(BadInputError, match="full"):
             fill()
-        stored = store.victims("k")
+        stored = store.units("k")
     with Store(tmp_path) as again:
-        assert again.victims("k") == stored >= {0, 1, 2}
+        assert again.units("k") == stored >= {0, 1, 2}
 
 
 def test_private_files_are_the_owners_alone(tmp_path: Path) -> None:

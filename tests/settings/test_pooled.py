@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from seepage.settings.studies import make_study
 
 from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset, load
@@ -18,7 +19,6 @@ from seepage.run.store import Store
 from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
 from seepage.settings.setting import Configuration
-from seepage.settings.studies import make_study
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 from tests.audits import measured
@@ -62,7 +62,7 @@ SMALL = {
     "epochs": 6,
     "batch_size": 64,
     "learning_rate": 0.03,
-    "units": 2,
+    "repetitions": 2,
 }
 
 

@@ -8,7 +8,9 @@ import pytest
 
 from seepage import registry
 from seepage.errors import BadInputError
-from seepage.settings.spec import AuditSpec, Part, make_spec
+from seepage.settings.device import find_device
+from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
+from seepage.settings.part import Part
 
 
 @pytest.mark.parametrize(
@@ -22,7 +24,7 @@ from seepage.settings.spec import AuditSpec, Part, make_spec
         ({"profile": "faithfull"}, "did you mean 'faithful'"),
         ({"head": "softmx"}, "did you mean 'softmax'"),
         ({"device": "gpu"}, "unknown device 'gpu'"),
-        ({"device": "cuda:63"}, "CUDA device"),
+        ({"device": "cuda:x"}, "unknown device 'cuda:x'"),
         ({"batch_sizes": [8, 0]}, "batch_sizes.1=0"),
         ({"batch_sizes": []}, "at least one batch size"),
         ({"victims": 0}, "victims=0"),
@@ -56,6 +58,12 @@ def test_bad_values_are_refused_with_advice(values: dict[str, Any], message: str
     assert "\n" not in str(caught.value)
 
 
+def test_a_device_that_is_not_there_is_refused() -> None:
+    assert find_device(make_spec(device="cpu").device).type == "cpu"
+    with pytest.raises(BadInputError, match="CUDA device"):
+        find_device(make_spec(device="cuda:63").device)
+
+
 def test_all_mistakes_are_named_at_once() -> None:
     with pytest.raises(BadInputError, match=r"tabelak.*victims=0"):
         make_spec(attacks="tabelak", victims=0)
@@ -81,4 +89,4 @@ def test_a_spec_survives_json() -> None:
     spec = make_spec(
         data="people.csv", target="ill", attacks=[{"name": "dlg", "options": {"step": 0.1}, "label": "mine"}]
     )
-    assert AuditSpec.model_validate(spec.plain()) == spec
+    assert HorizontalSpec.model_validate(spec.plain()) == spec

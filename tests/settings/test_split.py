@@ -5,7 +5,7 @@ import pytest
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.run.store import Store
-from seepage.settings.spec import Part
+from seepage.settings.part import Part
 from seepage.settings.split import SplitAudit, default_private
 from seepage.settings.split_spec import SplitSpec
 from tests.attacks.split.test_exact import table
@@ -16,11 +16,11 @@ NONE = Part(name="none")
 DATA = table(2, rows=600)
 SPEC = SplitSpec(
     dataset="made",
-    private=("a", "c"),
+    private_columns=("a", "c"),
     hidden=(16, 8),
     batch_size=32,
     auxiliary=100,
-    units=2,
+    repetitions=2,
     defenses=(NONE, Part(name="cut_noise", options={"noise_multiplier": 1.0}, label="noisy")),
 )
 
@@ -65,7 +65,7 @@ def test_older_client_weights_tell_less() -> None:
 
 def test_weights_that_are_off_are_allowed_for_where_the_attack_says_so() -> None:
     attacks = [{"name": "exact"}, {"name": "posterior", "options": {"weights": "about"}, "label": "about"}]
-    plain = {**SPEC.model_dump(), "units": 1, "records": 60, "attacks": attacks, "baselines": []}
+    plain = {**SPEC.model_dump(), "repetitions": 1, "attacked_records": 60, "attacks": attacks, "baselines": []}
     blurred = [{"label": "blurred", "name": "weight_noise", "noise_multiplier": 5}]
     for label, more in (("none", {"final": 5, "defenses": ["none"]}), ("blurred", {"defenses": blurred})):
         read = figures(SplitSpec.of(**{**plain, **more}), Store(None))
@@ -82,14 +82,24 @@ def test_weights_that_are_off_are_allowed_for_where_the_attack_says_so() -> None
 
 def test_older_weights_get_noise_too() -> None:
     defenses = ["none", {"label": "blurred", "name": "weight_noise", "noise_multiplier": 5}]
-    plain = {**SPEC.model_dump(), "units": 1, "records": 60, "attacks": ["exact"], "baselines": [], "stale": 1}
+    plain = {
+        **SPEC.model_dump(),
+        "repetitions": 1,
+        "attacked_records": 60,
+        "attacks": ["exact"],
+        "baselines": [],
+        "stale": 1,
+    }
     read = figures(SplitSpec.of(**{**plain, "defenses": defenses}), Store(None))
     assert (read["blurred", "exact", "accuracy", None] or 0) < (read["none", "exact", "accuracy", None] or 0) - 0.1
 
 
 def test_clients_of_a_few_rows_give_away_as_much() -> None:
-    spec = SPEC.model_copy(update={"protocol": "federated_split", "defenses": (NONE,), "units": 1})
+    spec = SPEC.model_copy(update={"protocol": "federated_split", "defenses": (NONE,), "repetitions": 1})
     assert figures(spec, Store(None))["none", "exact", "accuracy", None] == 1.0
+
+
+FLIP = {"name": "label_flip", "probability": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -97,15 +107,21 @@ def test_clients_of_a_few_rows_give_away_as_much() -> None:
     [
         ({"attacks": ["exakt"]}, "did you mean 'exact'"),
         ({"attacks": [{"name": "exact", "options": {"votes": 0}}]}, "votes is a whole number"),
-        ({"attacks": ["exact", "exact"]}, "two attacks would both be called 'exact'"),
-        ({"defenses": [{"name": "none", "label": "a"}] * 2}, "two defenses would both be called 'a'"),
+        (
+            {"attacks": ["exact", {"name": "exact", "aware": True}]},
+            "two different attacks would both be called 'exact'",
+        ),
+        (
+            {"defenses": [{"name": "none", "label": "a"}, FLIP | {"label": "a"}]},
+            "two different defenses would both be called 'a'",
+        ),
         ({"defenses": ["label_flop"]}, "did you mean 'label_flip'"),
         ({"defenses": ["label_flip"]}, "needs probability"),
         ({"defenses": [{"name": "label_flip", "probability": 1}]}, "between 0 and 1, got probability=1"),
-        ({"defenses": [{"name": "label_flip", "probability": 0.1, "label": "none"}]}, "would be called 'none'"),
+        ({"defenses": [FLIP | {"label": "none"}]}, "would be called 'none'"),
         ({"defenses": ["label_flip:{probability: 0.1}+none"]}, "combines a defense with none"),
-        ({"defenses": []}, "at least 1 item"),
-        ({"units": 0}, "greater than or equal to 1"),
+        ({"defenses": []}, "at least one defense"),
+        ({"repetitions": 0}, "greater than or equal to 1"),
     ],
 )
 def test_what_cannot_be_done_is_refused(settings: dict, said: str) -> None:

@@ -5,20 +5,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from seepage.report.assumptions import assumptions
-from seepage.run.job import carry_out
-from seepage.settings.grid import settings
 from torch import nn
 
+from seepage.auditing import audit_document
 from seepage.config.document import make_specs
 from seepage.datasets import load
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.models.mlp import mlp, nn1
 from seepage.models.model import Model, seeded
-from seepage.report import audit_document
 from seepage.reproduce.table import load_table
-from seepage.settings.spec import Training, make_spec
+from seepage.settings.horizontal import HorizontalAudit
+from seepage.settings.horizontal_spec import Training, make_spec
 from seepage.settings.subject import Subjects, keep_networks, prepare
 from seepage.settings.tasks import learnt_rows
 from seepage.settings.training import train
@@ -103,7 +101,7 @@ def test_a_document_sweeps_over_rounds_and_results_say_how_well_the_network_does
     assert (row.metric, row.mean, row.baseline) == (*("model_accuracy", later.learnt.value, later.learnt.guess),)
     assert (row.settings["rounds"], row.settings["records"]) == (9, 32)
     assert learnt_rows(make_spec(dataset="german"), plain) == []
-    told = [fact for fact in assumptions(specs[1], later, [row]) if "trained before" in fact]
+    told = [fact for fact in HorizontalAudit(specs[1], later).threat_model() if "trained before" in fact]
     assert len(told) == 1
     assert "9 round(s) of 20 clients with 32 records each at a learning rate of 0.5" in told[0]
 
@@ -131,33 +129,34 @@ def test_a_document_sweeps_over_attacked_rounds() -> None:
         "iterations": 3,
         "victims": 2,
     }
-    subjects, made = Subjects(), {}
-    for spec in make_specs(document):
-        for setting in settings(spec, subjects.of(spec)):
-            if setting.is_attack:
-                made[len(made)] = setting
-    one, alone, many, drawn = made.values()
-    assert len({setting.key for setting in made.values()}) == 4
-    transcripts = [setting.transcript(range(2)) for setting in made.values()]
+    subjects = Subjects()
+    audits = [HorizontalAudit(spec, subjects.of(spec)) for spec in make_specs(document)]
+    attacks = [(audit, audit.configurations[0], audit.parts[-1]) for audit in audits]
+    assert all(part.kind == "attack" for _, _, part in attacks)
+    assert len({repr(audit.identity(place, part)) for audit, place, part in attacks}) == 4
+    exposures = [audit.expose(place, range(2)) for audit, place, _ in attacks]
+    transcripts = [exposure.transcript for exposure in exposures]
     assert isinstance(transcripts[0].view, GradientView)
     rounds = [len(t.view.rounds) for t in transcripts[1:] if isinstance(t.view, RoundsView)]
     assert rounds == [1, 3, 3]
     # The same victims in all of them.
     assert torch.equal(transcripts[0].secret.cells, transcripts[2].secret.cells)
     assert torch.equal(transcripts[1].secret.cells, transcripts[3].secret.cells)
-    granted = drawn.granted(transcripts[3])
     used = transcripts[3].secret.used
     assert used is not None
-    assert granted["batch_size"] == 10
-    assert torch.equal(granted["labels"][1, 4:8], transcripts[3].secret.labels[1, used[1, 1]])
-    assert many.granted(transcripts[2])["labels"].shape == (2, 4)
-    assert one.knowledge()["sees"] == "one client's gradient of one batch"
-    assert "in 3 round(s) of the same clients" in many.knowledge()["sees"]
-    assert alone.knowledge()["sees"].endswith("a batch drawn anew from the 10 that a client holds")
-    for setting in made.values():
-        done = carry_out(setting.job(range(2)), setting.subject.dataset.schema, setting.subject.dataset.statistics)
-        again = carry_out(setting.job(range(2)), setting.subject.dataset.schema, setting.subject.dataset.statistics)
-        for a, b in zip(done.evidence, again.evidence, strict=True):
+    known = exposures[3].known
+    assert known.batch_size == 10
+    assert known.labels is not None
+    assert torch.equal(known.labels[1, 4:8], transcripts[3].secret.labels[1, used[1, 1]])
+    assert exposures[2].known.labels is not None
+    assert exposures[2].known.labels.shape == (2, 4)
+    one, alone, many, _ = [audit.granted(place, part)["sees"] for audit, place, part in attacks]
+    assert one == "one client's gradient of one batch"
+    assert "in 3 round(s) of the same clients" in many
+    assert alone.endswith("a batch drawn anew from the 10 that a client holds")
+    for audit, place, part in attacks:
+        first, again = (audit.expose(place, range(2)).measure(part) for _ in range(2))
+        for a, b in zip(first.evidence, again.evidence, strict=True):
             assert a.guess is not None
             assert b.guess is not None
             assert (a.guess == b.guess).all()
@@ -165,7 +164,7 @@ def test_a_document_sweeps_over_attacked_rounds() -> None:
         dataset="german", training={"attacked_rounds": 2, "clients": 5}, model="cnn_bn", batch_statistics="granted"
     )
     with pytest.raises(BadInputError, match="leave them hidden, or attack one round"):
-        settings(refused, prepare(refused))
+        HorizontalAudit(refused, prepare(refused))
 
 
 def test_an_audit_of_several_rounds_has_a_control_and_checks() -> None:
@@ -180,7 +179,7 @@ def test_an_audit_of_several_rounds_has_a_control_and_checks() -> None:
         }
     )
     assert report.control
-    assert report.alarms is not None
+    assert report.findings is not None
     assert "in 2 round(s) of the same clients" in report.rows[0].knowledge["sees"]
 
 

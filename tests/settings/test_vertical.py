@@ -23,7 +23,7 @@ SPEC = VerticalSpec.of(
     batch_size=64,
     auxiliary=0.4,
     leaked=40,
-    units=2,
+    repetitions=2,
     epochs=8,
     attacks=[{"name": f"uifv_{name}", "options": QUICK} for name in ("qa", "dpa", "iqa", "sa")],
     baselines=["constant", "random"],
@@ -79,7 +79,12 @@ def test_a_bottleneck_hides_more_than_it_costs() -> None:
 
 def test_records_of_training_are_attacked_as_they_were_sent() -> None:
     spec = SPEC.model_copy(
-        update={"attacked": "trained", "attacks": SPEC.attacks[-1:], "defenses": SPEC.defenses[:1], "records": 50}
+        update={
+            "attacked": "trained",
+            "attacks": SPEC.attacks[-1:],
+            "defenses": SPEC.defenses[:1],
+            "attacked_records": 50,
+        }
     )
     by = figures(spec, Store(None))
     assert by["none", "uifv_sa", "accuracy", None].lift > 0.1
@@ -107,8 +112,8 @@ def test_a_stopped_study_goes_on_and_ends_with_the_same_figures(tmp_path: Any) -
         ({"victim": 0}, "which is the attacker itself"),
         ({"victim": 2}, "there is no party 2"),
         ({"leaked": 140}, "140 records of the target are to leak, but of the 700 rows 140 are attacked"),
-        ({"queries": 0}, "'uifv_qa' needs queries, but the audit grants queries=0"),
-        ({"auxiliary": 0.0}, "needs auxiliary"),
+        ({"queries": 0}, "'uifv_qa' needs answers to its queries, but .* grants none .queries: 0."),
+        ({"auxiliary": 0.0}, "needs auxiliary rows"),
         ({"auxiliary": 0.001}, "leaves the attacker no auxiliary row"),
         ({"leaked": 0}, "'uifv_sa' needs leaked"),
         ({"passive": [], "parties": 9}, "holds no column"),
@@ -128,10 +133,10 @@ def test_what_cannot_be_audited_is_refused_before_anything_is_trained(changed: d
         {"queries": -1},
         {"leaked": -1},
         {"attacks": ["uifv_qb"]},
-        {"defenses": ["none", "none"]},
+        {"defenses": ["none", {"name": "bottleneck", "width": 2, "label": "none"}]},
         {"defenses": ["returned_noise:{scale: 1.0}+pa_imfl"]},
         {"defenses": [{"name": "bottleneck", "width": 0}]},
-        {"attacks": ["uifv_qa", "uifv_qa"]},
+        {"attacks": ["uifv_qa", {"name": "uifv_qa", "layers": 1}]},
     ],
 )
 def test_values_that_are_none_are_refused(changed: dict[str, Any]) -> None:

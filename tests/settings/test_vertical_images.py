@@ -19,10 +19,10 @@ pytest.importorskip("skimage")
 DATA = images(rows=160)
 SPEC = {
     "dataset": "gradients",
-    "units": 2,
+    "repetitions": 2,
     "epochs": 2,
     "batch_size": 32,
-    "records": 12,
+    "attacked_records": 12,
     "leaked": 8,
     "auxiliary": 0.4,
     "attacks": [
@@ -46,7 +46,7 @@ def test_images_are_attacked_measured_and_shown(tmp_path: Path) -> None:
     assert mean["uifv_dpa_self_inversion", "psnr"] > mean["uifv_dpa", "psnr"]
     assert {row.column for row in report.rows} == {None}
     assert {row.n for row in report.rows} == {2}
-    shown = {picture.called for picture in report.pictures}
+    shown = {run.label for run in report.runs if run.picture}
     assert shown == {"training", "constant", "own_columns", "uifv_dpa_self_inversion"} | {
         f"uifv_{name}" for name in ("qa", "dpa", "iqa", "sa")
     }
@@ -55,12 +55,14 @@ def test_images_are_attacked_measured_and_shown(tmp_path: Path) -> None:
     assert "the right half of each image, 192 brightnesses" in page
     # What is held is shown again.
     [again] = run_all([VerticalAudit(spec, DATA)], tmp_path)
-    assert again.pictures == report.pictures
+    assert [run.picture for run in again.runs] == [run.picture for run in report.runs]
 
 
 def test_the_picture_holds_the_originals() -> None:
     image = pytest.importorskip("PIL.Image")
-    audit = VerticalAudit(VerticalSpec.of(**{**SPEC, "units": 1, "epochs": 1, "attacks": [], "baselines": []}), DATA)
+    audit = VerticalAudit(
+        VerticalSpec.of(**{**SPEC, "repetitions": 1, "epochs": 1, "attacks": [], "baselines": []}), DATA
+    )
     [configuration] = audit.configurations
     found = audit.expose(configuration, range(1)).measure(audit.parts[0])
     [picture] = found.pictures

@@ -120,7 +120,7 @@ LONG = pd.DataFrame({"x": np.arange(60) % 7, "ill": np.arange(60) % 2})
         (
             FRAME.assign(job="cook", age=3.5),
             "ill",
-            r"2 column\(s\) hold one value only \('job', 'age'\), .*\(--drop job --drop age\), or override",
+            r"2 column\(s\) hold one value only \('job', 'age'\), .*\(drop=\['job', 'age'\]\), or override",
         ),
         (FRAME.assign(age=[np.inf, *AGES[1:]]), "ill", "'age' is continuous but data row 1 is infinite"),
         (FRAME.iloc[:1], "ill", "inferred from at least two rows, this table has 1"),
@@ -131,7 +131,7 @@ LONG = pd.DataFrame({"x": np.arange(60) % 7, "ill": np.arange(60) % 2})
         (
             FRAME.assign(age=pd.cut(FRAME["age"], 3)),
             "ill",
-            "column 'age' holds Interval objects; .*--drop age",
+            "column 'age' holds Interval objects; .*drop=\\['age'\\]",
         ),
         (FRAME.assign(x=pd.Series([[i] for i in range(12)])), "ill", "'x' holds list objects; a cell must be"),
         (FRAME.assign(x=[1j * i for i in range(12)]), "ill", "'x' holds complex cells"),
@@ -143,7 +143,7 @@ LONG = pd.DataFrame({"x": np.arange(60) % 7, "ill": np.arange(60) % 2})
         (
             LONG.assign(income=["?"] + [str(i) for i in range(59)]),
             "ill",
-            r"'income' holds numbers, but 1 of its cells \(1 .*\) are none; .*--override income=discrete",
+            r"'income' holds numbers, but 1 of its cells \(1 .*\) are none; .*overrides={'income': 'discrete'}",
         ),
     ],
 )
@@ -251,7 +251,7 @@ def test_a_named_parquet_index_becomes_a_column(tmp_path: Path) -> None:
         ("people.csv", b"a,b\n1,2\n\xff\xfe,3\n", "is not UTF-8 text, line 3 .*read_csv has an encoding argument"),
         ("people.csv", b"a,b\n1,2\n1,2,3\n", "names 2 columns, but line 3 has 3"),
         ("people.csv", b"a,b\n1,2,3\n4,5,6\n", r"line 2 has 3 cell\(s\) \(2 such row"),
-        ("people.csv", b"a;b\n1;2\n", "has one column when split at ',', its header reads 'a;b'; pass separator=';'"),
+        ("people.csv", b"a;b\n1;2\n", "has one column when split at ',', its header reads 'a;b'; give separator=';'"),
         ("people.csv", b"a,b,a\n1,2,3\n", "these repeat: a; rename"),
         ("people.csv", b",b\n0,2\n", r"column 1 of the table .* has no name, it may be an index that pandas saved"),
         ("people.csv", b"a,\n0,2\n", r"column 2 of the table .* has no name; name it"),

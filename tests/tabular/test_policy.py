@@ -39,8 +39,8 @@ def test_missing_cells_are_all_named_at_once_and_the_ways_out_too() -> None:
         infer(HOLES, "ill")
     told = str(caught.value)
     assert "20 in 'age' (first in data row 1), 29 in 'job' (first in data row 1), 23 in 'smokes'" in told
-    assert "--missing drop" in told
-    assert "--missing category" in told
+    assert "missing='drop'" in told
+    assert "missing='category'" in told
     filled = infer_schema(HOLES, "ill", missing="category", drop=["smokes"])
     bare = tuple(column.model_copy(update={"missing": None}) for column in filled.columns)
     with pytest.raises(BadInputError, match=r"20 in 'age'.* 29 in 'job'"):

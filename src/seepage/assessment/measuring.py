@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from seepage import registry
+from seepage.assessment import create
 from seepage.assessment.matched import Matched, match_records
 from seepage.assessment.measurement import Measured, Metric
-from seepage.registry import metrics as registered
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import RecordsGuess
@@ -65,5 +66,5 @@ def measure(
 
 def measure_matched(matched: Matched, metrics: Sequence[Metric] | None = None) -> list[Measured]:
     """Score a guess that is already matched to the truth, see ``measure``."""
-    chosen = [entry.factory() for entry in registered.entries()] if metrics is None else metrics
+    chosen = [create(name) for name in registry.metrics.names()] if metrics is None else metrics
     return [measured for metric in chosen for measured in metric(matched)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,21 +18,19 @@ from typer.main import get_command_from_info, get_command_name, get_group_from_i
 
 from seepage import __version__
 from seepage.cli.exits import Exit
+from seepage.cli.text import told
 from seepage.config.mistakes import DocumentError
-from seepage.errors import BadInputError, nearest
+from seepage.errors import BadInputError, OldSpellingWarning, nearest
 from seepage.files import STORE
 from seepage.run.memory import keep_freed_memory
-from seepage.text import clean
+from seepage.settings.catalogue import Setting, settings
 
 # Typer has its classes of commands, contexts and errors from Click or, later, from a copy of its own.
 _UsageError = cast(type[Exception], typer.BadParameter.__mro__[1])
 
-# The commands and their modules, in the order of --help.
+_AUDITS = "seepage.cli.audit"
+# The commands beside one for each setting, and their modules, in the order of --help.
 COMMANDS = {
-    "audit": "seepage.cli.audit",
-    "split": "seepage.cli.split",
-    "vertical": "seepage.cli.vertical",
-    "pooled": "seepage.cli.pooled",
     "correlate": "seepage.cli.correlate",
     "spec": "seepage.cli.spec",
     "schema": "seepage.cli.schema",
@@ -47,6 +46,11 @@ COMMANDS = {
 }
 
 
+def settings_by_command() -> dict[str, Setting]:
+    """Return the settings by the names of their commands."""
+    return {one.command or name: one for name, one in settings().items()}
+
+
 class _Later(TyperCommand):
     """A command whose module is imported when it is used."""
 
@@ -55,7 +59,7 @@ class _Later(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Return the context of the command itself."""
-        return _load(self.name or "").make_context(info_name, args, parent, **extra)
+        return load(self.name or "").make_context(info_name, args, parent, **extra)
 
 
 class _Program(TyperGroup):
@@ -63,7 +67,7 @@ class _Program(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = {name: _Later(name) for name in COMMANDS}
+        self.commands = {name: _Later(name) for name in (*settings_by_command(), *COMMANDS)}
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of the program; that of each command is read from the source of its module."""
@@ -76,8 +80,12 @@ class _Program(TyperGroup):
         return super().shell_complete(ctx, incomplete)
 
     def _read_help(self) -> None:
+        audits = settings_by_command()
         for name, command in self.commands.items():
-            command.help = _help_in_source(COMMANDS[name], name)
+            if name in audits:
+                command.help = f"Audit {audits[name].summary}."
+            else:
+                command.help = _help_in_source(COMMANDS[name], name)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; a mistyped option is refused with the nearest ones."""
@@ -91,9 +99,12 @@ class _Program(TyperGroup):
             raise
 
 
-def _load(name: str) -> Any:
+def load(name: str) -> Any:
     """Import a command's module and return the command."""
-    import_module(COMMANDS[name])
+    audited = settings_by_command().get(name)
+    module = import_module(_AUDITS if audited is not None else COMMANDS[name])
+    if audited is not None:
+        module.add(audited)
     looks: dict[str, Any] = {"pretty_exceptions_short": False, "rich_markup_mode": "rich"}
     for info in app.registered_commands:
         if (info.name or get_command_name(getattr(info.callback, "__name__", ""))) == name:
@@ -104,7 +115,7 @@ def _load(name: str) -> Any:
             for info in group.typer_instance.registered_commands:
                 info.help = flowing(inspect.getdoc(info.callback) or "")
             return get_group_from_info(group, suggest_commands=True, **looks)
-    raise RuntimeError(f"{COMMANDS[name]} registers no command {name!r}.")
+    raise RuntimeError(f"no module registers the command {name!r}.")
 
 
 def _help_in_source(module: str, name: str) -> str:
@@ -123,14 +134,14 @@ def _help_in_source(module: str, name: str) -> str:
             given = {keyword.arg: keyword.value for keyword in node.value.keywords}
             if ast.unparse(node.value.func) == "typer.Typer" and "help" in given:
                 return str(ast.literal_eval(given["help"]))
-    raise RuntimeError(f"{module} says no help of {name!r}.")
+    # A command that is not written as a function says its help when it is made.
+    return load(name).help or ""
 
 
 app = typer.Typer(
     name="seepage",
     cls=_Program,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help=(
@@ -145,15 +156,21 @@ app = typer.Typer(
 def main() -> None:
     """Run the program; a mistake in the input is one paragraph on stderr and exit status 2, see ``Exit``."""
     keep_freed_memory()
-    try:
-        app(prog_name="seepage")
-    except DocumentError as error:
-        for line in error.lines:
-            print(f"seepage: {clean(line, 4000)}", file=sys.stderr)
-        sys.exit(Exit.BAD_INPUT)
-    except BadInputError as error:
-        print(f"seepage: {clean(error, 4000)}", file=sys.stderr)
-        sys.exit(Exit.BAD_INPUT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", OldSpellingWarning)
+        others = warnings.showwarning
+        warnings.showwarning = lambda message, category, *rest: (
+            told(str(message)) if category is OldSpellingWarning else others(message, category, *rest)
+        )
+        try:
+            app(prog_name="seepage")
+        except DocumentError as error:
+            for line in error.lines:
+                told(line)
+            sys.exit(Exit.BAD_INPUT)
+        except BadInputError as error:
+            told(error.worded(lambda remedy: import_module("seepage.config.wording").as_option(remedy)))
+            sys.exit(Exit.BAD_INPUT)
 
 
 def flowing(text: str) -> str:
@@ -165,6 +182,17 @@ def flowing(text: str) -> str:
     """
     parts = text.split("\n\n")
     return "\n\n".join(part if part.startswith("    ") else part.replace("\n", " ") for part in parts)
+
+
+def guide(text: str) -> str:
+    r"""Return a text in which what stands between backticks is bold on a terminal.
+
+    Example:
+        >>> guide("`seepage datasets` lists them.")
+        '[bold]seepage datasets[/bold] lists them.'
+    """
+    pieces = text.split("`")
+    return "".join(f"[bold]{piece}[/bold]" if i % 2 else piece for i, piece in enumerate(pieces))
 
 
 def _version(wanted: bool) -> bool:

@@ -16,9 +16,11 @@ from seepage.captures.recovery import Recovered, check_new, known_statistics, re
 from seepage.cli.app import app
 from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
 from seepage.errors import BadInputError
-from seepage.report import Bar, make_console, make_table
+from seepage.report.progress import Bar
+from seepage.report.terminal import make_console, make_table
+from seepage.settings.device import find_device
+from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.network import make_model
-from seepage.settings.spec import make_spec
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
 from seepage.text import clean, percent, points
@@ -90,7 +92,7 @@ def attack(
         seed=model_seed,
         head=spec.head or about.head,
         weights=weights,
-        device=spec.where,
+        device=find_device(spec.device),
     )
     capture = load_capture(update, made, table)
     if restore_labels:

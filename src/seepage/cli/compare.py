@@ -14,9 +14,9 @@ from rich.text import Text
 
 from seepage.cli.app import app
 from seepage.files import write_whole
-from seepage.report import make_console, make_table
-from seepage.report.comparing import Comparison, by_column, compare_runs, load_run, overall, render_comparison, told
-from seepage.report.frames import Record
+from seepage.report.comparing import render_comparison
+from seepage.report.terminal import make_console, make_table
+from seepage.results.compare import Comparison, Record, by_column, compare_runs, in_words, load_run, overall
 from seepage.text import clean, percent, points, span
 
 _MOST_ENTRIES = 20
@@ -54,7 +54,7 @@ def compare(
 
 def _show(console: Console, found: Comparison) -> None:
     first, second = found.names
-    for sentence in told(found):
+    for sentence in in_words(found):
         console.print(Padding(Text(sentence), (0, 0, 0, 2)))
     console.print()
     if found.differing:

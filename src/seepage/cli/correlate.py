@@ -6,15 +6,19 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from seepage.cli.app import app
-from seepage.cli.own import DataFolder, DatasetName, DatasetOption, Own, with_own_table
+from seepage.cli.options import fields_in_options
+from seepage.errors import BadInputError
 from seepage.files import write_whole
-from seepage.report import make_console, make_table
+from seepage.report.terminal import make_console, make_table
+from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.spec import Spec
+from seepage.settings.subject import load_rows
 from seepage.tabular.correlation import ColumnAssociation, associations
 from seepage.text import clean
 
@@ -26,15 +30,18 @@ _TOLD = {
 }
 
 
+_OF_TABLES = (
+    *("dataset", "dataset_options", "data_folder", "data", "target", "schema_file", "missing", "drop", "overrides"),
+    *("most_categories", "separator"),
+)
+
+
 @app.command()
-@with_own_table
+@fields_in_options(Spec, _OF_TABLES)
 def correlate(
     sensitive: Annotated[list[str], typer.Option(help="The column to be kept secret. Repeatable.")],
-    dataset: DatasetName = "adult_education",
-    dataset_option: DatasetOption = None,
     *,
-    own: Own,
-    data_folder: DataFolder = None,
+    given: Any,
     out: Annotated[Path | None, typer.Option(help="Write the figures there as JSON.")] = None,
 ) -> None:
     """Show which columns of a table betray a sensitive one, before anything is trained.
@@ -51,7 +58,12 @@ def correlate(
 
         seepage correlate --data people.csv --target outcome --sensitive smoker
     """
-    loaded = own.load(dataset, data_folder, dataset_option)
+    # A name is swept over elsewhere.
+    names = given.pop("dataset", ["adult_education"])
+    if len(names) > 1:
+        raise BadInputError(f"one table at a time, got --dataset {' --dataset '.join(names)}.")
+    spec = HorizontalSpec.of(**given, **({} if "data" in given else {"dataset": names[0]}))
+    loaded, _ = load_rows(spec)
     found = {name: associations(loaded.all, name) for name in dict.fromkeys(sensitive)}
     console = make_console()
     learnt = loaded.schema.target.name
@@ -71,7 +83,7 @@ def correlate(
         console.print(Text(_summary(name, held, learnt) + "\n"))
     if out is not None:
         told = {name: [{**asdict(one), "notable": one.notable} for one in held] for name, held in found.items()}
-        write_whole(out, json.dumps(told, indent=1, ensure_ascii=False) + "\n", private=own.data is not None)
+        write_whole(out, json.dumps(told, indent=1, ensure_ascii=False) + "\n", private=spec.data is not None)
 
 
 def _summary(name: str, held: Sequence[ColumnAssociation], target: str) -> str:

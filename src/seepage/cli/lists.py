@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table as Grid
@@ -13,8 +13,15 @@ from rich.text import Text
 from seepage import datasets, registry
 from seepage.cli.app import app
 from seepage.errors import unknown_name
+from seepage.lazy import LazyModule
 from seepage.report.terminal import make_console
 from seepage.results.checks.explain import explanation, titles
+
+if TYPE_CHECKING:
+    from seepage.cli import grid as grids
+else:
+    # Imports PyTorch, which the lists do without.
+    grids = LazyModule("seepage.cli.grid")
 
 
 @app.command("datasets")
@@ -41,12 +48,25 @@ def datasets_(
 
 
 @app.command()
-def attacks() -> None:
+def attacks(
+    document: Annotated[
+        Path | None,
+        typer.Option(
+            "--for",
+            metavar="DOCUMENT",
+            help="Audit document: says which attacks its deployments admit, and why not the others.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
     """List the attacks and the guesses that they are compared with, setting by setting.
 
     Those of horizontal learning are named to [bold]seepage audit[/bold], the others to [bold]seepage split[/bold],
     [bold]vertical[/bold] and [bold]pooled[/bold], which run the ones that they say by default.
     """
+    if document is not None:
+        grids.show_grid(make_console(), document)
+        return
     for setting in registry.attacks.settings():
         command = "audit" if setting == "horizontal" else setting
         make_console().print(Text(f"{setting}: seepage {command}", style="bold"))

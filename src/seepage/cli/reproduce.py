@@ -12,7 +12,8 @@ from rich.text import Text
 from seepage import reproduce as published
 from seepage.cli.app import app, interruptible
 from seepage.errors import BadInputError, unknown_name
-from seepage.report import Bar, make_console
+from seepage.report.progress import Bar
+from seepage.report.terminal import make_console
 from seepage.settings.studies import study_kind
 
 
@@ -88,8 +89,12 @@ def reproduce(
     studies, tables = published.study_tables(), published.tables()
     if table in studies:
         study_table = studies[table]
-        quickly = dict(study_kind(study_table.study).quick) if quick else {}
-        given = {"units": victims, "data_folder": None if data_folder is None else str(data_folder), "threads": threads}
+        quickly = dict(study_kind(study_table.study).spec.quick) if quick else {}
+        given = {
+            "repetitions": victims,
+            "data_folder": None if data_folder is None else str(data_folder),
+            "threads": threads,
+        }
         _study(
             study_table,
             folder,

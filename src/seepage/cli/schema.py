@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any
 
 import typer
 
 from seepage.cli.app import app
-from seepage.cli.own import MISSING, MOST_CATEGORIES, OVERRIDE, read_override
-from seepage.errors import check_choice
+from seepage.cli.options import fields_in_options
 from seepage.files import write_whole
-from seepage.report import make_console
 from seepage.report.inferred import show_inferred
-from seepage.tabular.infer import Missing, Policy, infer
+from seepage.report.terminal import make_console
+from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.spec import Spec
+from seepage.tabular.infer import infer
 from seepage.tabular.reading import open_table
+
+_OF_TABLES = ("sensitive", "drop", "separator", "overrides", "missing", "most_categories")
 
 
 @app.command()
+@fields_in_options(Spec, _OF_TABLES)
 def schema(
     file: Annotated[Path, typer.Argument(help="The table: .csv, .csv.gz or .parquet.")],
-    target: Annotated[str, typer.Option(help="The column that the model learns.")],
-    out: Annotated[Path | None, typer.Option(help="Write the YAML there instead of printing it.")] = None,
-    sensitive: Annotated[list[str] | None, typer.Option(help="Column that reports single out. Repeatable.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column to leave out. Repeatable.")] = None,
-    separator: Annotated[str, typer.Option(help="Between the cells of a CSV file.")] = ",",
-    override: Annotated[list[str] | None, typer.Option(metavar="COLUMN=KIND", help=OVERRIDE)] = None,
-    missing: Annotated[str, typer.Option(metavar="refuse|drop|category", help=MISSING)] = "refuse",
-    most_categories: Annotated[
-        int, typer.Option(help=MOST_CATEGORIES, min=2, show_default=False)
-    ] = Policy.most_categories,
+    target: Annotated[str, typer.Option(help="Column that the model learns.")],
+    *,
+    given: Any,
+    out: Annotated[Path | None, typer.Option(help="File for the YAML, which is printed otherwise.")] = None,
 ) -> None:
     """Draft the schema of a table: which columns are discrete, their categories, bounds and tolerances.
 
@@ -43,15 +41,8 @@ def schema(
 
         seepage audit --data patients.csv --schema patients.yaml
     """
-    check_choice("policy for missing cells:", missing, Missing)
-    policy = Policy(
-        sensitive=tuple(sensitive or ()),
-        drop=tuple(drop or ()),
-        overrides=dict(map(read_override, override or [])),
-        missing=cast(Missing, missing),
-        most_categories=most_categories,
-    )
-    inferred = infer(open_table(file, separator), target, policy)
+    spec = HorizontalSpec.of(data=file, target=target, **given)
+    inferred = infer(open_table(file, spec.separator), target, spec.policy)
     found = inferred.schema
     if out is None:
         print(found.to_yaml(), end="")

@@ -6,17 +6,22 @@ import inspect
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+from pydantic import ValidationError
 
 from seepage.config.mistakes import Mistakes
 from seepage.config.tree import Node, is_word, join
 from seepage.errors import BadInputError, unknown_name
 from seepage.registry import Registry
+from seepage.settings.part import Part, combine, read_part
 
 # More settings than anyone can run.
 MOST = 10_000
+# Types of options that take a list, as they are written.
+_LISTS = ("tuple", "list", "Sequence", "Iterable")
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,20 @@ class Said:
         """Note that this value is a mistake."""
         mistakes.add(self.node.line, self.node.source or self.path, message)
 
+    def within(self, steps: Iterable[str | int]) -> Said:
+        """Return the innermost value on a path of names and positions; what is no part of the value ends it."""
+        here = self
+        for step in steps:
+            inner = here.node.value
+            if isinstance(inner, dict) and step in inner:
+                node, path = inner[str(step)], join(here.path, str(step))
+            elif isinstance(inner, list) and isinstance(step, int) and step < len(inner):
+                node, path = inner[step], f"{here.path}[{step}]"
+            else:
+                break
+            here = Said(node.plain(), node, path)
+        return here
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -41,12 +60,14 @@ class Choice:
         options: its arguments, each with its place.
         label: what the entry wants results to call it, with the swept options; None for the name.
         entry: the entry itself.
+        mechanisms: what a defense combines; empty for a part on its own.
     """
 
     name: str
     options: dict[str, Said]
     label: str | None
     entry: Said
+    mechanisms: tuple[Choice, ...] = ()
 
     @property
     def called(self) -> str:
@@ -59,32 +80,33 @@ class Choice:
         return {key: said.value for key, said in self.options.items()}
 
 
-def _none(_: str) -> bool:
-    return False
-
-
 def read_choices(
     node: Node,
     path: str,
     registry: Registry[Any],
     mistakes: Mistakes,
-    own: Callable[[str], bool] = _none,
+    own: bool = False,
+    default: str | None = None,
+    whole: Collection[str] = (),
 ) -> list[Choice]:
     """Return what an entry, or a list of entries, chooses among.
 
     An entry is a registered name, or a mapping with ``name``, its options and perhaps a ``label``. A list as an option
-    sweeps over its items; an item that is a list itself is one value. Options whose names are taken (``name``,
-    ``label``) can be given below ``options``.
+    sweeps over its items, unless the part takes a list there; an item that is a list itself is one value. Options whose
+    names are taken (``name``, ``label``) can be given below ``options``.
 
     Args:
         node, path: the entries and where they stand.
         registry: of the names.
         mistakes: what is wrong is added there; what is returned is then of no use.
-        own: which further names stand for a part of the user's own.
+        own: whether names with a colon stand for a part of the user's own.
+        default: name of an entry that says none; None where each needs one.
+        whole: options of which a list is one value.
     """
+    read = _Entries(registry, mistakes, own, default, whole)
     choices: list[Choice] = []
     for entry in each(Said(None, node, path), mistakes, "entry"):
-        choices.extend(_read_entry(entry, registry, mistakes, own))
+        choices.extend(read.entry(entry))
     return _told_apart(choices, registry.kind, mistakes)
 
 
@@ -105,20 +127,99 @@ def each(said: Said, mistakes: Mistakes, what: str = "value") -> list[Said]:
     return items
 
 
-def _read_entry(entry: Said, registry: Registry[Any], mistakes: Mistakes, own: Callable[[str], bool]) -> list[Choice]:
+@dataclass(frozen=True)
+class _Entries:
+    """Reads entries, see ``read_choices``."""
+
+    registry: Registry[Any]
+    mistakes: Mistakes
+    own: bool
+    default: str | None
+    whole: Collection[str]
+
+    def entry(self, entry: Said) -> list[Choice]:
+        """Return what one entry chooses among."""
+        return _read_entry(self, entry)
+
+    def text(self, entry: Said) -> list[Choice]:
+        """Return what a text names: a part, one with options, or several mechanisms with ``+`` between them."""
+        if self.own and ":" in entry.value:
+            return [Choice(entry.value, {}, None, entry)]
+        try:
+            part = Part.model_validate(read_part(entry.value))
+        except (BadInputError, ValidationError) as error:
+            entry.wrong(self.mistakes, _refused(error))
+            return []
+        made = []
+        for one in part.mechanisms:
+            if not self.known(Said(one.name, entry.node, entry.path)):
+                return []
+            options = {key: Said(value, entry.node, entry.path) for key, value in one.options.items()}
+            made.append(Choice(one.name, options, None, entry))
+        return made if len(made) == 1 else [_combined(made, None, entry)]
+
+    def together(self, entry: Said, fields: Mapping[str, Node]) -> list[Choice]:
+        """Return what an entry with ``all`` chooses among: combinations of mechanisms."""
+        for key in fields:
+            if key not in ("all", "label"):
+                place = Said(None, fields[key], join(entry.path, key))
+                place.wrong(
+                    self.mistakes, unknown_name(f"key of a combined {self.registry.kind}:", key, ("all", "label"))
+                )
+        node, label = fields["all"], None
+        if "label" in fields:
+            label = _read_label(
+                Said(fields["label"].plain(), fields["label"], join(entry.path, "label")), self.mistakes
+            )
+        items = [Said(one.plain(), one, f"{entry.path}.all[{i}]") for i, one in enumerate(node.items())]
+        lists = [self.entry(item) for item in items]
+        swept = any(len(one) > 1 for one in lists)
+        return [
+            _combined(made, describe(label, {c.name: c.values for c in made}) if swept and label else label, entry)
+            for made in itertools.product(*lists)
+            if made
+        ]
+
+    def known(self, said: Said) -> bool:
+        """Return whether there is a part of a name; note it as a mistake where there is none."""
+        return _known(said, self.registry, self.mistakes, self.own)
+
+    def values(self, names: Sequence[Said], key: str, said: Said) -> list[Said]:
+        """Return what an option sweeps over."""
+        node = said.node.value
+        # A list of lists sweeps, whatever the part takes.
+        flat = isinstance(node, list) and not all(isinstance(item.value, list) for item in node)
+        if flat and (key in self.whole or any(self._takes_list(name.value, key) for name in names)):
+            return [said]
+        return each(said, self.mistakes)
+
+    def _takes_list(self, name: str, key: str) -> bool:
+        if name not in self.registry:
+            return False
+        parameter = inspect.signature(self.registry[name].factory).parameters.get(key)
+        return parameter is not None and any(kind in str(parameter.annotation) for kind in _LISTS)
+
+
+def _read_entry(read: _Entries, entry: Said) -> list[Choice]:
+    registry, mistakes = read.registry, read.mistakes
     kind = registry.kind
     if isinstance(entry.value, str):
-        return [Choice(entry.value, {}, None, entry)] if _known(entry, registry, mistakes, own) else []
+        return read.text(entry)
     fields = entry.node.value
+    if isinstance(fields, dict) and "all" in fields:
+        return read.together(entry, fields)
     if not isinstance(fields, dict):
         entry.wrong(
             mistakes,
             f"{kind}s are given by name, or as a mapping with name and options; got {shown(entry.value)}.",
         )
         return []
-    if "name" not in fields:
+    if "name" not in fields and read.default is None:
         entry.wrong(mistakes, f"this {kind} has no name; add one, such as 'name: {(registry.names() or ['...'])[0]}'.")
         return []
+    named = fields.get("name", Node(read.default, entry.node.line, entry.node.source))
+    place = Said(named.plain(), named, join(entry.path, "name"))
+    names = [said for said in each(place, mistakes, "name") if read.known(said)]
     axes: dict[str, list[Said]] = {}
     label: str | None = None
     for key, child in fields.items():
@@ -130,11 +231,9 @@ def _read_entry(entry: Said, registry: Registry[Any], mistakes: Mistakes, own: C
                 place = Said(value.plain(), value, join(said.path, inner))
                 if inner in fields:
                     place.wrong(mistakes, f"{inner!r} is given beside 'options' already; keep one of them.")
-                axes[inner] = each(place, mistakes)
+                axes[inner] = read.values(names, inner, place)
         elif key != "name":
-            axes[key] = each(said, mistakes)
-    place = Said(fields["name"].plain(), fields["name"], join(entry.path, "name"))
-    names = [said for said in each(place, mistakes, "name") if _known(said, registry, mistakes, own)]
+            axes[key] = read.values(names, key, said)
     number = len(names) * math.prod(map(len, axes.values()))
     if number > MOST:
         entry.wrong(mistakes, f"sweeps over {number:,} {kind}s; an audit takes at most {MOST:,}.")
@@ -149,11 +248,24 @@ def _read_entry(entry: Said, registry: Registry[Any], mistakes: Mistakes, own: C
     return choices
 
 
-def _known(said: Said, registry: Registry[Any], mistakes: Mistakes, own: Callable[[str], bool]) -> bool:
+def _refused(error: BadInputError | ValidationError) -> object:
+    """Return what refused a part, in its own words."""
+    if isinstance(error, BadInputError):
+        return error
+    first = error.errors()[0]
+    return first.get("ctx", {}).get("error", first["msg"])
+
+
+def _combined(made: Sequence[Choice], label: str | None, entry: Said) -> Choice:
+    options = {one.name: Said(one.values, entry.node, entry.path) for one in made if one.options}
+    return Choice("+".join(one.name for one in made), options, label, entry, tuple(made))
+
+
+def _known(said: Said, registry: Registry[Any], mistakes: Mistakes, own: bool) -> bool:
     if not isinstance(said.value, str):
         said.wrong(mistakes, f"{registry.kind}s go by their names, which are texts; got {shown(said.value)}.")
         return False
-    if own(said.value):
+    if own and ":" in said.value:
         return True
     try:
         registry[said.value]
@@ -254,6 +366,15 @@ def check_names(
 def check_made(choice: Choice, registry: Registry[Any], mistakes: Mistakes) -> None:
     """Make a part to see whether its options fit, and note which do not."""
     before = len(mistakes)
+    if choice.mechanisms:
+        for one in choice.mechanisms:
+            check_made(one, registry, mistakes)
+        if len(mistakes) == before:
+            try:
+                combine(registry, Part(name=choice.name, options=choice.values, label=choice.label))
+            except (BadInputError, ValidationError) as error:
+                choice.entry.wrong(mistakes, _refused(error))
+        return
     check_names(choice, choice.options, registry, (), mistakes)
     if len(mistakes) > before or _refusal(choice, registry, choice.options) is None:
         return

@@ -1,137 +1,123 @@
-"""Options of the command line take precedence over a document."""
+"""Values of the command line take precedence over a document."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from seepage.config.tree import Node, plant
-
-# What a document says about a table is of no use for another one.
-_STEERING = ("sensitive", "drop", "overrides", "most_categories", "most_encoded")
-_TABLE = ("dataset", "data", "target", "schema", "separator", "missing", *_STEERING)
-# Single values of the whole document.
-_WHOLE = ("labels", "batch_statistics", "profile", "restarts", "iterations", "seed", "victims", "device", "threads")
-_PLAIN = (*_TABLE[2:], *_WHOLE, "workers", "data_folder", "keep_records", "control", "gate")
-# Parts that replace those of the document.
-_PARTS = {"attack": "attacks", "defense": "defenses", "baseline": "baselines"}
-# Where these are options of single attacks, they give way.
-_OF_ATTACKS = ("profile", "restarts", "iterations")
-_OF_PROTOCOLS = ("batch_size", "replacement")
-_DEFAULTS = {"dataset": "adult", "model": "nn3", "protocol": "fedsgd"}
+from seepage.settings.option import SpecField, fields_of
+from seepage.settings.spec import Spec
 
 Fields = dict[str, Node]
 
 
-def override(document: Node, given: Mapping[str, Any]) -> Node:
-    """Return a document in which options of the command line replace what it says.
+def keys_of(spec: type[Spec]) -> dict[str, SpecField]:
+    """Return the fields of a spec by their keys in documents."""
+    return {one.key: one for one in fields_of(spec).values()}
+
+
+def override(document: Node, given: Mapping[str, Any], spec: type[Spec]) -> Node:
+    """Return a document in which values of the command line replace what it says.
 
     Args:
         document: a mapping.
-        given: by name of the option without dashes (``batch_size``, ``attack``, ...); None for one that was not given,
-            lists for those that can be repeated, a mapping for ``dataset_option``.
+        given: values by field; None for one that was not given, a mapping for a nested model.
+        spec: class of the setting's specs.
 
     Example:
+        >>> from seepage.settings.horizontal_spec import HorizontalSpec
         >>> document = plant({"protocol": {"batch_size": [8, 32], "replacement": True}, "restarts": 30})
-        >>> override(document, {"batch_size": [4], "victims": 2, "attack": None}).plain()
-        {'protocol': {'batch_size': 4, 'replacement': True, 'name': 'fedsgd'}, 'restarts': 30, 'victims': 2}
+        >>> override(document, {"batch_sizes": [4], "victims": 2, "attacks": None}, HorizontalSpec).plain()
+        {'protocol': {'replacement': True}, 'restarts': 30, 'batch_sizes': [4], 'victims': 2}
     """
     assert isinstance(document.value, dict)
-    fields = dict(document.value)
-    said = {name: _node(name, value) for name, value in given.items() if value is not None}
-    if "dataset" in said or "data" in said:
-        for key in _TABLE:
-            fields.pop(key, None)
-    if "schema" in said:
-        for key in _STEERING:
-            fields.pop(key, None)
-    for name, node in said.items():
-        if name in ("dataset", "data", *_PLAIN):
-            fields[name] = node
-        elif name in _PARTS:
-            fields[_PARTS[name]] = node
-    if "dataset_option" in said:
-        options = said["dataset_option"].value
-        assert isinstance(options, dict)
-        _amend(fields, "dataset", lambda entry: {**entry, **options})
-    if "model" in said:
-        fields["model"] = said["model"]
-    for name, key in (("head", "head"), ("model_seed", "seed"), ("weights", "weights")):
-        if name in said:
-            _amend(fields, "model", _setting(key, said[name]))
-    if "protocol" in said:
-        fields["protocol"] = _renamed(fields.get("protocol", Node(None)), said["protocol"])
-    for name in _OF_PROTOCOLS:
-        if name in said:
-            _amend(fields, "protocol", _setting(name, said[name]))
-    gone = [name for name in _OF_ATTACKS if name in said]
-    if gone and "attacks" in fields:
-        fields["attacks"] = _each(fields["attacks"], lambda entry: _without(entry, gone))
-    return Node(fields, document.line, document.source)
+    fields, by_key = fields_of(spec), keys_of(spec)
+    said = {name: _node(fields[name], value) for name, value in given.items() if value is not None}
+    # What a document says about one table is of no use for another one.
+    gone = {*said, *(other for name in said for other in fields[name].option.replaces)}
+    gone_options = {name for name in said if fields[name].option.of_attacks}
+    kept: Fields = {}
+    for key, node in document.value.items():
+        one = by_key.get(key)
+        if one is None:
+            kept[key] = node
+            continue
+        below = {str(other.option.key): other for other in fields.values() if other.option.below == one.name}
+        going = {key for key, other in below.items() if other.name in gone}
+        if "" in going and one.name not in gone:
+            node = _each(node, lambda entry, keys={"name", "label", *below}: _only(entry, keys))
+        staying = {key for key in below if key} - going
+        if one.name in said and one.kind == "model":
+            said[one.name] = _merged(one, node, said[one.name])
+        elif one.name in said and staying:
+            # Another protocol keeps what every protocol of the document takes.
+            said[one.name] = _renamed(_each(node, lambda entry, keys=staying: _only(entry, keys)), said[one.name])
+        elif one.name not in gone:
+            stripped = _each(node, lambda entry, keys=going: _without(entry, keys)) if going else node
+            if one.parts and gone_options:
+                stripped = _each(stripped, lambda entry: _without(entry, gone_options))
+            if stripped.value != {}:
+                kept[key] = stripped
+    return Node({**kept, **{fields[name].key: node for name, node in said.items()}}, document.line, document.source)
 
 
-def _node(name: str, value: Any) -> Node:
-    if isinstance(value, list | tuple):
+def _node(one: SpecField, value: Any) -> Node:
+    if one.kind == "model" and isinstance(value, Mapping):
+        inner = {name: plant(v, source=one.fields[name].flag) for name, v in value.items()}
+        return Node(inner, 0, next((node.source for node in inner.values()), one.flag))
+    if isinstance(value, list | tuple) and (one.parts or not one.several):
         # An option that is repeated with the same value says nothing new.
-        value = list({json.dumps(item, sort_keys=True): item for item in value}.values())
-        if len(value) == 1 and name not in _STEERING:
+        value = list({json.dumps(item, sort_keys=True, default=str): item for item in value}.values())
+        if len(value) == 1:
             [value] = value
-    return plant(value, source=f"--{name.replace('_', '-')}")
+    return plant(value, source=one.flag)
 
 
-def _setting(key: str, node: Node) -> Callable[[Fields], Fields]:
-    return lambda entry: {**entry, key: node}
+def _merged(one: SpecField, old: Node, new: Node) -> Node:
+    if not isinstance(old.value, dict) and one.option.whole is not None:
+        old = Node({one.option.whole: old}, old.line, old.source)
+    if not isinstance(old.value, dict) or not isinstance(new.value, dict):
+        return new
+    return Node({**old.value, **new.value}, old.line, old.source)
 
 
 def _renamed(entries: Node, names: Node) -> Node:
-    """Return other protocols with what every protocol of the document takes."""
-    kept = [
-        {key: value for key, value in entry.value.items() if key in _OF_PROTOCOLS}
-        if isinstance(entry.value, dict)
-        else {}
-        for entry in (entries.value if isinstance(entries.value, list) else [entries])
-    ]
+    """Return other named parts, each with what the entries of the document keep."""
     made = [
-        Node({**old, **(new.value if isinstance(new.value, dict) else {"name": new})}, new.line, new.source)
-        for old in kept
-        for new in (names.value if isinstance(names.value, list) else [names])
+        Node({**(old.value if isinstance(old.value, dict) else {}), **_mapping(new)}, new.line, new.source)
+        for old in entries.items()
+        for new in names.items()
     ]
     return _each(made[0] if len(made) == 1 else Node(made, names.line, names.source), lambda entry: entry)
 
 
-def _amend(fields: Fields, key: str, change: Callable[[Fields], Fields]) -> None:
-    """Change every entry of a key, the default one if there is none."""
-    fields[key] = _each(fields.get(key, Node(_DEFAULTS[key])), lambda entry: change(_mapping(entry, _DEFAULTS[key])))
+def _mapping(entry: Node) -> Fields:
+    return entry.value if isinstance(entry.value, dict) else {"name": entry}
 
 
-def _mapping(entry: Fields | Node, default: str) -> Fields:
-    if isinstance(entry, Node):
-        return {"name": entry}
-    return entry if "name" in entry else {**entry, "name": Node(default)}
-
-
-def _each(entries: Node, change: Callable[[Any], Fields | Node]) -> Node:
+def _each(entries: Node, change: Callable[[Node], Node]) -> Node:
     """Change an entry or each of a list of them; of those that become alike, the first stays."""
     if not isinstance(entries.value, list):
-        return _changed(entries, change)
-    changed = [_changed(entry, change) for entry in entries.value]
+        return change(entries)
+    changed = [change(entry) for entry in entries.value]
     alike = {json.dumps(node.plain(), sort_keys=True): node for node in reversed(changed)}
     kept = [node for node in changed if any(node is other for other in alike.values())]
-    return Node(kept, entries.line, entries.source)
+    return kept[0] if len(kept) == 1 else Node(kept, entries.line, entries.source)
 
 
-def _changed(entry: Node, change: Callable[[Any], Fields | Node]) -> Node:
-    made = change(entry.value if isinstance(entry.value, dict) else entry)
-    return Node(made, entry.line, entry.source) if isinstance(made, dict) else made
+def _only(entry: Node, keys: Collection[str]) -> Node:
+    value = entry.value if isinstance(entry.value, dict) else {"name": entry}
+    return Node({key: node for key, node in value.items() if key in keys}, entry.line, entry.source)
 
 
-def _without(entry: Fields | Node, gone: list[str]) -> Fields | Node:
-    if isinstance(entry, Node):
+def _without(entry: Node, gone: Collection[str]) -> Node:
+    if not isinstance(entry.value, dict):
         return entry
-    kept = {key: node for key, node in entry.items() if key not in gone}
+    kept = {key: node for key, node in entry.value.items() if key not in gone}
     options = kept.get("options")
     if options is not None and isinstance(options.value, dict):
         kept["options"] = Node({k: n for k, n in options.value.items() if k not in gone}, options.line, options.source)
     # An entry with nothing but its name is that name, so that repeats are seen as such.
-    return kept["name"] if set(kept) == {"name"} else kept
+    return kept["name"] if set(kept) == {"name"} else Node(kept, entry.line, entry.source)

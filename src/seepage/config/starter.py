@@ -1,119 +1,39 @@
-"""A first audit document, with comments that say what can be changed."""
+"""A first audit document of any setting, made from the fields of its spec: each with its help and default."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from seepage import registry
 from seepage.config.tree import is_word
-from seepage.errors import BadInputError, unknown_name
-from seepage.settings.studies import study_kind
+from seepage.errors import BadInputError, Remedy, unknown_name
+from seepage.settings.catalogue import setting as find_setting
+from seepage.settings.option import PANELS, SpecField, fields_of
+from seepage.settings.spec import OF_OWN_TABLES, STEERING, Spec
 from seepage.tabular.reading import open_table, typed
 
-_SIZES = (8, 32)
-# What the starter of a study says of itself, in other words or in another place.
-_SAID = ("dataset", "dataset_options", "data_folder", "seed")
 _SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*", re.ASCII)
-
-_TEXT = """\
-# What seepage is to audit. Check it:  seepage spec check {name}     Run it:  seepage audit {name}
-# A list in dataset, model, protocol, attacks, defenses, baselines, labels, profile, restarts, iterations or seed
-# sweeps over its items. Lines that begin with '#' are not read; what is left out has its default.
-
-{table}
-# The network that is trained; 'seepage models' lists them. Of your own: {{name: "package.module:factory"}}.
-model: nn3
-# model: {{name: nn3, seed: [0, 1, 2]}}
-
-# What crosses the wire: one gradient of batch_size records.
-protocol:
-  name: fedsgd
-  batch_size: {sizes}
-  replacement: false
-
-# Who tries to read it; 'seepage attacks' lists them. Options of an attack can be swept, too.
-attacks: [unmix, inverting_gradients]
-# attacks:
-#   - tableak
-#   - {{name: tableak, restarts: [10, 30]}}
-
-# What clients do to their updates before they send them; 'seepage defenses' lists them.
-defenses: [none]
-# defenses: [none, {{name: gaussian_noise, scale: [0.001, 0.01]}}]
-
-# Whether the attacker works the labels out (restored) or is told them (true).
-labels: restored
-
-# Batches attacked in each setting: more of them give narrower intervals and take longer.
-victims: 10
-
-# Everything random follows from it.
-seed: 0
-
-# Exit with status 1 where the lift over guessing may exceed this, over all cells or in one column.
-# gate: {{above: 0.2}}
-"""
-
-_DATASET = """\
-# The table; 'seepage datasets' lists them. For one of your own: data, target and perhaps schema.
-dataset: {dataset}
-"""
-
-_OWN = """\
-# The table (.csv, .csv.gz, .parquet), looked for from the folder of this file, and the column that the model learns.
-data: {data}
-target: {target}
-{separator}{sensitive}# Columns to leave out.
-# drop: []
-# What becomes of missing cells: refuse, drop (the rows that have one) or category (of their own; numbers: the median).
-{missing}
-# What a column is, instead of what its values look like: discrete, continuous or fields of the schema.
-# overrides: {{}}
-# A schema says more about the columns: seepage schema {shown} --target {target} --out schema.yaml
-# schema: schema.yaml
-"""
-
-
-_STUDY = """\
-# What seepage is to audit in {about}.
+_WIDTH = 110
+# What every document should say; all else stands in comments.
+_SAID = ("dataset", "data", "target", "attacks", "defenses", "seed")
+_HEAD = """\
+# Audit of {about}.
 # Check it:  seepage spec check {name}     Run it:  seepage audit {name}
-# Lines that begin with '#' are not read; what is left out has its default.
-study: {study}
-
-{table}
-# Independent repetitions ({unit}s): intervals are over them.
-units: {units}
-
-# What is done against the attacks, an entry each; seepage defenses lists the mechanisms of {study} learning.
-# One with options: {{name: ..., option: value}}; several at once: {{all: [{{name: ...}}, {{name: ...}}], label: both}}.
-defenses:
-- none
-
-# Everything random follows from it.
-seed: 0
-
-# Exit with status 1 where the lift over guessing may exceed this, over all cells or in one column.
-# gate: {{above: 0.2}}
-
-# All else, with its default:
-{rest}
-"""
-
-
-_SENSITIVE = """\
-# Columns that the report singles out.
-# sensitive: []
+# Lines that begin with '#' are not read. What is left out has its default, which stands beside each key or is
+# described. A list for a key of one value sweeps over its items, and so does one for an option of a part.
+setting: {setting}
 """
 
 
 def starter(
-    dataset: str = "adult",
+    setting: str = "horizontal",
+    dataset: str | None = None,
     data: Path | None = None,
     target: str | None = None,
     separator: str = ",",
@@ -122,104 +42,108 @@ def starter(
     """Return the text of a first audit document.
 
     Args:
-        dataset: registered name of a table.
-        data, target, separator: a table of one's own instead, and its target.
-        out: where the document is to lie; its table is named from there.
+        setting: name of the setting.
+        dataset: registered name of a table; the setting's default if None.
+        data: file of a table of one's own instead.
+        target: column of that table that is learnt.
+        separator: character between the cells of that table.
+        out: place of the document; its table is named from there.
 
     Raises:
-        BadInputError: the dataset is unknown, the table cannot be opened, or it has no such column.
+        BadInputError: the setting or dataset is unknown, the table cannot be opened, or it has no such column.
 
     Example:
-        >>> [line for line in starter("german").splitlines() if line.startswith("dataset")]
-        ['dataset: german']
+        >>> [line for line in starter("split", "german").splitlines() if line.startswith(("setting", "dataset"))]
+        ['setting: split', 'dataset: german']
     """
-    table, sizes = _table(dataset, data, target, separator, out)
-    return _TEXT.format(name=out.name, table=table, sizes=list(sizes))
+    kind = find_setting(setting).spec
+    fields = fields_of(kind)
+    values = _table(kind, dataset, data, target, separator, out)
+    parts = [_HEAD.format(about=kind.about, setting=setting, name=out.name)]
+    own = {"data", *(name for name in OF_OWN_TABLES if name in kind.steering or name not in STEERING)}
+    left_out = own if data is None else {"dataset"}
+    for panel in PANELS:
+        for one in fields.values():
+            if one.option.panel == panel and one.option.below is None and one.name not in left_out:
+                parts.append(_entry(kind, one, values))
+    return "\n".join(parts)
 
 
-def study_starter(
-    study: str,
-    dataset: str | None = None,
-    data: Path | None = None,
-    target: str | None = None,
-    separator: str = ",",
-    out: Path = Path("audit.yaml"),
-) -> str:
-    """Return the text of a first document of split, vertical or pooled learning.
-
-    Args:
-        study: which.
-        dataset: registered name; the setting's own default if None.
-        data, target, separator, out: as of ``starter``.
-
-    Raises:
-        BadInputError: there is no such study, or as of ``starter``.
-
-    Example:
-        >>> [line for line in study_starter("split").splitlines() if line.startswith(("study", "units"))]
-        ['study: split', 'units: 3']
-    """
-    kind = study_kind(study)
-    # Where the spec has such a field, it is the column that is asked about.
-    singles = "sensitive" not in kind.spec.model_fields
-    table, _ = _table(dataset or kind.spec().dataset, data, target, separator, out, singles)
-    values = {name: value for name, value in kind.spec().model_dump(mode="json").items() if name not in _SAID}
-    values |= {name: [_part(part) for part in values[name]] for name in ("attacks", "baselines")}
-    values.pop("defenses")
-    return _STUDY.format(
-        about=kind.about,
-        name=out.name,
-        study=study,
-        table=table,
-        unit=kind.spec.unit,
-        units=values.pop("units"),
-        rest="\n".join(f"# {name}: {_flow(value)}" for name, value in values.items()),
-    )
+def _entry(kind: type[Spec], one: SpecField, values: dict[str, Any]) -> str:
+    """Return one key with its help, as a comment where it need not be said."""
+    below = [other for other in fields_of(kind).values() if other.option.below == one.name and other.option.key]
+    default = values.get(one.name, one.default)
+    text = _flow(_plain(default)) if default is not None else _example(one)
+    if below:
+        inner = {other.option.key: values.get(other.name, other.default) for other in below}
+        more = {key: _plain(value) for key, value in inner.items() if value is not None}
+        text = _flow({"name": default, **more} if more else default)
+    help_ = one.option.help.replace("`", "'")
+    if one.option.default is not None:
+        help_ += f" Default: {one.option.default}."
+    said = one.name in values or one.name in (*_SAID, kind.repeats) or bool(below)
+    comment = textwrap.fill(help_, _WIDTH, initial_indent="# ", subsequent_indent="# ")
+    return f"{comment}\n{'' if said else '# '}{one.key}: {text}\n"
 
 
-def _part(part: dict[str, Any]) -> Any:
-    told = {key: value for key, value in part.items() if value}
-    return told if len(told) > 1 else part["name"]
+def _example(one: SpecField) -> str:
+    """Return a value for a field that has none by default."""
+    if one.option.example is not None:
+        return one.option.example
+    if one.kind == "choice":
+        return one.choices[0]
+    return {"whole": "1", "number": "0.5", "model": "{}"}.get(one.kind, one.option.metavar or "NAME")
+
+
+def _plain(value: Any) -> Any:
+    """Return a default as a document says it."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "model_dump"):
+        told = {key: item for key, item in value.model_dump(mode="json").items() if item}
+        if "name" in told:
+            told = {"name": told["name"], **told.get("options", {}), **{k: told[k] for k in ("label",) if k in told}}
+            return told if len(told) > 1 else told["name"]
+        return told
+    return value
 
 
 def _flow(value: Any) -> str:
     """Return a value as YAML would write it on one line."""
+    if isinstance(value, str):
+        return _scalar(value)
     text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=math.inf)
     return text.removesuffix("...\n").strip()
 
 
 def _table(
-    dataset: str, data: Path | None, target: str | None, separator: str, out: Path, singles: bool = True
-) -> tuple[str, tuple[int, ...]]:
+    kind: type[Spec], dataset: str | None, data: Path | None, target: str | None, separator: str, out: Path
+) -> dict[str, Any]:
     """Return what a document says of a table, and batch sizes that suit it."""
+    fields = fields_of(kind)
     if data is None:
-        if dataset not in registry.populations.names():
-            registry.datasets[dataset]
-        return _DATASET.format(dataset=_scalar(dataset)), _SIZES
+        name = fields["dataset"].default if dataset is None else dataset
+        kind.registered(fields["dataset"])[name]
+        return {"dataset": name}
     if target is None:
         raise BadInputError(
-            f"the table {str(data)!r} needs a target, the column that the model learns; add --target COLUMN."
+            f"the table {str(data)!r} needs a target, the column that the model learns; add ",
+            Remedy("target", placeholder="COLUMN"),
+            ".",
         )
-    return _own(data, target, separator, out, singles)
-
-
-def _own(data: Path, target: str, separator: str, out: Path, singles: bool) -> tuple[str, tuple[int, ...]]:
     source = open_table(data, separator)
     if target not in source.names:
         raise unknown_name(f"column of {str(data)!r}:", target, source.names)
     [(_, values)] = source.columns([target])
     rows = len(values)
-    has_gaps = any(typed(raw).isna().any() for _, raw in source.columns(source.names))
-    shown = _scalar(str(data))
-    table = _OWN.format(
-        data=_scalar(_from(out.parent, data)),
-        target=_scalar(target),
-        separator="" if separator == "," else f"separator: {_scalar(separator)}\n",
-        sensitive=_SENSITIVE if singles else "",
-        missing="missing: category" if has_gaps else "# missing: category",
-        shown=shown,
-    )
-    return table, tuple(dict.fromkeys(min(size, max(1, rows // 2)) for size in _SIZES))
+    said: dict[str, Any] = {"data": _from(out.parent, data), "target": target}
+    if separator != ",":
+        said["separator"] = separator
+    if any(typed(raw).isna().any() for _, raw in source.columns(source.names)):
+        said["missing"] = "category"
+    if "batch_sizes" in fields:
+        said["batch_sizes"] = list(dict.fromkeys(min(s, max(1, rows // 2)) for s in fields["batch_sizes"].default))
+    return said
 
 
 def _from(folder: Path, data: Path) -> str:

@@ -11,10 +11,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from seepage.errors import BadInputError
+from seepage.needs import ActsOn
 from seepage.registry import defenses
 
 # Two mechanisms on the same thing cannot be combined.
-_ACTS_ON = "answers"
+_ACTS_ON: ActsOn = "answers"
 
 
 @defenses.register("rounded_answers", "pooled")
@@ -33,7 +34,7 @@ class RoundedAnswers:
         [[0.20..., 0.80...]]
     """
 
-    acts_on: ClassVar[str] = _ACTS_ON
+    acts_on: ClassVar[ActsOn] = _ACTS_ON
 
     digits: int
 
@@ -56,7 +57,7 @@ class LabelOnly:
         [[0.0, 1.0]]
     """
 
-    acts_on: ClassVar[str] = _ACTS_ON
+    acts_on: ClassVar[ActsOn] = _ACTS_ON
 
     def __call__(self, answers: Float[Tensor, "*batch label"]) -> Float[Tensor, "*batch label"]:
         """Return the likeliest class of each answer, with a probability of 1."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from seepage.errors import check_count
+from seepage.needs import ActsOn
 from seepage.registry import defenses
 
 
@@ -25,7 +26,7 @@ class Bottleneck:
         2
     """
 
-    acts_on: ClassVar[str] = "number of features"
+    acts_on: ClassVar[ActsOn] = "number of features"
 
     width: int
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from seepage.defenses.defense import check_seeds, norms
 from seepage.errors import positive
+from seepage.needs import ActsOn
 from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
@@ -33,6 +35,8 @@ class Clipping:
         >>> Clipping(norm=1)(update, seeds=[0, 1])["weight"].tolist()
         [[0.6000000238418579], [0.30000001192092896]]
     """
+
+    acts_on: ClassVar[ActsOn] = "update"
 
     norm: float | int
 

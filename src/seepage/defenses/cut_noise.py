@@ -13,6 +13,7 @@ from scipy.stats import norm
 from torch import Tensor
 
 from seepage.errors import BadInputError, check_choice, check_count
+from seepage.needs import ActsOn
 from seepage.registry import defenses
 
 Rule = Literal["quantile", "own"]
@@ -45,7 +46,7 @@ class CutNoise:
         [1.0, 1.0]
     """
 
-    acts_on: ClassVar[str] = "gradients at the cut"
+    acts_on: ClassVar[ActsOn] = "gradients at the cut"
 
     noise_multiplier: float | int
     rule: Rule = "quantile"

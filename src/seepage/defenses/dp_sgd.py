@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -14,6 +15,7 @@ from seepage.defenses.defense import check_separate, flat, normal, unflat
 from seepage.errors import positive
 from seepage.learning import gradient, mean_loss
 from seepage.models.model import Model
+from seepage.needs import ActsOn
 from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
@@ -47,6 +49,8 @@ class DPSGD:
         >>> round(sent["weight"].item(), 4)
         -0.75
     """
+
+    acts_on: ClassVar[ActsOn] = "gradients of single records"
 
     clip_norm: float | int
     noise_multiplier: float | int

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import positive
+from seepage.needs import ActsOn
 from seepage.registry import defenses
 
 
@@ -34,7 +35,7 @@ class FeatureNoise:
         1.0
     """
 
-    acts_on: ClassVar[str] = "features"
+    acts_on: ClassVar[ActsOn] = "features"
 
     scale: float | int
 

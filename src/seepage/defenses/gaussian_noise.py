@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from seepage.defenses.defense import check_seeds, flat, normal, unflat
 from seepage.errors import positive
+from seepage.needs import ActsOn
 from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
@@ -33,6 +35,8 @@ class GaussianNoise:
         >>> [round(float(one.std()), 2) for one in sent["bias"]]
         [0.1, 0.1]
     """
+
+    acts_on: ClassVar[ActsOn] = "update"
 
     scale: float | int
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from seepage.errors import BadInputError, check_count, non_negative, positive
+from seepage.needs import ActsOn
 from seepage.registry import defenses
 
 
@@ -26,7 +27,7 @@ class WithoutColumns:
         ('income',)
     """
 
-    acts_on: ClassVar[str] = "columns"
+    acts_on: ClassVar[ActsOn] = "columns"
 
     columns: Sequence[str]
 
@@ -54,7 +55,7 @@ class DpTraining:
         2.0
     """
 
-    acts_on: ClassVar[str] = "training"
+    acts_on: ClassVar[ActsOn] = "training"
 
     clip: float | int
     noise_multiplier: float | int = 0.0
@@ -80,7 +81,7 @@ class QueryLimit:
         100
     """
 
-    acts_on: ClassVar[str] = "queries"
+    acts_on: ClassVar[ActsOn] = "queries"
 
     queries: int
 

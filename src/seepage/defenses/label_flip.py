@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import BadInputError
+from seepage.needs import ActsOn
 from seepage.registry import defenses
 
 
@@ -30,7 +31,7 @@ class LabelFlip:
         (2.1972245773362196, 4.59511985013459)
     """
 
-    acts_on: ClassVar[str] = "labels"
+    acts_on: ClassVar[ActsOn] = "labels"
 
     probability: float | int
 

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from seepage.defenses.cut_noise import clipped
 from seepage.errors import BadInputError, positive
+from seepage.needs import ActsOn
 from seepage.registry import defenses
 
 # Two mechanisms on the same thing cannot be combined.
-_ACTS_ON = "gradients that go back"
+_ACTS_ON: ActsOn = "gradients that go back"
 
 
 @defenses.register("returned_noise", "vertical")
@@ -40,7 +41,7 @@ class ReturnedNoise:
     """
 
     name: ClassVar[str] = "returned_noise"
-    acts_on: ClassVar[str] = _ACTS_ON
+    acts_on: ClassVar[ActsOn] = _ACTS_ON
 
     scale: float | int
     clip: float | int = 1.0
@@ -82,7 +83,7 @@ class PaImfl:
     """
 
     name: ClassVar[str] = "pa_imfl"
-    acts_on: ClassVar[str] = _ACTS_ON
+    acts_on: ClassVar[ActsOn] = _ACTS_ON
 
     epsilon: float | int = 1.0
     kept: float | int = 0.5
@@ -143,7 +144,7 @@ class VflDefender:
     """
 
     name: ClassVar[str] = "vfldefender"
-    acts_on: ClassVar[str] = _ACTS_ON
+    acts_on: ClassVar[ActsOn] = _ACTS_ON
 
     ratio: float | int = 1.0
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from seepage.defenses.defense import check_seeds, check_switch, flat, unflat
+from seepage.needs import ActsOn
 from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
@@ -32,6 +34,8 @@ class Sign:
         >>> Sign()({"bias": torch.tensor([[1.0, -3.0, 0.0, 2.0]])}, seeds=[0])["bias"].tolist()
         [[1.5, -1.5, 0.0, 1.5]]
     """
+
+    acts_on: ClassVar[ActsOn] = "update"
 
     scaled: bool = True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -14,6 +15,7 @@ from seepage.defenses.defense import check_separate
 from seepage.errors import BadInputError, positive
 from seepage.learning import gradient
 from seepage.models.model import Model
+from seepage.needs import ActsOn
 from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
@@ -48,6 +50,8 @@ class Soteria:
         >>> Soteria(share=0.5).gradient(model, rows, wanted, seeds=[0])["weight"].tolist()
         [[[1.0, 1.0]]]
     """
+
+    acts_on: ClassVar[ActsOn] = "gradients of single records"
 
     share: float | int
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from seepage.defenses.defense import check_seeds, flat, unflat
 from seepage.errors import positive
+from seepage.needs import ActsOn
 from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
@@ -33,6 +35,8 @@ class TopK:
         >>> TopK(share=0.5)({"bias": torch.tensor([[1.0, -3.0, 0.0, 2.0]])}, seeds=[0])["bias"].tolist()
         [[0.0, -3.0, 0.0, 2.0]]
     """
+
+    acts_on: ClassVar[ActsOn] = "update"
 
     share: float | int
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.errors import BadInputError
+from seepage.needs import ActsOn
 from seepage.registry import defenses
 
 
@@ -38,7 +39,7 @@ class WeightNoise:
         True
     """
 
-    acts_on: ClassVar[str] = "published weights"
+    acts_on: ClassVar[ActsOn] = "published weights"
 
     noise_multiplier: float | int
 

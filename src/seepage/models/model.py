@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar, get_args
+from typing import TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +13,10 @@ from torch.func import vmap
 
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.batch_norm import by_batch
+from seepage.models.head import Head
 from seepage.tabular.schema import Discrete, Schema
 
 T = TypeVar("T")
-Head = Literal["softmax", "sigmoid", "regression"]
 
 # Layers under which a gradient is random, so that it cannot be replayed.
 _UNSUPPORTED = nn.modules.dropout._DropoutNd  # pyright: ignore[reportPrivateUsage]

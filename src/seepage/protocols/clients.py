@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -43,6 +43,9 @@ class Clients(ABC, Generic[M]):
     Raises:
         BadInputError: a count is below 1, or a client holds less than a batch.
     """
+
+    # View types that one round reveals to the server.
+    reveals: ClassVar[tuple[type, ...]]
 
     def __init__(
         self,

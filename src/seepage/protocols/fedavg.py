@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -31,6 +33,8 @@ class FedAvg(Clients[UpdateView]):
     Raises:
         BadInputError: a count is below 1, or the rate is not a positive number.
     """
+
+    reveals: ClassVar[tuple[type, ...]] = (UpdateView,)
 
     def __init__(
         self,

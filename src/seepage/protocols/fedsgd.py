@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -19,6 +21,8 @@ class FedSGD(Clients[GradientView]):
 
     Several clients' gradients, aggregated, are the gradient of one batch with all their records.
     """
+
+    reveals: ClassVar[tuple[type, ...]] = (GradientView,)
 
     def answer(
         self,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -37,6 +38,11 @@ class PooledLearning:
     Raises:
         BadInputError: a count is below 1.
     """
+
+    # The joint model's answers, the joint model where it is published, and what federated training sends.
+    reveals: ClassVar[tuple[type, ...]] = (PredictionView, ModelView, GradientsView)
+    # The same of a model that is trained again with new rows.
+    reveals_updates: ClassVar[tuple[type, ...]] = (UpdatedView,)
 
     learner: Learner
     rows: int

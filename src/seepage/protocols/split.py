@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -63,6 +64,8 @@ class SplitLearning:
     Raises:
         BadInputError: a count is below 1, or a rate is not a number from 0 up.
     """
+
+    reveals: ClassVar[tuple[type, ...]] = (CutView,)
 
     epochs: int = 5
     batch_size: int = 256

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -90,6 +91,8 @@ class VerticalLearning:
     Raises:
         BadInputError: a count is below 1, or the rate is not a positive number.
     """
+
+    reveals: ClassVar[tuple[type, ...]] = (FeatureView,)
 
     epochs: int = 10
     batch_size: int = 64

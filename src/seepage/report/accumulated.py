@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from seepage.report import figures, frames, grids
 from seepage.report.frames import Record
-from seepage.report.sections import Audited, Section
+from seepage.report.result import AuditResult
+from seepage.report.section import Section, score_columns
 from seepage.results.verdict import UNDEFENDED, pick
 from seepage.settings.spec import Spec
 from seepage.text import clean
@@ -14,15 +16,15 @@ from seepage.text import clean
 NAME = "rounds"
 
 
-def accumulated(reports: Sequence[Audited]) -> Section | None:
-    """Return leakage against the number of attacked rounds, guesses beside it; None where no audits differ in it.
+def accumulated(reports: Sequence[AuditResult]) -> Section | None:
+    """Return leakage against the number of attacked rounds, beside baselines; None where no audits differ in it.
 
     Audits belong together that are of the same rows and settings in all else. Each batch size and defense has a figure.
 
     Args:
-        reports: of the audits of a run.
+        reports: reports on the audits of a run.
     """
-    groups: dict[str, list[Audited]] = {}
+    groups: dict[str, list[AuditResult]] = {}
     for report in reports:
         groups.setdefault(_else(report.audit.spec), []).append(report)
     swept = [group for group in groups.values() if len({_rounds(one) for one in group}) > 1]
@@ -33,7 +35,7 @@ def accumulated(reports: Sequence[Audited]) -> Section | None:
         records = [record for report in group for record in _records(report)]
         attacked = [one for one in records if one["is_attack"]]
         for size, defense in dict.fromkeys((one["batch_size"], one["defense"]) for one in attacked):
-            # A guess is the same under every defense, and stands with the first.
+            # A baseline is the same under every defense, and stands with the first.
             own = [
                 one
                 for one in records
@@ -42,33 +44,38 @@ def accumulated(reports: Sequence[Audited]) -> Section | None:
             own = list({(one["rounds"], one["attack"]): one for one in reversed(own)}.values())[::-1]
             own.sort(key=lambda one: one["rounds"])
             about = group[0].audit.about
-            title = f"{clean(about.dataset)}, model {clean(about.model)}, batch size {size}"
+            title = f"{clean(about.dataset)}, model {clean(about.model)}"
+            title += "" if size is None else f", batch size {size}"
             title += "" if defense == UNDEFENDED else f", {clean(defense, 40)}"
-            shown.append((figures.by_rounds(f"{NAME}-{len(shown)}", own, title), _grid(own, title)))
+            shown.append((figures.by_rounds(f"{NAME}-{len(shown)}", own, title), _grid(group[0], own, title)))
     words = [
-        "The same clients in more and more rounds. A cell counts as read when it is right in what the attacker says of "
-        "all records of a client, put together from all rounds without a look at the truth; guesses answer for the "
-        "same cells."
+        "The same clients are attacked in more and more rounds. A cell counts as read when it is right in what the "
+        "attacker says of all records of a client, put together from all rounds. Baselines answer for the same cells."
     ]
     return Section(NAME, "Leakage over rounds", words, figures=shown)
 
 
-def _rounds(report: Audited) -> int:
-    """Return in how many rounds the same units are attacked, 1 in settings that know of none."""
-    return int(getattr(report.audit.spec, "attacked_rounds", 1))
+def _rounds(report: AuditResult) -> int:
+    """Return in how many rounds the same units are attacked."""
+    return report.audit.about.rounds
 
 
 def _else(spec: Spec) -> str:
     """Return what is left of a spec without its rounds and its name."""
-    plain = spec.model_dump(mode="json")
-    plain["training"] = {**(plain.get("training") or {}), "attacked_rounds": None}
-    return repr(sorted((name, value) for name, value in plain.items() if name not in ("variant", "victims")))
+    plain = {name: value for name, value in spec.model_dump(mode="json").items() if name not in ("variant", "victims")}
+    return repr(sorted(_without_rounds(plain).items()))
 
 
-def _records(report: Audited) -> list[Record]:
+def _without_rounds(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _without_rounds(item) for name, item in value.items() if name != "attacked_rounds"}
+
+
+def _records(report: AuditResult) -> list[Record]:
     """Return the scores of an audit, each with the number of rounds and the share of whole records."""
     made = []
-    for one in frames.scores(report.rows, report.findings):
+    for one in frames.scores(report.rows, report.alarms):
         own = {name: one[name] for name in ("batch_size", "defense", "attack")}
         whole = next(iter(pick(report.rows, metric="exact_match", column=None, **own)), None)
         exact = None if whole is None else whole.mean
@@ -76,17 +83,11 @@ def _records(report: Audited) -> list[Record]:
     return made
 
 
-def _grid(records: Sequence[Record], title: str) -> grids.Grid:
+def _grid(report: AuditResult, records: Sequence[Record], title: str) -> grids.Grid:
     columns = [
         grids.count("Rounds", "rounds"),
-        grids.text("Attack or guess", "attack"),
-        grids.share("Cells read", "mean"),
-        grids.interval("95% interval"),
+        grids.text("Attack or baseline", "attack"),
+        *score_columns(report, baseline=False),
         grids.share("Whole records", "exact"),
-        grids.gain("Lift (points)", "lift"),
-        grids.interval("Interval of lift", "lift_low", "lift_high"),
-        grids.text("over", "baseline_name"),
-        grids.tier("Leakage"),
-        grids.count("Victims", "n"),
     ]
     return grids.filled(title, columns, sorted(records, key=lambda one: (one["rounds"], not one["is_attack"])))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from seepage.report.frames import Record, Setting
+from seepage.report.frames import Record, Setting, is_error, task_name
 from seepage.results.tiers import BOUNDS
 from seepage.results.verdict import UNDEFENDED
-from seepage.text import clean, percent
+from seepage.text import clean, lowered, percent
 
 
 def advice(
@@ -25,15 +25,15 @@ def advice(
     not measured, the one that lets most through.
 
     Args:
-        overviews: of every setting, see ``frames.overview``.
-        sensitive: the worst upper end over sensitive columns of each setting; None where it is not known. Empty
+        overviews: settings, see ``frames.overview``.
+        sensitive: worst upper end over sensitive columns of each setting; None where it is not known. Empty
             where no column is sensitive.
-        task: how well the task is learnt in each setting, where it was measured.
+        task: figure of the task in each setting where it was measured.
         higher_is_better: whether a higher figure of the task is a better one.
 
     Returns:
-        One a threshold, strictest first: threshold, tier, batch_size (None: no audited one) and defended, a setting
-        or None.
+        One a threshold, strictest first: threshold, tier, undefended (whether any batch size does without a
+        defense), batch_size (the smallest such one) and defended, a setting or None.
 
     Example:
         >>> one = {"batch_size": 8, "defense": "none", "upper": 0.1, "closed": 0.08, "tier": "low"}
@@ -43,12 +43,12 @@ def advice(
     made = []
     for threshold, tier in BOUNDS:
         below = {(one["batch_size"], one["defense"]): _keeps_below(one, sensitive, threshold) for one in overviews}
-        sizes = sorted(size for size, defense in below if defense == UNDEFENDED)
-        enough = None
+        sizes = sorted((size for size, defense in below if defense == UNDEFENDED), key=lambda size: size or 0)
+        enough, undefended = None, False
         for size in reversed(sizes):
             if not below[size, UNDEFENDED]:
                 break
-            enough = size
+            enough, undefended = size, True
         defended = [
             one for one in overviews if one["defense"] != UNDEFENDED and below[one["batch_size"], one["defense"]]
         ]
@@ -58,6 +58,7 @@ def advice(
                 "threshold": threshold,
                 "tier": tier,
                 "batch_size": enough,
+                "undefended": undefended,
                 "defended": None if best is None else (best["batch_size"], best["defense"]),
                 "task": None if best is None else task.get((best["batch_size"], best["defense"])),
             }
@@ -82,29 +83,49 @@ def _worth(one: Record, task: Mapping[Setting, float], higher_is_better: bool) -
 
 
 def sentences(
-    found: Sequence[Record], sizes: Sequence[int], defenses: Sequence[str], marked: bool, rate: bool = True
+    found: Sequence[Record],
+    sizes: Sequence[int],
+    defenses: Sequence[str],
+    secret: str = "all cells",
+    marked: bool = False,
+    metric: str = "task_accuracy",
 ) -> list[str]:
-    """Return advice as sentences; ``rate`` says whether the task is measured by its accuracy or by its RMSE."""
-    over = "all cells and of every sensitive column" if marked else "all cells"
+    """Return advice as sentences.
+
+    Args:
+        found: advice for each threshold, see ``advice``.
+        sizes: batch sizes of the sweep; empty where all are the same, so that none is advised.
+        defenses: defenses of the sweep.
+        secret: what is attacked.
+        marked: whether sensitive columns have to keep below a threshold too.
+        metric: metric that says how well the task is learnt.
+    """
+    over = f"{secret} and of every sensitive column" if marked else secret
     by_way: dict[str, list[str]] = {}
     for one in found:
         ways = []
-        if one["batch_size"] is not None:
-            ways.append(f"batches of {one['batch_size']} or more, without a defense")
+        if one["undefended"]:
+            ways.append(f"batches of {one['batch_size']} or more, without a defense" if sizes else "no defense needed")
         if one["defended"] is not None:
             size, defense = one["defended"]
-            learnt = f"accuracy of {percent(one['task'])}" if rate else f"RMSE of {one['task'] or 0:.4g}"
-            cost = "" if one["task"] is None else f", at a task {learnt}"
-            ways.append(f"{clean(defense, 80)} at batch size {size}{cost}")
-        told = "; or ".join(ways) if ways else "nothing in this sweep does"
-        by_way.setdefault(told, []).append(f"{100 * one['threshold']:.0f}% ({one['tier']})")
-    made = [f"To keep the closed gap of {over} below {' or '.join(some)}: {told}." for told, some in by_way.items()]
-    if all(one["batch_size"] is None and one["defended"] is None for one in found):
+            at = f" at batch size {size}" if sizes else ""
+            ways.append(f"{clean(defense, 80)}{at}{_cost(one['task'], metric)}")
+        way = "; or ".join(ways) if ways else "nothing in this sweep does"
+        by_way.setdefault(way, []).append(f"{100 * one['threshold']:.0f}% ({one['tier']})")
+    made = [f"To keep the closed gap of {over} below {' or '.join(some)}: {way}." for way, some in by_way.items()]
+    lacking = [not one["undefended"] and one["defended"] is None for one in found]
+    if all(lacking):
         made = ["Nothing that was audited brings the leakage below any threshold."]
-    if any(one["batch_size"] is None and one["defended"] is None for one in found):
-        largest = max(sizes)
-        steps = [f"larger batches (--batch-size {4 * largest} --batch-size {16 * largest})"]
+    if any(lacking):
+        steps = [f"larger batches (--batch-size {4 * max(sizes)} --batch-size {16 * max(sizes)})"] if sizes else []
         kind = "other or stronger defenses" if any(defense != UNDEFENDED for defense in defenses) else "defenses"
-        steps.append(f"{kind} (--defense 'gaussian_noise:{{scale: 0.01}}'; seepage defenses lists them)")
+        steps.append(f"{kind} (--defense NAME; seepage defenses lists them)")
         made.append(f"Next, audit {' and '.join(steps)} beside these.")
     return made
+
+
+def _cost(task: float | None, metric: str) -> str:
+    """Return how well the task is learnt under a defense, nothing where that was not measured."""
+    if task is None:
+        return ""
+    return f", {lowered(task_name(metric))} {f'{task:.4g}' if is_error(metric) else percent(task)}"

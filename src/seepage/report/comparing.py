@@ -1,283 +1,17 @@
-"""Two runs side by side: what differs between them, and every figure that both have with its difference."""
+"""The page of two runs side by side."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-from pydantic import TypeAdapter, ValidationError
-
-from seepage.assessment.intervals import Estimate, welch
-from seepage.assessment.row import ResultRow
-from seepage.errors import BadInputError
 from seepage.report import figures, grids
 from seepage.report.frames import Record
 from seepage.report.grids import Grid
 from seepage.report.html import page
-from seepage.results.rows import RESULTS, read_json, read_results
-from seepage.text import clean, flattened, listed
+from seepage.results.compare import Comparison, by_column, in_words, label, overall
+from seepage.text import clean
 
-PROVENANCE = "provenance.json"
-# Shares of cells or records, where a difference is one of percentage points.
-_RATES = ("accuracy", "exact_match", "top_quarter", "bottom_quarter", "task_accuracy", "model_accuracy")
-_FIELDS = ("dataset", "protocol", "model", "batch_size", "defense", "attack", "metric", "column")
-_ALSO = ("labels", "batch_statistics", "profile", "replacement", "seed")
-# Figures of different batch sizes or defenses are never laid against each other, however few each run has.
-_ALWAYS = ("batch_size", "defense", "attack", "metric", "column")
-_WHEN = "time"
 MOST_ROWS = 3000
-_MOST_POINTS = 8
-
-
-def _facts(row: ResultRow) -> dict[str, Any]:
-    """Return what tells a figure from others of the same run."""
-    also = {
-        "labels": row.knowledge.get("labels"),
-        "batch_statistics": row.knowledge.get("batch_statistics"),
-        "profile": row.settings.get("profile"),
-        "replacement": row.settings.get("replacement"),
-        "seed": row.seed,
-    }
-    return {name: getattr(row, name) for name in _FIELDS} | also
-
-
-def _estimate(row: ResultRow) -> Estimate:
-    return Estimate(row.mean, row.low, row.high, row.n, row.std)
-
-
-_ORIGINS = TypeAdapter(list[dict[str, Any]]).validate_python
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run folder's figures and where they come from.
-
-    Attributes:
-        name: what to call it.
-        figures: rows of its results.
-        origin: of the last command that wrote into it.
-    """
-
-    name: str
-    figures: list[ResultRow]
-    origin: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two runs side by side.
-
-    Attributes:
-        names: of the runs.
-        differing: entries of spec, provenance and settings that differ, with both values.
-        records: one a common figure: batch_size, defense, attack, metric, column, ``a`` and ``b`` (each mean, low,
-            high, n), difference, difference_low, difference_high, clear (whether the interval leaves out zero).
-        only: how many figures only the first and only the second run has.
-        points_only: points of the sweep (attack, batch size and defense) that only the first and only the second has.
-        same_victims: whether both attacked the same batches of the same rows.
-    """
-
-    names: tuple[str, str]
-    differing: list[tuple[str, str, str]]
-    records: list[Record]
-    only: tuple[int, int]
-    points_only: tuple[list[str], list[str]]
-    same_victims: bool
-
-
-def load_run(folder: Path) -> Run:
-    """Read what a run folder says, from ``results.json`` and ``provenance.json`` alone.
-
-    Raises:
-        BadInputError: the folder or one of the files is missing, or holds something else.
-    """
-    if not folder.is_dir():
-        raise BadInputError(
-            f"{str(folder)!r} is no run folder; give the folder that an audit was told with --out, or that it named."
-        )
-    rows = read_results(folder / RESULTS)
-    origins = _read_origins(folder / PROVENANCE)
-    if not rows or not origins:
-        empty = RESULTS if not rows else PROVENANCE
-        raise BadInputError(f"{str(folder / empty)!r} holds no entries; finish the audit, then compare it.")
-    return Run(clean(folder.resolve().name or str(folder)), rows, origins[-1])
-
-
-def _read_origins(path: Path) -> list[dict[str, Any]]:
-    try:
-        return _ORIGINS(read_json(path))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise BadInputError(
-            f"{str(path)!r} was not written by this version of an audit: {clean(where, 80)}: {first['msg']}; run the "
-            "audit again."
-        ) from error
-
-
-def compare_runs(first: Run, second: Run) -> Comparison:
-    """Lay the figures of two runs side by side.
-
-    Figures are matched by batch size, defense, attack, metric and column, and by every other field that takes more than
-    one value within a run: two runs of a single model are compared with each other whatever that model is, and what
-    differs is listed. Points that one run lacks are listed too. Differences are second less
-    first, with Welch's interval, since results hold no single victims; on the same victims it is usually too wide.
-
-    Args:
-        first, second: from ``load_run``.
-
-    Raises:
-        BadInputError: the runs have no figure in common.
-    """
-    fields = [name for name in (*_FIELDS, *_ALSO) if any(_varies(run, name) for run in (first, second))]
-    fields = list(dict.fromkeys([*fields, *_ALWAYS]))
-    by_key = [_keyed(run, fields) for run in (first, second)]
-    common = [key for key in by_key[0] if key in by_key[1]]
-    points = [list(dict.fromkeys(map(_point, run.figures))) for run in (first, second)]
-    if not common:
-        told = [listed(some[:_MOST_POINTS]) + (", ..." if len(some) > _MOST_POINTS else "") for some in points]
-        raise BadInputError(
-            f"the runs {first.name!r} and {second.name!r} have no figure in common: the first has {told[0]}, the "
-            f"second {told[1]}; compare runs that share attacks or baselines, batch sizes and defenses."
-        )
-    paired = {_point(by_key[0][key]) for key in common}
-    records = [record for key in common if (record := _record(by_key[0][key], by_key[1][key])) is not None]
-    return Comparison(
-        names=_distinct(first.name, second.name),
-        differing=_differing(first, second),
-        records=records,
-        only=(len(by_key[0]) - len(common), len(by_key[1]) - len(common)),
-        points_only=(_without(points[0], paired), _without(points[1], paired)),
-        same_victims=_same_victims(first, second),
-    )
-
-
-def _without(points: Sequence[str], paired: Container[str]) -> list[str]:
-    return [point for point in points if point not in paired]
-
-
-def _point(figure: ResultRow) -> str:
-    return _called({"attack": figure.attack, "batch_size": figure.batch_size, "defense": figure.defense}) or "the task"
-
-
-def _distinct(first: str, second: str) -> tuple[str, str]:
-    return (f"{first} (1)", f"{second} (2)") if first == second else (first, second)
-
-
-def _varies(run: Run, name: str) -> bool:
-    return len({str(_facts(figure)[name]) for figure in run.figures}) > 1
-
-
-def _keyed(run: Run, fields: Sequence[str]) -> dict[tuple[Any, ...], ResultRow]:
-    seen: Counter[tuple[Any, ...]] = Counter()
-    made = {}
-    for figure in run.figures:
-        facts = _facts(figure)
-        key = tuple(facts[name] for name in fields)
-        # Whatever else sets two figures of a run apart, they come in the same order in both.
-        made[*key, seen[key]] = figure
-        seen[key] += 1
-    return made
-
-
-def _record(first: ResultRow, second: ResultRow) -> Record | None:
-    if first.mean is None and second.mean is None:
-        return None
-    gained = welch(_estimate(first), _estimate(second))
-    clear = gained.low is not None and gained.high is not None and not gained.low <= 0 <= gained.high
-    return {
-        **{name: getattr(first, name) for name in ("batch_size", "defense", "attack", "metric", "column")},
-        "a": _side(first),
-        "b": _side(second),
-        "difference": gained.mean,
-        "difference_low": gained.low,
-        "difference_high": gained.high,
-        # Where all victims are alike the interval is a point that claims too much.
-        "clear": clear and gained.low != gained.high,
-    }
-
-
-def _side(figure: ResultRow) -> Record:
-    return {name: getattr(figure, name) for name in ("mean", "low", "high", "n")}
-
-
-def _differing(first: Run, second: Run) -> list[tuple[str, str, str]]:
-    sides = [dict(flattened({k: v for k, v in run.origin.items() if k != _WHEN})) for run in (first, second)]
-    names = list(dict.fromkeys([*sides[0], *sides[1]]))
-    pairs = [(name, sides[0].get(name, "–"), sides[1].get(name, "–")) for name in names]
-    return [(name, one, other) for name, one, other in pairs if one != other]
-
-
-def _same_victims(first: Run, second: Run) -> bool:
-    def drawn(run: Run) -> list[Any]:
-        return sorted(
-            json.dumps(
-                [
-                    audit.get("dataset", {}).get("digest"),
-                    [audit.get("spec", {}).get(name) for name in ("seed", "replacement", "batch_sizes")],
-                ]
-            )
-            for audit in run.origin.get("audits", [])
-        )
-
-    counts = [{figure.n for figure in run.figures if figure.metric == "accuracy"} for run in (first, second)]
-    return bool(drawn(first)) and drawn(first) == drawn(second) and counts[0] == counts[1]
-
-
-def is_rate(record: Record) -> bool:
-    """Return whether a figure is a share, so that it reads in percent."""
-    return record["metric"].startswith(_RATES)
-
-
-def overall(found: Comparison) -> list[Record]:
-    """Return the accuracies over all cells."""
-    return [one for one in found.records if one["metric"] == "accuracy" and one["column"] is None]
-
-
-def by_column(found: Comparison) -> list[Record]:
-    """Return the accuracies of single columns, the largest differences first."""
-    chosen = [one for one in found.records if one["metric"] == "accuracy" and one["column"] is not None]
-    return sorted(chosen, key=lambda one: (not one["clear"], -abs(one["difference"] or 0.0)))
-
-
-def told(found: Comparison) -> list[str]:
-    """Return what the comparison shows, in sentences."""
-    clear = [one for one in overall(found) if one["clear"]]
-    first, second = found.names
-    words = [
-        f"{len(found.records):,} figures in common; {found.only[0]:,} only in {first}, {found.only[1]:,} in {second}."
-    ]
-    for name, points in zip(found.names, found.points_only, strict=True):
-        if points:
-            more = f"; and {len(points) - _MOST_POINTS} more" if len(points) > _MOST_POINTS else ""
-            words.append(f"Only in {name}: {'; '.join(points[:_MOST_POINTS])}{more}.")
-    if clear:
-        parts = [f"{_called(one)} {100 * one['difference']:+.1f} points" for one in clear[:6]]
-        words.append(f"Cells read, {second} less {first}, clearly different from zero: {listed(parts)}.")
-    else:
-        words.append(
-            "No accuracy over all cells differs clearly: every interval of a difference includes zero or has no width."
-        )
-    words.append(
-        "Both runs attacked the same victims; the intervals of differences take them as different ones and are usually "
-        "too wide."
-        if found.same_victims
-        else "The runs attacked different victims or numbers of them; intervals of differences are Welch's."
-    )
-    return words
-
-
-def _called(one: Record) -> str:
-    parts = [
-        clean(one["attack"]) if one["attack"] else "",
-        "" if one["batch_size"] is None else f"batch {one['batch_size']}",
-    ]
-    defended = one["defense"] not in (None, "none")
-    return ", ".join(part for part in [*parts, clean(one["defense"], 40) if defended else ""] if part)
 
 
 def render_comparison(found: Comparison) -> str:
@@ -286,13 +20,13 @@ def render_comparison(found: Comparison) -> str:
     drawings: list[tuple[figures.Figure, Grid]] = []
     if shares:
         title = "Cells read in both runs, with 95% intervals"
-        drawn = [{**one, "called": _called(one)} for one in shares]
+        drawn = [{**one, "label": label(one)} for one in shares]
         drawings.append(
             (figures.differences("overall-figure", drawn, found.names, title), _grid(title, found, shares, rates=True))
         )
     if columns:
         title = "Columns, those that differ clearly first and then by the size of the difference"
-        drawn = [{**one, "called": f"{clean(one['column'], 24)} · {_called(one)}"} for one in columns]
+        drawn = [{**one, "label": f"{clean(one['column'], 24)} · {label(one)}"} for one in columns]
         drawings.append(
             (
                 figures.differences("columns-figure", drawn, found.names, title),
@@ -304,7 +38,7 @@ def render_comparison(found: Comparison) -> str:
         f"{found.names[0]} and {found.names[1]}",
         [figure for figure, _ in drawings],
         names=found.names,
-        words=told(found),
+        words=in_words(found),
         drawings_of=drawings,
         differing=_differences_grid(found),
         everything=_grid("Every figure that both runs have", found, found.records[:MOST_ROWS], rates=False),
@@ -337,7 +71,7 @@ def _grid(caption: str, found: Comparison, records: Sequence[Record], rates: boo
     columns = [
         *([] if rates else [grids.text("Metric", "metric")]),
         grids.text("Column", "column"),
-        grids.text("Attack or guess", "attack"),
+        grids.text("Attack or baseline", "attack"),
         grids.count("Batch size", "batch_size"),
         grids.text("Defense", "defense"),
         figure(first, "a_mean"),

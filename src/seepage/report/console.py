@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -12,17 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from seepage.assessment.row import ResultRow
-from seepage.report.frames import TASK_ACCURACY, TASK_RMSE, guarantee
-from seepage.report.sections import Audited
+from seepage.report.frames import Record, Setting, is_error, task_name
+from seepage.report.result import AuditResult
 from seepage.report.summary import summary
 from seepage.report.terminal import make_table
 from seepage.report.tolerances import tolerances
 from seepage.results.checks import Alarm, Severity
 from seepage.results.examples import Cell, Example
-from seepage.results.tiers import Tier, settings
-from seepage.results.verdict import UNDEFENDED, pick, strongest, verdict
-from seepage.settings.setting import Audit
-from seepage.text import clean, percent, points, span
+from seepage.results.tiers import Tier
+from seepage.results.verdict import UNDEFENDED, pick, verdict
+from seepage.text import clean, lowered, percent, points, span
 
 _STYLES: dict[Tier, str] = {
     "none": "green",
@@ -37,53 +35,60 @@ _MISSING = "–"
 _SCORE = "accuracy"
 _LONGEST_MESSAGE = 1200
 # What the main table shows where there is room, the first longest.
-_EXTRAS = ("whole records", "discrete / numbers", "s/victim")
+_EXTRAS = ("whole records", "discrete / numbers", "seconds")
 # Characters that names and one setting's figures take in the table of columns, and in the table of examples.
 _COLUMN_NAMES, _COLUMN_FIGURES = 36, 20
 _EXAMPLE_NAMES, _EXAMPLE_CELLS = 20, 32
 _MOST_TOLERANCES = 12
 
 
-def show_report(console: Console, report: Audited) -> None:
+def show_report(console: Console, result: AuditResult) -> None:
     """Print the threat model, the audit's findings about itself, the results, the columns, examples and a summary."""
-    audit, rows, alarms = report.audit, report.rows, report.findings
-    _show_head(console, report)
-    _show_alarms(console, alarms)
-    console.print(_results_table(rows, alarms, console))
-    attacks = {setting: attack for setting in settings(rows) if (attack := strongest(rows, *setting)) is not None}
+    audit, rows = result.audit, result.rows
+    _show_head(console, result)
+    _show_alarms(console, result.alarms)
+    if any(row.metric == _SCORE for row in rows):
+        console.print(_results_table(result, console))
+    attacks = {(one["batch_size"], one["defense"]): one["attack"] for one in result.overviews if one["attack"]}
     # Side by side only as many settings as there is room for.
     room = max(1, (console.width - _COLUMN_NAMES) // _COLUMN_FIGURES)
-    for begin in range(0, len(attacks) if audit.about.columns else 0, room):
-        some = dict(itertools.islice(attacks.items(), begin, begin + room))
-        console.print(_columns_table(audit, rows, alarms, some))
-    if (costs := costs_table(rows)) is not None:
+    by_column = any(result.by_column.values())
+    for begin in range(0, len(attacks) if by_column else 0, room):
+        console.print(_columns_table(result, list(attacks)[begin : begin + room]))
+    if (costs := costs_table(result)) is not None:
         console.print(costs)
-    if audit.dataset is not None and attacks and (words := tolerances(audit.dataset.schema, _MOST_TOLERANCES)):
+    numbers = any(one["kind"] == "continuous" for own in result.by_column.values() for one in own)
+    if audit.dataset is not None and numbers:
+        words = tolerances(audit.dataset.schema, _MOST_TOLERANCES)
         console.print(Padding(Text(words, "dim"), (0, 0, 1, 2)))
-    for size in dict.fromkeys(one.batch_size for one in audit.configurations):
-        shown = [e for e in report.examples if e.batch_size == size and e.attack == strongest(rows, size)]
+    for (size, defense), attack in attacks.items():
+        shown = [e for e in result.examples if (e.batch_size, e.defense, e.attack) == (size, defense, attack)]
         if shown:
             room = max(1, (console.width - _EXAMPLE_NAMES) // _EXAMPLE_CELLS)
-            _show_examples(console, shown[:room])
+            _show_examples(console, result, shown[:room])
             break
     console.print(Text("Summary", style="bold"))
-    console.print(Padding(Text(summary(report)), (0, 0, 1, 2)))
+    console.print(Padding(Text(summary(result)), (0, 0, 1, 2)))
 
 
-def _show_head(console: Console, report: Audited) -> None:
-    audit = report.audit
+def _show_head(console: Console, result: AuditResult) -> None:
+    audit = result.audit
     about = audit.about
+    variant = "" if audit.spec.variant is None else f" · {clean(audit.spec.variant, 80)}"
     console.print()
     console.print(
         Text(f"Audit of {clean(about.dataset)}", style="bold")
         + Text(
-            f" · {about.rows:,} rows · {clean(about.protocol)}, model {clean(about.model)} · {report.asked} "
-            f"{audit.spec.unit}s in each configuration · seed {audit.spec.seed}",
+            f" · {about.rows:,} rows · {clean(about.protocol)}, model {clean(about.model)}{variant} · {result.asked} "
+            f"{audit.spec.unit}{'s' if result.asked != 1 else ''} in each configuration · seed {audit.spec.seed}",
             style="not bold",
         )
     )
     for fact in audit.threat_model():
         console.print(Padding(Text(f"· {clean(fact, 600)}"), (0, 0, 0, 2)))
+    if omitted := [clean(one.attack) for one in result.grid if not one.applies]:
+        words = f"· Attacks that do not apply, see the report: {', '.join(omitted)}."
+        console.print(Padding(Text(words, "dim"), (0, 0, 0, 2)))
     console.print()
 
 
@@ -100,57 +105,61 @@ def _show_alarms(console: Console, alarms: Sequence[Alarm]) -> None:
     console.print(Text(f"  seepage checks {alarms[0].code} says more about a code.\n", "dim"))
 
 
-def _results_table(rows: Sequence[ResultRow], alarms: Sequence[Alarm], console: Console) -> Table:
+def _results_table(result: AuditResult, console: Console) -> Table:
     """Return the table with as many columns as there is room for, and the figures stacked where there is little."""
-    defended = any(row.defense != UNDEFENDED for row in rows)
     for kept in range(len(_EXTRAS), -1, -1):
-        table = _results_of(rows, alarms, defended, _EXTRAS[:kept], stacked=False)
+        table = _results_of(result, _EXTRAS[:kept], stacked=False)
         if Measurement.get(console, console.options.update(width=10**4), table).maximum <= console.width:
             return table
-    return _results_of(rows, alarms, defended, (), stacked=True)
+    return _results_of(result, (), stacked=True)
 
 
-def _results_of(
-    rows: Sequence[ResultRow], alarms: Sequence[Alarm], defended: bool, extras: Sequence[str], stacked: bool
-) -> Table:
-    table = make_table("Share of cells read and what guessing gives, in percent [95% interval]; lift in points")
+def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Table:
+    rows, alarms = result.rows, result.alarms
+    secret = clean(result.audit.about.secret, 80)
+    table = make_table(f"Read of {secret}, beside baselines, in percent [95% interval]; lift in points")
     between = "\n" if stacked else " "
-    table.add_column("batch", justify="right", no_wrap=True)
-    if defended and not stacked:
+    if result.sized:
+        table.add_column("batch", justify="right", no_wrap=True)
+    beside = result.defended and not stacked
+    if beside:
         table.add_column("defense", overflow="fold")
     # Names may be broken anywhere, figures nowhere.
     table.add_column("attack", overflow="fold")
-    for name in ("accuracy", "best guess", "lift", "leakage", *extras):
-        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("read", "best baseline", "lift", "leakage", *extras):
+        table.add_column(name, justify="right", no_wrap=name != "best baseline")
     scored = list(dict.fromkeys((row.batch_size, row.defense) for row in pick(rows, metric=_SCORE)))
     for i, (size, defense) in enumerate(scored):
         here = pick(rows, batch_size=size, defense=defense, column=None)
         names = dict.fromkeys(row.attack for row in here if row.metric == _SCORE)
-        if defended and stacked:
-            table.add_row(str(size), Text(clean(defense, 32) if defense != UNDEFENDED else "no defense", "italic"))
+        named = "no defense" if defense == UNDEFENDED else clean(defense, 32)
+        above = result.defended and stacked
+        if above:
+            table.add_row(*([str(size)] if result.sized else []), Text(named, "italic"))
         for j, attack in enumerate(names):
             scores = {row.metric: row for row in pick(here, attack=attack)}
             score = scores[_SCORE]
             attacks = score.is_attack
             found = verdict(score, scores.get("exact_match"), alarms, scores.get("certified"))
-            guess = ""
+            baseline = ""
             if score.baseline is not None:
-                guess = f"{_plain(score.baseline)}{between}{clean(score.baseline_name)}"
-            held = {
+                baseline = f"{_plain(score.baseline)}{between}{clean(score.baseline_name)}"
+            extra = {
                 "whole records": _mean(scores.get("exact_match")),
                 "discrete / numbers": f"{_mean(scores.get('accuracy_discrete'))} / "
                 f"{_mean(scores.get('accuracy_continuous'))}",
-                "s/victim": f"{score.seconds_per_victim:.2f}" if score.seconds_per_victim is not None else "",
+                "seconds": f"{score.seconds_per_victim:.2f}" if score.seconds_per_victim is not None else "",
             }
+            first = j == 0 and not above
             table.add_row(
-                str(size) if j == 0 and not (defended and stacked) else "",
-                *([Text(clean(defense, 32) if j == 0 else "")] if defended and not stacked else []),
+                *([str(size) if first else ""] if result.sized else []),
+                *([Text(named if first else "")] if beside else []),
                 Text(clean(attack), style="" if attacks else "dim"),
                 Text(f"{_mean(score)}{between}{span(score.low, score.high)}".strip()),
-                Text(guess),
+                Text(baseline),
                 points(score.lift) if attacks else "",
                 Text(found.tier, style=_STYLES[found.tier]) if attacks else "",
-                *(held[name] for name in extras),
+                *(extra[name] for name in extras),
             )
         if i + 1 < len(scored):
             table.add_section()
@@ -165,66 +174,80 @@ def _plain(rate: float | None) -> str:
     return percent(rate).removesuffix("%")
 
 
-def _columns_table(
-    audit: Audit, rows: Sequence[ResultRow], alarms: Sequence[Alarm], attacks: Mapping[tuple[int | None, str], str]
-) -> Table:
-    marked = "; * sensitive" if audit.about.sensitive else ""
-    table = make_table(f"Columns: accuracy of the strongest attack (lift over the best guess, in points){marked}")
+def _columns_table(result: AuditResult, settings: Sequence[Setting]) -> Table:
+    every = {key: {one["column"]: one for one in result.by_column[key]} for key in settings}
+    # In the order of the table, or of results where rows are no table.
+    found = {column: one for own in every.values() for column, one in own.items()}
+    order = [row.column for row in result.rows if row.column in found]
+    marked = "; * sensitive" if any(one["sensitive"] for one in found.values()) else ""
+    table = make_table(f"Columns: read by the strongest attack (lift over the best baseline, in points){marked}")
     table.add_column("column", no_wrap=True)
-    table.add_column("kind", no_wrap=True)
-    for (size, defense), attack in attacks.items():
-        under = "" if defense == UNDEFENDED else f", {clean(defense, 32)}"
-        table.add_column(Text(f"{size}: {clean(attack)}{under}"), justify="right")
-    kinds = {} if audit.dataset is None else {column.name: column.kind for column in audit.dataset.schema.columns}
-    for column in audit.about.columns:
+    kinds = any(one["kind"] for one in found.values())
+    if kinds:
+        table.add_column("kind", no_wrap=True)
+    for key in settings:
+        attack = next((one["attack"] for one in every[key].values()), None)
+        table.add_column(Text(f"{result.label(key)}: {_MISSING if attack is None else clean(attack)}"), justify="right")
+    for column in dict.fromkeys(order):
         cells = []
-        for (size, defense), attack in attacks.items():
-            found = pick(rows, batch_size=size, defense=defense, attack=attack, metric="accuracy", column=column)
-            text = f"{percent(found[0].mean)} ({points(found[0].lift)})" if found else "–"
-            cells.append(Text(text, style=_STYLES[verdict(found[0], alarms=alarms).tier] if found else ""))
-        name = Text(clean(column, 32) + (" *" if column in audit.about.sensitive else ""))
-        table.add_row(name, kinds.get(column, ""), *cells)
+        for key in settings:
+            one = every[key].get(column)
+            text = _MISSING if one is None else f"{percent(one['mean'])} ({points(one['lift'])})"
+            cells.append(Text(text, style="" if one is None else _STYLES[one["tier"]]))
+        head = found[column]
+        name = Text(clean(column, 32) + (" *" if head["sensitive"] else ""))
+        table.add_row(name, *([head["kind"] or ""] if kinds else []), *cells)
     return table
 
 
-def costs_table(rows: Sequence[ResultRow]) -> Table | None:
+def costs_table(result: AuditResult) -> Table | None:
     """Return what each defense costs and guarantees, None where the task was not learnt."""
-    made = [row for row in pick(rows, column=None) if row.metric in (TASK_ACCURACY, TASK_RMSE)]
-    if not made:
+    records = result.frontier
+    if not records:
         return None
-    rate = all(row.metric == TASK_ACCURACY for row in made)
-    table = make_table("Defenses: what they cost" + (" (percent of test rows)" if rate else " (RMSE)"))
-    table.add_column("batch", justify="right", no_wrap=True)
+    error = any(is_error(one["task_metric"]) for one in records)
+    table = make_table("The task under each defense" + ("" if error else ", in percent"))
+    sized = len({one["batch_size"] for one in records}) > 1
+    if sized:
+        table.add_column("batch", justify="right", no_wrap=True)
     table.add_column("defense", overflow="fold")
-    for name in ("task accuracy" if rate else "task error", "guessing"):
+    for name in (lowered(task_name(records[0]["task_metric"])), "baseline"):
         table.add_column(name, justify="right", no_wrap=True)
-    guarantees = [guarantee(row) for row in made]
-    private = any(one["epsilon"] is not None for one in guarantees)
-    if private:
-        table.add_column("epsilon (delta, steps, accountant)", justify="right", overflow="fold")
-    for row, one in zip(made, guarantees, strict=True):
-        if rate:
-            learnt, guess = f"{_mean(row)} {span(row.low, row.high)}".strip(), _plain(row.baseline)
+    bounds = {
+        "epsilon": "epsilon of a record (delta, steps, accountant)",
+        "label_epsilon": "epsilon of a label",
+    }
+    bounds = {key: name for key, name in bounds.items() if any(one[key] is not None for one in records)}
+    for name in bounds.values():
+        table.add_column(name, justify="right", overflow="fold")
+    for one in records:
+        if error:
+            learnt, baseline = (_MISSING if k is None else f"{k:.4g}" for k in (one["task"], one["task_baseline"]))
         else:
-            learnt, guess = (_MISSING if k is None else f"{k:.4g}" for k in (row.mean, row.baseline))
-        bound = _MISSING
-        if one["epsilon"] is not None:
-            bound = f"{one['epsilon']:.3g} ({one['delta']:.2g}, {one['steps']:,}, {one['accountant']})"
+            learnt = f"{_plain(one['task'])} {span(one['task_low'], one['task_high'])}".strip()
+            baseline = _plain(one["task_baseline"])
         table.add_row(
-            str(row.batch_size),
-            Text(clean(row.defense, 32)),
+            *([str(one["batch_size"])] if sized else []),
+            Text(clean(one["defense"], 32)),
             Text(learnt),
-            guess,
-            *([bound] if private else []),
+            baseline,
+            *(_bound(one, key) for key in bounds),
         )
     return table
 
 
-def _show_examples(console: Console, shown: Sequence[Example]) -> None:
+def _bound(one: Record, key: str) -> str:
+    if one[key] is None:
+        return _MISSING
+    details = f" ({one['delta']:.2g}, {one['steps']:,}, {one['accountant']})" if one["steps"] is not None else ""
+    return f"{one[key]:.3g}{details if key == 'epsilon' else ''}"
+
+
+def _show_examples(console: Console, result: AuditResult, shown: Sequence[Example]) -> None:
     first = shown[0]
     title = (
-        f"Examples: the first {len(shown)} record(s) at batch size {first.batch_size}, as they are and as "
-        f"{clean(first.attack)} reads them (wrong cells marked ✗)"
+        f"Examples: the first {len(shown)} record(s), {result.label((first.batch_size, first.defense))}, as they are "
+        f"and as {clean(first.attack)} reads them (wrong cells marked ✗)"
     )
     table = make_table(title)
     table.add_column("column", no_wrap=True)
@@ -239,12 +262,8 @@ def _show_examples(console: Console, shown: Sequence[Example]) -> None:
         table.add_row(Text(clean(first_cell.column, 32)), *cells)
     console.print(table)
     if any(cell.certainty is not None or cell.spread is not None for example in shown for cell in example.cells):
-        console.print(
-            Text(
-                "  In brackets, the attacker's own certainty (discrete) or the spread of its attempts (numbers).\n",
-                "dim",
-            )
-        )
+        words = "  In brackets, the attacker's own certainty (discrete) or the spread of its attempts (numbers).\n"
+        console.print(Text(words, "dim"))
 
 
 def _read(cell: Cell) -> Text:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from seepage.report.frames import TASK_ACCURACY, Record
+from seepage.report.frames import Record
 from seepage.results.tiers import BOUNDS
 from seepage.text import clean, percent, points
 
@@ -30,9 +30,9 @@ class Figure:
 
     Attributes:
         name: identifies it within a page.
-        title: what it shows, in a few words.
+        title: heading of a few words.
         description: what is to be seen, for those who do not see it.
-        data, layout: as plotly.js takes them.
+        data, layout: arguments of plotly.js.
         height: in pixels.
     """
 
@@ -63,26 +63,21 @@ def by_batch_size(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return accuracy against batch size, attacks with their intervals and baselines.
 
     Args:
-        name: of the figure.
-        records: of one defense, see ``frames.scores``.
-        title: of the figure.
+        name: name of the figure.
+        records: scores under one defense, see ``frames.scores``.
+        title: title of the figure.
     """
-    return _against(name, records, title, "batch_size", "batch size", "Batch size (records behind one gradient)")
+    return _against(name, records, title, "batch_size", "batch size", "Batch size (records behind one message)")
 
 
 def by_rounds(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return accuracy against the number of attacked rounds, as ``by_batch_size`` does; records have ``rounds`` too."""
-    return _against(name, records, title, "rounds", "rounds:", "Rounds in which the same clients were attacked")
+    return _against(name, records, title, "rounds", "rounds:", "Rounds that were attacked")
 
 
-def by_defense(name: str, records: Sequence[Record], title: str, read: str = "Cells read") -> Figure:
+def by_defense(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return accuracy under each defense, in their order, as ``by_batch_size`` does but without lines."""
-    return _against(name, records, title, "defense", "under", "Defense", ordered=False, read=read)
-
-
-def renamed(figure: Figure, name: str) -> Figure:
-    """Return a figure by another name."""
-    return replace(figure, name=name)
+    return _against(name, records, title, "defense", "under", "Defense", ordered=False)
 
 
 def _against(
@@ -90,10 +85,9 @@ def _against(
     records: Sequence[Record],
     title: str,
     axis: str,
-    said: str,
+    words: str,
     horizontal: str,
     ordered: bool = True,
-    read: str = "Cells read",
 ) -> Figure:
     places = list(dict.fromkeys(one[axis] for one in records))
     sizes = sorted(places) if ordered else places
@@ -101,9 +95,9 @@ def _against(
     baselines = list(dict.fromkeys(one["attack"] for one in records if not one["is_attack"]))
     data = []
     many = len(attacks) + len(baselines)
-    for i, called in enumerate([*attacks, *baselines]):
-        own = [one for one in records if one["attack"] == called]
-        attack = called in attacks
+    for i, part in enumerate([*attacks, *baselines]):
+        own = [one for one in records if one["attack"] == part]
+        attack = part in attacks
         color = _color(i) if attack else _BASELINE
         style = i if attack else i - len(attacks)
         # Side by side, so that intervals do not cover each other.
@@ -112,7 +106,7 @@ def _against(
             {
                 "type": "scatter",
                 "mode": "lines+markers" if ordered else "markers",
-                "name": label(called) + ("" if attack else " (guess)"),
+                "name": label(part) + ("" if attack else " (baseline)"),
                 "x": [sizes.index(one[axis]) + shift for one in own],
                 "y": [100 * one["mean"] for one in own],
                 "error_y": _errors(own),
@@ -127,14 +121,13 @@ def _against(
                     "symbol": _SYMBOLS[style % SERIES] + ("" if attack else "-open"),
                 },
                 "text": [
-                    f"{label(called)}, {said} {label(one[axis])}: {percent(one['mean'])} {_between(one)}, "
-                    f"n = {one['n']}"
+                    f"{label(part)}, {words} {label(one[axis])}: {percent(one['mean'])} {_between(one)}, n = {one['n']}"
                     for one in own
                 ],
                 "hovertemplate": "%{text}<extra></extra>",
             }
         )
-    layout = _layout(f"{read} (%)", horizontal)
+    layout = _layout("Read (%)", horizontal)
     layout["yaxis"] |= {"range": [0, 103]}
     layout["xaxis"] |= _ticks(range(len(sizes)), [label(size) for size in sizes]) | {
         "range": [-0.5, len(sizes) - 0.5],
@@ -146,22 +139,22 @@ def _against(
         if best is None
         else (
             f" The most that an attack reads is {percent(best['mean'])}, "
-            f"{'at ' if ordered else ''}{said} {clean(best[axis])}."
+            f"{'at ' if ordered else ''}{words} {clean(best[axis])}."
         )
     )
-    return Figure(name, title, f"{read} by {said.rstrip(':')}, attacks beside guesses.{seen}", data, layout)
+    return Figure(name, title, f"{horizontal}: attacks beside baselines.{seen}", data, layout)
 
 
 def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
-    """Return for each column what guessing gives and what the attack reads, as two marks joined by a line.
+    """Return for each column what the best baseline and the attack read, as two marks joined by a line.
 
     Sensitive columns come first and are marked with a star; beyond 40 columns the rest is left to the table.
     """
     shown = list(records[:MOST_COLUMNS])
     places = list(range(len(shown)))[::-1]
     names = [label(one["column"]) + (" ★" if one["sensitive"] else "") for one in shown]
-    told = [
-        f"{name}: read {percent(one['mean'])} {_between(one)}, guess {percent(one['baseline'])}, "
+    hover = [
+        f"{name}: read {percent(one['mean'])} {_between(one)}, best baseline {percent(one['baseline'])}, "
         f"lift {points(one['lift'])} points"
         for name, one in zip(names, shown, strict=True)
     ]
@@ -184,11 +177,11 @@ def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
         {
             "type": "scatter",
             "mode": "markers",
-            "name": "best guess",
+            "name": "best baseline",
             "x": [None if one["baseline"] is None else 100 * one["baseline"] for one in shown],
             "y": places,
             "marker": {"color": _BASELINE, "symbol": "diamond-open", "size": 9, "line": {"width": 2}},
-            "text": told,
+            "text": hover,
             "hovertemplate": "%{text}<extra></extra>",
         },
         {
@@ -199,19 +192,13 @@ def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
             "y": places,
             "error_x": _errors(shown),
             "marker": {"color": "--series-1", "symbol": "circle", "size": 10},
-            "text": told,
+            "text": hover,
             "hovertemplate": "%{text}<extra></extra>",
         },
     ]
     layout = _layout("", "Cells of the column that are right (%)")
     layout["xaxis"] |= {"range": [-2, 103]}
-    layout["yaxis"] |= _ticks(places, names) | {
-        "range": [-0.7, len(shown) - 0.3],
-        "zeroline": False,
-        "showgrid": False,
-        "fixedrange": True,
-        "automargin": True,
-    }
+    layout["yaxis"] |= _lines(places, names)
     marked = [one for one in shown if one["sensitive"]]
     gains = [one for one in shown if one["lift"] is not None]
     top = max(gains, key=lambda one: one["lift"], default=None)
@@ -225,10 +212,10 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
     """Return the lift of every column in every setting, as a grid of shaded and numbered fields.
 
     Args:
-        name: of the figure.
-        settings: what to call each.
-        columns: of each column, its record in each setting.
-        title: of the figure.
+        name: name of the figure.
+        settings: labels of the settings.
+        columns: records of each column, one a setting; None where it has no figure there.
+        title: title of the figure.
     """
     shown = list(columns[:MOST_COLUMNS])
     places = list(range(len(shown)))[::-1]
@@ -254,21 +241,17 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
         }
     ]
     layout = _layout("", "")
+    slanted = max(map(len, settings)) * len(settings) > 80
     layout["xaxis"] |= _ticks(range(len(settings)), settings) | {
         "side": "top",
         "showgrid": False,
         "fixedrange": True,
-        "tickangle": -35 if max(map(len, settings)) * len(settings) > 80 else 0,
+        "tickangle": -35 if slanted else 0,
+        "ticklabeloverflow": "allow",
     }
-    layout["yaxis"] |= _ticks(places, names) | {
-        "range": [-0.6, len(shown) - 0.4],
-        "showgrid": False,
-        "zeroline": False,
-        "fixedrange": True,
-        "automargin": True,
-    }
-    layout["margin"] |= {"t": 60, "b": 20}
-    seen = f"Lift over the best guess in points, {len(columns)} columns in {len(settings)} settings."
+    layout["yaxis"] |= _lines(places, names)
+    layout["margin"] |= {"t": 60, "b": 20, "r": 110 if slanted else 20}
+    seen = f"Lift over the best baseline in points, {len(columns)} columns in {len(settings)} settings."
     return Figure(name, title, seen, data, layout, height=110 + 24 * max(4, len(shown)))
 
 
@@ -305,8 +288,8 @@ def reliability(name: str, records: Sequence[Record], title: str) -> Figure:
     layout["xaxis"] |= {"range": [-3, 103]}
     layout["yaxis"] |= {"range": [-3, 105]}
     ends = [one for one in records if one["bin"] == max(other["bin"] for other in records)]
-    told = "; ".join(f"of the most certain {one['kind']} cells {percent(one['mean'])} are right" for one in ends)
-    return Figure(name, title, f"Accuracy by the attacker's certainty: {told}.", data, layout)
+    ends_read = "; ".join(f"of the most certain {one['kind']} cells {percent(one['mean'])} are right" for one in ends)
+    return Figure(name, title, f"Accuracy by the attacker's certainty: {ends_read}.", data, layout)
 
 
 def covered(name: str, records: Sequence[Record], title: str) -> Figure:
@@ -372,13 +355,7 @@ def groups(name: str, records: Sequence[Record], overall: float | None, title: s
             }
         )
     layout["xaxis"] |= {"range": [-2, 103]}
-    layout["yaxis"] |= _ticks(places, names) | {
-        "range": [-0.7, len(shown) - 0.3],
-        "zeroline": False,
-        "showgrid": False,
-        "fixedrange": True,
-        "automargin": True,
-    }
+    layout["yaxis"] |= _lines(places, names)
     ends = sorted(records, key=lambda one: one["mean"])
     seen = f"{len(records)} groups; accuracy from {percent(ends[0]['mean'])} to {percent(ends[-1]['mean'])}."
     return Figure(name, title, seen, data, layout, height=110 + 26 * max(4, len(shown)))
@@ -421,18 +398,29 @@ def quarters(name: str, records: Sequence[Record], title: str) -> Figure:
     return Figure(name, title, seen, data, layout, height=340)
 
 
-def frontier(name: str, records: Sequence[Record], title: str) -> Figure:
-    """Return leakage against how well the task is learnt, one line a defense, numbered by batch size."""
-    rate = records[0]["task_metric"] == TASK_ACCURACY
-    scale = 100.0 if rate else 1.0
+def frontier(
+    name: str, records: Sequence[Record], title: str, horizontal: str, sized: bool, error: bool = False
+) -> Figure:
+    """Return leakage against how well the task is learnt, marks of one defense joined and numbered by batch size.
+
+    Args:
+        name: name of the figure.
+        records: settings, see ``frames.frontier``.
+        title: title of the figure.
+        horizontal: title of the axis with the task.
+        sized: whether batch sizes differ, so that marks are numbered by them.
+        error: whether the task is measured by an error, which is no rate.
+    """
+    scale = 1.0 if error else 100.0
+    known = [one for one in records if one["closed"] is not None]
     data = []
-    for i, defense in enumerate(dict.fromkeys(one["defense"] for one in records)):
-        own = [one for one in records if one["defense"] == defense and one["closed"] is not None]
-        told = [percent(one["task"]) if rate else f"{one['task']:.4g}" for one in own]
+    for i, defense in enumerate(dict.fromkeys(one["defense"] for one in known)):
+        own = [one for one in known if one["defense"] == defense]
+        tasks = [f"{one['task']:.4g}" if error else percent(one["task"]) for one in own]
         data.append(
             {
                 "type": "scatter",
-                "mode": "lines+markers+text",
+                "mode": "lines+markers+text" if sized else "markers",
                 "name": label(defense, 48),
                 "x": [scale * one["task"] for one in own],
                 "y": [100 * one["closed"] for one in own],
@@ -440,55 +428,27 @@ def frontier(name: str, records: Sequence[Record], title: str) -> Figure:
                 "error_y": _errors(own, "closed", "closed_low", "upper"),
                 "line": {"color": _color(i), "dash": _DASHES[i % SERIES], "width": 1.5},
                 "marker": {"color": _color(i), "symbol": _SYMBOLS[i % SERIES], "size": 11},
-                "text": [str(one["batch_size"]) for one in own],
+                "text": [str(one["batch_size"]) if sized else "" for one in own],
                 "textposition": "top right",
                 "hovertext": [
-                    f"{label(defense, 60)}, batch size {one['batch_size']}: closed gap {percent(one['closed'])}, "
-                    f"task {task}"
-                    for one, task in zip(own, told, strict=True)
+                    f"{_point(label(defense, 60), one, sized)}: closed gap {percent(one['closed'])}, task {task}"
+                    for one, task in zip(own, tasks, strict=True)
                 ],
                 "hovertemplate": "%{hovertext}<extra></extra>",
                 "cliponaxis": False,
             }
         )
-    known = [one["closed"] for one in records if one["closed"] is not None]
-    horizontal = "Task accuracy of the trained model (%)" if rate else "Task error of the trained model (RMSE)"
-    layout = _layout("Gap to certainty closed (%)", horizontal)
-    layout["yaxis"] |= {"range": [min(-3.0, 100 * min(known, default=0.0) - 3), 106]}
+    layout = _layout("Gap to certainty closed (%)", horizontal if error else f"{horizontal} (%)")
+    layout["yaxis"] |= {"range": [min(-3.0, 100 * min((one["closed"] for one in known), default=0.0) - 3), 106]}
     layout["shapes"] = _thresholds()
     seen = "; ".join(
-        f"{clean(one['defense'], 40)} at batch size {one['batch_size']}: closed gap {percent(one['closed'])}"
-        for one in records[:8]
+        f"{_point(clean(one['defense'], 40), one, sized)}: closed gap {percent(one['closed'])}" for one in known[:8]
     )
     return Figure(name, title, f"Leakage beside how well the task is learnt: {seen}.", data, layout, height=440)
 
 
-def leakage_against(name: str, records: Sequence[Record], title: str, horizontal: str) -> Figure:
-    """Return the gap closed under each defense against how well the task is learnt there, a mark each."""
-    known = [one for one in records if one["closed"] is not None]
-    data = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": label(one["defense"], 48),
-            "x": [100 * one["task"]],
-            "y": [100 * one["closed"]],
-            "error_x": _errors([one], "task", "task_low", "task_high"),
-            "error_y": _errors([one], "closed", "closed_low", "upper"),
-            "marker": {"color": _color(i), "symbol": _SYMBOLS[i % SERIES], "size": 11},
-            "hovertext": [
-                f"{label(one['defense'], 60)}: closed gap {percent(one['closed'])}, task {percent(one['task'])}"
-            ],
-            "hovertemplate": "%{hovertext}<extra></extra>",
-            "cliponaxis": False,
-        }
-        for i, one in enumerate(known)
-    ]
-    layout = _layout("Gap to certainty closed (%)", horizontal)
-    layout["yaxis"] |= {"range": [min(-3.0, 100 * min((one["closed"] for one in known), default=0.0) - 3), 106]}
-    layout["shapes"] = _thresholds()
-    seen = "; ".join(f"{clean(one['defense'], 40)}: closed gap {percent(one['closed'])}" for one in known[:8])
-    return Figure(name, title, f"Leakage beside how well the task is learnt: {seen}.", data, layout, height=440)
+def _point(defense: str, one: Record, sized: bool) -> str:
+    return f"{defense}, batch size {one['batch_size']}" if sized else defense
 
 
 def differences(name: str, records: Sequence[Record], names: tuple[str, str], title: str) -> Figure:
@@ -496,13 +456,13 @@ def differences(name: str, records: Sequence[Record], names: tuple[str, str], ti
     shown = list(records[:MOST_COLUMNS])
     places = list(range(len(shown)))[::-1]
     data = []
-    for i, (side, called) in enumerate(zip(("a", "b"), names, strict=True)):
+    for i, (side, run) in enumerate(zip(("a", "b"), names, strict=True)):
         own = [(place, one[side]) for place, one in zip(places, shown, strict=True)]
         data.append(
             {
                 "type": "scatter",
                 "mode": "markers",
-                "name": label(called),
+                "name": label(run),
                 "x": [None if one["mean"] is None else 100 * one["mean"] for _, one in own],
                 "y": [place + (0.14 if side == "a" else -0.14) for place, _ in own],
                 "error_x": _errors([one for _, one in own]),
@@ -513,12 +473,7 @@ def differences(name: str, records: Sequence[Record], names: tuple[str, str], ti
         )
     layout = _layout("", "Cells read (%)")
     layout["xaxis"] |= {"range": [-2, 103]}
-    layout["yaxis"] |= _ticks(places, [label(one["called"], 48) for one in shown]) | {
-        "range": [-0.7, len(shown) - 0.3],
-        "zeroline": False,
-        "fixedrange": True,
-        "automargin": True,
-    }
+    layout["yaxis"] |= _lines(places, [label(one["label"], 48) for one in shown], grid=True)
     seen = f"{len(records)} figures of {clean(names[0])} and {clean(names[1])} side by side."
     return Figure(name, title, seen, data, layout, height=120 + 34 * max(3, len(shown)))
 
@@ -574,6 +529,17 @@ def _thresholds() -> list[dict[str, Any]]:
         }
         for bound, _ in BOUNDS
     ]
+
+
+def _lines(places: Sequence[int], names: Sequence[str], grid: bool = False) -> dict[str, Any]:
+    """Return the axis of figures with a line for each name."""
+    return _ticks(places, names) | {
+        "range": [-0.7, len(places) - 0.3],
+        "zeroline": False,
+        "showgrid": grid,
+        "fixedrange": True,
+        "automargin": True,
+    }
 
 
 def _ticks(places: Sequence[int], names: Sequence[str]) -> dict[str, Any]:

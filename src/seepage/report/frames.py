@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
+from seepage.assessment.evidence import Evidence
 from seepage.assessment.intervals import Estimate, ratio
 from seepage.assessment.row import ResultRow
 from seepage.report.tolerances import tolerance
@@ -27,43 +28,6 @@ Record = dict[str, Any]
 Setting = tuple[int | None, str]
 BINS = 10
 SURE = 0.95
-TASK_ACCURACY = "task_accuracy"
-TASK_RMSE = "task_rmse"
-
-
-@runtime_checkable
-class Evidence(Protocol):
-    """What one attack or baseline got right, cell by cell, see ``seepage.assessment.evidence``."""
-
-    @property
-    def right(self) -> Bool[np.ndarray, "victim record column"]:
-        """Which cells are right."""
-        ...
-
-    @property
-    def uncertainty(self) -> Float[np.ndarray, "victim record column"] | None:
-        """Entropy of each cell by the attacker's own account."""
-        ...
-
-    @property
-    def rarity(self) -> Float[np.ndarray, "victim record"]:
-        """Mean self-information of each record's cells, in nats."""
-        ...
-
-    @property
-    def groups(self) -> Mapping[str, Mapping[Any, tuple[int, int]]]:
-        """Cells and right cells by column and category."""
-        ...
-
-    @property
-    def true(self) -> Float[np.ndarray, "victim record column"] | None:
-        """True cells; None where they are not kept."""
-        ...
-
-    @property
-    def guess(self) -> Float[np.ndarray, "victim record column"] | None:
-        """Guessed cells; None where they are not kept."""
-        ...
 
 
 def at(rows: Sequence[ResultRow], setting: Setting) -> list[ResultRow]:
@@ -133,7 +97,7 @@ def scores(rows: Sequence[ResultRow], alarms: Sequence[Alarm] = ()) -> list[Reco
     """Return the accuracy over all cells of every attack and baseline in every setting."""
     return [
         {
-            **{name: getattr(row, name) for name in ("batch_size", "defense", "attack", *_OF_A_ROW)},
+            **{name: getattr(row, name) for name in ("batch_size", "defense", "attack", "kind", *_OF_A_ROW)},
             "is_attack": row.is_attack,
             "tier": verdict(row, alarms=alarms).tier if row.is_attack else None,
         }
@@ -142,28 +106,42 @@ def scores(rows: Sequence[ResultRow], alarms: Sequence[Alarm] = ()) -> list[Reco
     ]
 
 
-def columns(rows: Sequence[ResultRow], schema: Schema, setting: Setting, alarms: Sequence[Alarm] = ()) -> list[Record]:
-    """Return what the strongest attack of a setting reads of each column: sensitive ones first, then by lift."""
+def columns(
+    rows: Sequence[ResultRow],
+    setting: Setting,
+    alarms: Sequence[Alarm] = (),
+    sensitive: Sequence[str] = (),
+    schema: Schema | None = None,
+) -> list[Record]:
+    """Return what the strongest attack of a setting reads of each column: sensitive ones first, then by lift.
+
+    Args:
+        rows: results of one audit.
+        setting: batch size and defense.
+        alarms: findings that may take a tier away.
+        sensitive: names of the columns that are marked.
+        schema: schema of the table, for kind, tolerance and place of its columns; None where the rows are no table.
+    """
     here = at(rows, setting)
     attack = strongest(here, *setting)
-    if attack is None:
-        return []
-    known = {row.column: row for row in pick(here, metric="accuracy", attack=attack)}
+    known = {} if schema is None else {column.name: column for column in (*schema.columns, schema.target)}
+    places = list(known)
+    scored = {row.column: row for row in pick(here, metric="accuracy", attack=attack) if row.mean is not None}
     made = []
-    for position, column in enumerate(schema.columns):
-        row = known.get(column.name)
-        if row is None or row.mean is None:
+    for name, row in scored.items():
+        if name is None:
             continue
+        column = known.get(name)
         made.append(
             {
                 "batch_size": setting[0],
                 "defense": setting[1],
                 "attack": attack,
-                "position": position + 1,
-                "column": column.name,
-                "kind": column.kind,
-                "sensitive": column.sensitive,
-                "tolerance": tolerance(column),
+                "position": None if column is None else places.index(name) + 1,
+                "column": name,
+                "kind": None if column is None else column.kind,
+                "sensitive": name in sensitive,
+                "tolerance": None if column is None else tolerance(column),
                 **_scored(row, [], alarms),
             }
         )
@@ -266,20 +244,19 @@ def _by_kind(
     return made
 
 
-def exposed(evidence: Evidence, schema: Schema, guessing: Mapping[str, float | None], most: int = 20) -> list[Record]:
+def exposed(evidence: Evidence, schema: Schema, baselines: Mapping[str, float | None], most: int = 20) -> list[Record]:
     """Return the cells that are right and of which the attacker is most certain.
 
     Cells are ranked within their kind, by their uncertainty to two decimals; among cells of equal rank those that
-    guessing gets least often come first.
-    Cells of columns that guessing always gets are nothing that leaked. Each has victim, record, column
-    (positions from 1 and the name), kind, certainty (discrete), spread in standard deviations (continuous),
-    guessing, and truth and guess where evidence holds them.
+    the best baseline gets least often come first. Cells of columns that a baseline always gets are nothing that
+    leaked. Each has victim, record, column (positions from 1 and the name), kind, certainty (discrete), spread in
+    standard deviations (continuous), baseline, and truth and guess where evidence holds them.
 
     Args:
-        evidence: of one attack in one setting.
-        schema: of the table.
-        guessing: accuracy of the best guess by column.
-        most: how many cells.
+        evidence: evidence of one attack in one setting.
+        schema: schema of the table.
+        baselines: accuracy of the best baseline by column.
+        most: number of cells.
     """
     if evidence.uncertainty is None:
         return []
@@ -292,10 +269,10 @@ def exposed(evidence: Evidence, schema: Schema, guessing: Mapping[str, float | N
         if len(known):
             ranks = np.searchsorted(known, part) / len(known)
             rank[..., list(positions)] = np.where(np.isnan(part), np.nan, ranks)
-    rates = [guessing.get(name) for name in schema.names]
-    guessed = np.array([0.0 if rate is None else rate for rate in rates])
-    cells = np.argwhere(evidence.right & ~np.isnan(rank) & (guessed < 1))
-    order = np.lexsort((cells[:, 0], guessed[cells[:, 2]], rank[tuple(cells.T)]))[:most]
+    rates = [baselines.get(name) for name in schema.names]
+    known_rates = np.array([0.0 if rate is None else rate for rate in rates])
+    cells = np.argwhere(evidence.right & ~np.isnan(rank) & (known_rates < 1))
+    order = np.lexsort((cells[:, 0], known_rates[cells[:, 2]], rank[tuple(cells.T)]))[:most]
     made = []
     for victim, record, position in cells[order].tolist():
         column = schema.columns[position]
@@ -312,7 +289,7 @@ def exposed(evidence: Evidence, schema: Schema, guessing: Mapping[str, float | N
                 "certainty": 1 - value if discrete else None,
                 # The entropy of a normal distribution, solved for its standard deviation.
                 "spread": None if discrete else math.exp(value - 0.5) / math.sqrt(2 * math.pi),
-                "guessing": guessing.get(column.name),
+                "baseline": baselines.get(column.name),
                 "truth": _value(schema, evidence.true, victim, record, position),
                 "guess": _value(schema, evidence.guess, victim, record, position),
             }
@@ -333,9 +310,9 @@ def subgroups(evidence: Evidence, least: int, width: int) -> list[Record]:
     """Return the accuracy on records of each category, by column.
 
     Args:
-        evidence: of one attack in one setting.
-        least: categories with fewer records are pooled, so that a rate never speaks of single people.
-        width: columns of the table, to tell records from cells.
+        evidence: evidence of one attack in one setting.
+        least: number of records below which categories are pooled, so that a rate never speaks of single people.
+        width: number of columns of the table, to tell records from cells.
     """
     made = []
     for column, categories in evidence.groups.items():
@@ -398,24 +375,28 @@ def _estimated(estimate: Estimate) -> Record:
     return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high, "n": estimate.n}
 
 
-def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record]) -> list[Record]:
+def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record], utility: Sequence[str]) -> list[Record]:
     """Return leakage beside how well the task is learnt, one a setting where that was measured.
 
-    To the fields of ``overview`` come task_metric (``task_accuracy`` or ``task_rmse``), task, task_low, task_high,
-    task_n and task_baseline; and epsilon, delta, steps and accountant of what the defense guarantees to single records
+    To the fields of ``overview`` come task_metric, task, task_low, task_high, task_n and task_baseline; and epsilon,
+    label_epsilon, delta, steps and accountant of what the defense guarantees to single records (epsilon) and labels
     over that training, None where it guarantees nothing.
+
+    Args:
+        rows: results of one audit.
+        overviews: settings, see ``overview``.
+        utility: metrics that say how well the task is learnt, the preferred one first.
     """
     made = []
     for one in overviews:
-        task = [
+        about = [
             row
-            for row in pick(rows, defense=one["defense"], column=None)
-            if row.metric in (TASK_ACCURACY, TASK_RMSE)
-            and row.batch_size in (None, one["batch_size"])
-            and row.mean is not None
+            for row in pick(rows, defense=one["defense"], column=None, kind="about")
+            if row.batch_size in (None, one["batch_size"])
         ]
-        if task:
-            row = task[0]
+        learnt = [row for name in utility for row in pick(about, metric=name) if row.mean is not None]
+        if learnt:
+            row = learnt[0]
             made.append(
                 {
                     **one,
@@ -425,13 +406,32 @@ def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record]) -> list[Rec
                     "task_high": row.high,
                     "task_n": row.n,
                     "task_baseline": row.baseline,
-                    **guarantee(row),
+                    **_guarantee(row, about),
                 }
             )
     return made
 
 
-def guarantee(task: ResultRow) -> Record:
-    """Return epsilon, delta, steps and accountant of a row that says how well the task is learnt, None where none."""
+def is_error(metric: str) -> bool:
+    """Return whether a metric of the task is an error, lower for a better network, and no rate."""
+    return metric.endswith("rmse")
+
+
+def task_name(metric: str) -> str:
+    """Return a metric of the task in words.
+
+    Example:
+        >>> [task_name(metric) for metric in ("task_accuracy", "auc", "task_rmse")]
+        ['Task accuracy', 'AUC', 'Task error (RMSE)']
+    """
+    if is_error(metric):
+        return "Task error (RMSE)"
+    return "AUC" if metric == "auc" else metric.replace("_", " ").capitalize()
+
+
+def _guarantee(task: ResultRow, about: Sequence[ResultRow]) -> Record:
+    """Return what a defense guarantees, from the row of the task or from rows of their own."""
     privacy = task.settings.get("privacy") or {}
-    return {name: privacy.get(name) for name in ("epsilon", "delta", "steps", "accountant")}
+    measured = {row.metric: row.mean for row in about if row.metric in ("epsilon", "label_epsilon")}
+    known = {name: privacy.get(name) for name in ("epsilon", "delta", "steps", "accountant")}
+    return {"label_epsilon": None, **known, **{name: value for name, value in measured.items() if value is not None}}

@@ -21,8 +21,8 @@ class GridCell:
     """One cell.
 
     Attributes:
-        text: what it shows.
-        sort: by what its column sorts; None for a missing value, which sorts last either way.
+        text: text that is shown.
+        sort: value by which its column sorts; None for a missing value, which sorts last either way.
         kind: a word for its style: a tier, ``wrong`` or ``missing``; None for the usual one.
         behind: what stands behind the text and is none of the table's.
     """

@@ -25,8 +25,11 @@ from seepage.report.accumulated import accumulated
 from seepage.report.figures import Figure
 from seepage.report.frames import worst
 from seepage.report.grids import GridCell
-from seepage.report.sections import Audited, Section, headline, sections
-from seepage.text import clean, flattened
+from seepage.report.result import AuditResult
+from seepage.report.section import Section
+from seepage.report.sections import anchored, sections
+from seepage.report.summary import headline
+from seepage.text import clean, flattened, listed
 
 FILE = "report.html"
 _PLAIN = 400
@@ -34,7 +37,7 @@ _LONG = 2000
 
 
 @dataclass(frozen=True)
-class Part:
+class AuditPart:
     """All sections of one audit of a page."""
 
     name: str
@@ -43,14 +46,14 @@ class Part:
 
 
 def write_html(
-    path: Path, reports: Sequence[Audited], provenance: Mapping[str, Any], private: bool | None = None
+    path: Path, reports: Sequence[AuditResult], provenance: Mapping[str, Any], private: bool | None = None
 ) -> None:
     """Write the report of a run as one file.
 
     Args:
-        path: the file, usually ``report.html`` in the run folder.
-        reports: of the run's audits.
-        provenance: where the figures come from, see ``seepage.run.provenance``.
+        path: file, usually ``report.html`` in the run folder.
+        reports: reports on the run's audits.
+        provenance: origin of the figures, see ``seepage.run.provenance``.
         private: whether only the owner may read it; follows from the tables if None.
 
     Raises:
@@ -60,31 +63,29 @@ def write_html(
     write_whole(path, render(reports, provenance), own)
 
 
-def render(reports: Sequence[Audited], provenance: Mapping[str, Any]) -> str:
+def render(reports: Sequence[AuditResult], provenance: Mapping[str, Any]) -> str:
     """Return the page of a run's audits."""
     several = len(reports) > 1
     names = _names(reports)
     parts = [
-        Part(f"audit-{i}", name, sections(report, f"a{i}-" if several else ""))
+        AuditPart(f"audit-{i}", name, [anchored(one, f"a{i}-" if several else "") for one in sections(report)])
         for i, (name, report) in enumerate(zip(names, reports, strict=True), start=1)
     ]
     over_rounds = accumulated(reports)
     every = [*(section for part in parts for section in part.sections), *([over_rounds] if over_rounds else [])]
     heads = [headline(report) for report in reports]
-    known = [head["record"] for head in heads if head["record"] is not None]
-    gravest = worst(known)
-    overall = next((i for i, head in enumerate(heads) if head["record"] is gravest and gravest is not None), 0)
-    title = f"Audit of {clean(reports[0].audit.about.dataset)}" if reports else "Audit"
+    gravest = worst([head.record for head in heads if head.record is not None])
+    overall = next((i for i, head in enumerate(heads) if head.record is gravest and gravest is not None), 0)
+    tables = list(dict.fromkeys(clean(report.audit.about.dataset) for report in reports))
     return page(
         "report.html",
-        title,
+        f"Audit of {listed(tables)}" if reports else "Audit",
         [figure for section in every for figure, _ in section.figures],
-        lead=reports[0].audit.about.lead if reports else "",
-        unit=reports[0].audit.spec.unit if reports else "unit",
+        lead=" ".join(dict.fromkeys(report.audit.about.lead for report in reports)),
         parts=parts,
         several=several,
         over_rounds=over_rounds,
-        overall={"name": names[overall], **heads[overall]} if heads else None,
+        overall=(names[overall], heads[overall]) if heads else None,
         heads=list(zip(parts, heads, strict=True)),
         provenance=flattened(provenance),
         own=any(report.audit.own for report in reports),
@@ -93,12 +94,12 @@ def render(reports: Sequence[Audited], provenance: Mapping[str, Any]) -> str:
 
 def page(template: str, title: str, figures: Sequence[Figure], **content: Any) -> str:
     """Return a page from a template: its content between the parts that all pages share."""
-    environment = _environment()
-    script, style = (_source(name) for name in ("page.js", "style.css"))
+    templates = environment()
+    script, style = (source(name) for name in ("page.js", "style.css"))
     plotly = plotly_script() if figures else ""
     # A browser takes the digest of what stands between the tags, to the letter.
     scripts = [text for text in (plotly, script) if text]
-    return environment.get_template(template).render(
+    return templates.get_template(template).render(
         title=title,
         style=style,
         script=script,
@@ -147,7 +148,8 @@ def plotly_script() -> str:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return the templates, which escape whatever they are given."""
     made = Environment(
         loader=PackageLoader("seepage.report", "templates"),
         autoescape=True,
@@ -168,7 +170,8 @@ def _sort_value(cell: GridCell) -> str:
 
 
 @cache
-def _source(name: str) -> str:
+def source(name: str) -> str:
+    """Return the text of a file beside the templates."""
     return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8").strip()
 
 
@@ -176,26 +179,12 @@ def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _names(reports: Sequence[Audited]) -> list[str]:
-    """Return what tells the audits of a run apart: data set and model, and what else differs in their specs."""
-    specs = [report.audit.spec.model_dump(mode="json") for report in reports]
-    hidden = {"dataset", "data", "model"}
-    differing = [
-        name
-        for name in (specs[0] if specs else {})
-        if name not in hidden and any(spec.get(name) != specs[0][name] for spec in specs)
-    ]
-    names = []
-    for report, spec in zip(reports, specs, strict=True):
-        also = [f"{name.replace('_', ' ')} {_short(spec[name])}" for name in differing]
-        told = [clean(report.audit.about.dataset), f"model {clean(report.audit.about.model)}", *also]
-        names.append(", ".join(told))
+def _names(reports: Sequence[AuditResult]) -> list[str]:
+    """Return what tells the audits of a run apart: data, protocol, model and variant; a number where those agree."""
+    names: list[str] = []
+    for report in reports:
+        about, variant = report.audit.about, report.audit.spec.variant
+        parts = [clean(about.dataset), clean(about.protocol).replace("_", " "), f"model {clean(about.model)}"]
+        name = ", ".join([*parts, *([clean(variant, 80)] if variant else [])])
+        names.append(f"{name} ({len(names) + 1})" if name in names else name)
     return names
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(_short(item) for item in value)
-    if isinstance(value, dict):
-        return clean(value.get("label") or value.get("name") or json.dumps(value, ensure_ascii=False))
-    return clean(value)

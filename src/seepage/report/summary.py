@@ -3,56 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple
 
 from seepage.assessment.row import ResultRow
+from seepage.report.frames import Record
+from seepage.report.result import AuditResult
 from seepage.results.checks import Alarm
 from seepage.results.tiers import settings
-from seepage.results.verdict import UNDEFENDED, pick, strongest, verdict
-from seepage.settings.setting import Audit
+from seepage.results.verdict import pick, strongest, verdict
 from seepage.text import clean, listed, percent
 
 _COLUMNS = 3
+_READING = (
+    "Leakage is the share of the gap between the best baseline and certainty that the attack may close, by the "
+    "upper end of the 95% interval: none below 5%, low below 20%, moderate below 50%, high below 90%, else total "
+    "(also where half of all records come back whole or any is certified). These are the attacks that were run; a "
+    "better one may exist."
+)
 
 
-@runtime_checkable
-class Summarised(Protocol):
-    """What a summary reads of a report."""
+class Headline(NamedTuple):
+    """The verdict on the configuration in which most leaks.
 
-    @property
-    def audit(self) -> Audit:
-        """The audit."""
-        ...
+    Attributes:
+        record: overview of that configuration, see ``frames.overview``; None where no attack has a result.
+        tier: the verdict.
+        words: the verdict as a sentence.
+    """
 
-    @property
-    def rows(self) -> Sequence[ResultRow]:
-        """Its figures."""
-        ...
-
-    @property
-    def findings(self) -> Sequence[Alarm]:
-        """What the audit's own checks found."""
-        ...
+    record: Record | None
+    tier: str
+    words: str
 
 
-def summary(report: Summarised) -> str:
-    """Return a paragraph for each batch size and defense, and one on how to read them."""
-    audit, rows = report.audit, report.rows
-    paragraphs = [_of_setting(audit, rows, size, defense, report.findings) for size, defense in settings(rows)]
-    paragraphs = [paragraph for paragraph in paragraphs if paragraph]
-    if paragraphs:
-        paragraphs.append(_READING)
-    return "\n\n".join(paragraphs)
+def headline(result: AuditResult) -> Headline:
+    """Return the verdict on the configuration in which most leaks."""
+    one = result.worst
+    if one is None or one["mean"] is None:
+        return Headline(None, "inconclusive", _nothing(result))
+    about = result.audit.about
+    words = f"{result.place(one['batch_size'], one['defense'])} reads {percent(one['mean'], 0)} of {about.secret}"
+    if one["baseline"] is not None:
+        words += f"; without {about.message} the best baseline gets {percent(one['baseline'], 0)}"
+    return Headline(one, one["tier"], f"{words}.")
 
 
-def _of_setting(
-    audit: Audit, rows: Sequence[ResultRow], size: int | None, defense: str, alarms: Sequence[Alarm]
-) -> str:
-    attack = strongest(rows, size, defense)
+def summary(result: AuditResult) -> str:
+    """Return a paragraph for each configuration, and one on how to read them; never an empty text."""
+    found = [_of_setting(result, size, defense) for size, defense in settings(result.rows)]
+    paragraphs = [paragraph for paragraph in found if paragraph]
+    return "\n\n".join([*paragraphs, _READING] if paragraphs else [_nothing(result)])
+
+
+def _nothing(result: AuditResult) -> str:
+    """Return why no attack has a result."""
+    attacks = [run for run in result.runs if run.is_attack]
+    failures = [failure for run in attacks for failure in run.failures]
+    if failures:
+        why = f"Attacks failed: {clean(failures[0].message, 300).removesuffix('.')}."
+    elif any(run.status == "left_out" for run in attacks):
+        why = "The time budget ended before any attack; give more time, or none."
+    elif not any(part.kind == "attack" for part in result.audit.parts):
+        why = "The audit has no attack; add one."
+    else:
+        why = "No attack gave a figure."
+    return f"Nothing could be measured, so nothing is known about what leaks. {why}"
+
+
+def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
+    audit, alarms = result.audit, result.alarms
+    attack = strongest(result.rows, size, defense)
     if attack is None:
         return ""
-    own = pick(rows, batch_size=size, defense=defense, attack=attack)
-    [score] = pick(own, metric="accuracy", column=None)
+    own = pick(result.rows, batch_size=size, defense=defense, attack=attack)
+    score = pick(own, metric="accuracy", column=None)[0]
     exact = pick(own, metric="exact_match", column=None)
     proved = pick(own, metric="certified", column=None)
     found = verdict(score, exact[0] if exact else None, alarms, proved[0] if proved else None)
@@ -63,13 +87,12 @@ def _of_setting(
         between = ", the same for each"
     else:
         between = f", 95% interval {percent(score.low)} to {percent(score.high)}"
-    text = f"{_place(audit, size, defense)} reads {percent(score.mean)} of {audit.about.secret} "
+    text = f"{result.place(size, defense)} reads {percent(score.mean)} of {audit.about.secret} "
     text += f"({clean(attack)}, {of}{between})"
     if score.lift is not None:
-        gain = score.lift
-        against = f"the best guess ({score.baseline_name}, {percent(score.baseline)})"
-        more = "more" if gain >= 0 else "fewer"
-        text += f", {abs(100 * gain):.1f} points {more} than {against}"
+        more = "more" if score.lift >= 0 else "fewer"
+        text += f", {abs(100 * score.lift):.1f} points {more} than the best baseline "
+        text += f"({clean(score.baseline_name)}, {percent(score.baseline)})"
     if exact and exact[0].mean is not None:
         text += f"; {percent(exact[0].mean)} of the records come back whole"
     if proved and proved[0].mean:
@@ -81,11 +104,11 @@ def _of_setting(
     if unclear and score.lift_high is not None and score.lift_high >= 0:
         text += (
             " The interval of that difference includes zero: over all of it, these figures do not tell the attack from "
-            "guessing, which does not show that nothing leaks."
+            "the baseline, which does not show that nothing leaks."
         )
     elif unclear:
-        text += " Guessing does better than this attack, which does not show that nothing leaks."
-    return " ".join([text, *_of_columns(audit, own, alarms, unclear)])
+        text += " The baseline does better than this attack, which does not show that nothing leaks."
+    return " ".join([text, *_of_columns(audit.about.sensitive, own, alarms, unclear)])
 
 
 def _why_inconclusive(score: ResultRow, because: Alarm | None, unit: str) -> str:
@@ -94,62 +117,42 @@ def _why_inconclusive(score: ResultRow, because: Alarm | None, unit: str) -> str
     if score.baseline is None:
         return "No baseline was run, so there is nothing to compare with: add one."
     if score.baseline >= 1:
-        return "Guessing is right already."
+        return "The best baseline is always right already."
     if score.n == 1:
         return f"One {unit} allows no interval: audit more."
     return f"All {score.n} {unit}s are alike, which allows no interval: audit more."
 
 
-def _of_columns(audit: Audit, own: Sequence[ResultRow], alarms: Sequence[Alarm], unclear: bool) -> list[str]:
+def _of_columns(
+    sensitive: Sequence[str], own: Sequence[ResultRow], alarms: Sequence[Alarm], unclear: bool
+) -> list[str]:
     columns = [row for row in pick(own, metric="accuracy") if row.column is not None and row.lift is not None]
     ranked = sorted(columns, key=lambda row: row.lift or 0.0, reverse=True)
     sentences = []
     if exposed := [_column(row) for row in ranked if _is_clear(row)][:_COLUMNS]:
-        # Of many columns some exceed guessing by chance alone, which shows where all of them together do not.
+        # Of many columns some exceed the baseline by chance, which shows where all of them together do not.
         some = f"{len(columns)} columns were looked at, of which a few may do so by chance"
         sentences.append(
-            f"Single columns whose interval lies above guessing all the same: {listed(exposed)}; {some}."
+            f"Single columns whose interval lies above the baseline all the same: {listed(exposed)}; {some}."
             if unclear
-            else f"Clearly above guessing, most of all: {listed(exposed)}."
+            else f"Clearly above the baseline, most of all: {listed(exposed)}."
         )
-    marked = set(audit.about.sensitive)
     tiers: dict[str, list[str]] = {}
     for row in ranked:
-        if row.column in marked:
-            known = "guessing is always right" if (row.baseline or 0.0) >= 1 else verdict(row, alarms=alarms).tier
+        if row.column in sensitive:
+            known = "baseline always right" if (row.baseline or 0.0) >= 1 else verdict(row, alarms=alarms).tier
             tiers.setdefault(known, []).append(clean(row.column))
     if tiers:
-        order = ("total", "high", "moderate", "low", "none", "inconclusive", "guessing is always right")
-        told = "; ".join(f"{tier}: {', '.join(tiers[tier])}" for tier in order if tier in tiers)
-        sentences.append(f"Sensitive columns by leakage: {told}.")
+        order = ("total", "high", "moderate", "low", "none", "inconclusive", "baseline always right")
+        parts = "; ".join(f"{tier}: {', '.join(tiers[tier])}" for tier in order if tier in tiers)
+        sentences.append(f"Sensitive columns by leakage: {parts}.")
     return sentences
 
 
 def _is_clear(row: ResultRow) -> bool:
-    # Where all victims are alike the interval is a point, which claims too much.
+    # Where all units are alike the interval is a point, which claims too much.
     return row.lift_low is not None and row.lift_high is not None and 0 < row.lift_low < row.lift_high
 
 
 def _column(row: ResultRow) -> str:
-    return f"{clean(row.column)} ({percent(row.mean, 0)}, guess {percent(row.baseline, 0)})"
-
-
-def _place(audit: Audit, size: int | None, defense: str) -> str:
-    """Return the begin of a sentence: the configuration and who attacks."""
-    attacker = audit.about.attacker
-    under = "" if defense == UNDEFENDED else f" under {clean(defense, 60)}"
-    if size is None:
-        return attacker if defense == UNDEFENDED else f"Under {clean(defense, 60)} {_lower(attacker)}"
-    return f"At batch size {size}{under} {_lower(attacker)}"
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
-
-
-_READING = (
-    "Leakage is the share of the gap between the best baseline and certainty that the attack may close, by the "
-    "upper end of the 95% interval: none below 5%, low below 20%, moderate below 50%, high below 90%, else total "
-    "(also where half of all records come back whole or any is certified). These are the attacks that were run; a "
-    "better one may exist."
-)
+    return f"{clean(row.column)} ({percent(row.mean, 0)}, baseline {percent(row.baseline, 0)})"

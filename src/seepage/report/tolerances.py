@@ -16,11 +16,11 @@ def tolerances(schema: Schema, most: int = 12) -> str:
         >>> tolerances(Schema(columns=(age,), target=Discrete(name="ill", categories=(0, 1))))
         'A number counts as read within its tolerance: age ±4.25 years.'
     """
-    told = [f"{clean(one.name, 32)} {tolerance(one)}" for one in schema.columns if isinstance(one, Continuous)]
-    if not told:
+    numbers = [f"{clean(one.name, 32)} {tolerance(one)}" for one in schema.columns if isinstance(one, Continuous)]
+    if not numbers:
         return ""
-    more = f" and {len(told) - most} more columns, see the report" if len(told) > most else ""
-    return f"A number counts as read within its tolerance: {', '.join(told[:most])}{more}."
+    more = f" and {len(numbers) - most} more columns, see the report" if len(numbers) > most else ""
+    return f"A number counts as read within its tolerance: {', '.join(numbers[:most])}{more}."
 
 
 def tolerance(column: Column) -> str:

@@ -18,7 +18,7 @@ from seepage.assessment.row import ResultRow
 from seepage.reproduce.table import Figure, Place, PlannedRun, Printed, PublishedTable, Unit
 from seepage.results.tuning import swept, tuned
 from seepage.run.runner import Run
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 
 # Margins of agreement, in rates. The finer one serves where both deviations are small enough for it.
 MARGIN, FINE_MARGIN = 0.05, 0.02
@@ -190,7 +190,7 @@ class Compared:
 
 
 def compare(
-    table: PublishedTable, planned: PlannedRun, spec: AuditSpec, made: Sequence[ResultRow], rows: int
+    table: PublishedTable, planned: PlannedRun, spec: HorizontalSpec, made: Sequence[ResultRow], rows: int
 ) -> list[Compared]:
     """Return the cells of one audit, those of baselines that are held against nothing left out.
 
@@ -212,7 +212,7 @@ def compare(
 
 
 def compare_tuned(
-    table: PublishedTable, planned: PlannedRun, spec: AuditSpec, runs: Sequence[Run], rows: int
+    table: PublishedTable, planned: PlannedRun, spec: HorizontalSpec, runs: Sequence[Run], rows: int
 ) -> list[Compared]:
     """Return the cells of attacks with a grid: the point that is best on the truth, and the one chosen on a pilot.
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seepage.report import make_table
+from seepage.report.terminal import make_table
 from seepage.reproduce.compare import FINE_MARGIN, MARGIN, Compared
 from seepage.reproduce.reproduce import Comparison
 from seepage.reproduce.table import Place, Unit

@@ -17,7 +17,8 @@ from seepage.results.rows import rows, write_results
 from seepage.run.provenance import check_folder, commit, provenance, write_provenance
 from seepage.run.runner import Listener, Outcome, Run, held_runs, make_plan, run_audits
 from seepage.run.store import Store
-from seepage.settings.spec import AuditSpec, Part
+from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.part import Part
 from seepage.settings.subject import Subject, Subjects, keep_networks
 from seepage.settings.tasks import learnt_rows, task_rows
 
@@ -33,7 +34,7 @@ class Selection:
     """Which part of a table to run; an empty choice is all of it.
 
     Attributes:
-        batch_sizes: as in ``AuditSpec``.
+        batch_sizes: as in ``HorizontalSpec``.
         attacks: by name in results.
         runs: names of runs (``faithful``, ``default``).
         labels: ``true``, ``restored``.
@@ -46,7 +47,7 @@ class Selection:
     labels: Collection[str] = ()
     only: Mapping[str, Collection[str]] = field(default_factory=dict)
 
-    def of(self, table: PublishedTable, planned: PlannedRun, spec: AuditSpec) -> AuditSpec | None:
+    def of(self, table: PublishedTable, planned: PlannedRun, spec: HorizontalSpec) -> HorizontalSpec | None:
         """Return the part of an audit that was chosen, None for nothing of it."""
         if (self.runs and planned.name not in self.runs) or (self.labels and spec.labels not in self.labels):
             return None
@@ -123,7 +124,7 @@ def reproduce(
         listener: told about the progress.
         run_missing: whether to run anything, or only to compare what is there.
         say: called with what is trained next, where a table prints how well the task is learnt.
-        settings: fields of ``AuditSpec`` that replace the table's, such as device or threads.
+        settings: fields of ``HorizontalSpec`` that replace the table's, such as device or threads.
 
     Raises:
         BadInputError: the selection holds nothing of the table, the folder holds another table, other
@@ -158,7 +159,7 @@ def reproduce(
                 if part is not None and run.recipe is not None:
                     task_rows(part, subjects.of(part), store, say, run.recipe)
         comparison = Comparison(table)
-        held: list[tuple[PlannedRun, AuditSpec, list[Run]]] = []
+        held: list[tuple[PlannedRun, HorizontalSpec, list[Run]]] = []
         for run, spec, _ in known:
             subject = subjects.of(spec)
             every = spec if run_missing else spec.model_copy(update={"victims": _ALL})
@@ -221,7 +222,9 @@ def short_commit() -> str:
     return "" if found is None else str(found["hash"])[:9] + ("+" if found["dirty"] else "")
 
 
-def _gains(table: PublishedTable, held: Sequence[tuple[PlannedRun, AuditSpec, list[Run]]]) -> dict[str, list[Gain]]:
+def _gains(
+    table: PublishedTable, held: Sequence[tuple[PlannedRun, HorizontalSpec, list[Run]]]
+) -> dict[str, list[Gain]]:
     first = table.first
     by_cell = {
         (planned.name, metric, run.called, tuple(place.items())): (run, place)

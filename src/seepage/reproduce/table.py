@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from seepage.assessment.utility import Recipe
 from seepage.errors import unknown_name
-from seepage.settings.spec import AuditSpec, make_spec
+from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 
 _SUFFIX = ".yaml"
 
@@ -58,7 +58,7 @@ class PlannedRun(BaseModel):
 
     Attributes:
         name: what the comparison calls them, such as ``faithful``.
-        audit: fields of ``AuditSpec`` besides those of the whole table.
+        audit: fields of ``HorizontalSpec`` besides those of the whole table.
         sweep: further fields by their values; every combination is an audit.
         place: values on axes of the table that no field of the audit tells.
         compared: what each attack or baseline is held against: a published method, or values on axes; its own
@@ -163,7 +163,7 @@ class PublishedTable(Printed):
         axes: ``dataset``, ``model``, ``labels``, ``batch_size``, ``defense``, ``method`` (an attack or baseline),
             ``restarts``, ``iterations``, options of the protocol, ``rounds`` of training before, or any that runs,
             metrics and what attacks are compared with give values on.
-        audit: fields of ``AuditSpec`` that all runs share.
+        audit: fields of ``HorizontalSpec`` that all runs share.
         runs: what to run.
 
     Example:
@@ -183,7 +183,7 @@ class PublishedTable(Printed):
     def place(
         self,
         run: PlannedRun,
-        spec: AuditSpec,
+        spec: HorizontalSpec,
         called: str | None = None,
         metric: str | None = None,
         **more: Scalar | None,
@@ -211,11 +211,11 @@ class PublishedTable(Printed):
             known |= self.metrics[metric].place
         return {axis: value for axis in self.axes if (value := known.get(axis)) is not None}
 
-    def specs(self, **settings: Any) -> Iterator[tuple[PlannedRun, AuditSpec]]:
+    def specs(self, **settings: Any) -> Iterator[tuple[PlannedRun, HorizontalSpec]]:
         """Return the runs with their specs.
 
         Args:
-            settings: fields of ``AuditSpec`` that replace the table's (victims, device, threads).
+            settings: fields of ``HorizontalSpec`` that replace the table's (victims, device, threads).
 
         Raises:
             BadInputError: a setting cannot be used.

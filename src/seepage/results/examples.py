@@ -52,7 +52,7 @@ class Example:
 
     dataset: str
     model: str
-    batch_size: int
+    batch_size: int | None
     defense: str
     attack: str
     victim: int
@@ -61,7 +61,7 @@ class Example:
 
 
 def examples(
-    schema: Schema, statistics: Statistics, found: Evidence, dataset: str, model: str, run: tuple[int, str, str]
+    schema: Schema, statistics: Statistics, found: Evidence, dataset: str, model: str, run: tuple[int | None, str, str]
 ) -> list[Example]:
     """Return the first records of the first victims, whether they were read well or not.
 

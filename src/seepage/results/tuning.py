@@ -39,7 +39,7 @@ def swept(runs: Sequence[Run], attack: str) -> list[Run]:
 
     Example:
         >>> from seepage.settings.setting import Configuration, PlannedPart
-        >>> from seepage.settings.spec import Part
+        >>> from seepage.settings.part import Part
         >>> def run(label: str) -> Run:
         ...     part = PlannedPart(Part(name="tableak", label=label), "attack")
         ...     return Run(Configuration("none", 8), part, [], (), None, {}, {})

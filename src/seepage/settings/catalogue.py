@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, cast
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from seepage.settings.setting import Audit, Given
     from seepage.settings.spec import Spec
     from seepage.settings.subject import Subjects
+    from seepage.settings.threat_model import Deployment
 
-    Prepare = Callable[[Spec, Given, Subjects], Audit]
+    Prepare = Callable[[Any, Given, Subjects], Audit]
+    Deploy = Callable[[Any], Deployment]
 
 _GROUP = "seepage.settings"
 
@@ -29,16 +31,17 @@ class Setting:
         summary: line that says what is audited.
         spec_at: the spec class, or ``module:name`` of it.
         prepare_at: function from a spec, given objects and loaded tables to an audit, or ``module:name`` of it.
+        deployment_at: function from a spec to what the deployment shows and grants the attacker, or ``module:name`` of
+            it; None where the setting declares no threat model.
         command: name of its command; the setting's name if empty.
-        quick: fields of the spec for a quick look.
     """
 
     name: str
     summary: str
     spec_at: str | type[Spec]
     prepare_at: str | Prepare
+    deployment_at: str | Deploy | None = None
     command: str = ""
-    quick: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def spec(self) -> type[Spec]:
@@ -49,6 +52,11 @@ class Setting:
     def prepare(self) -> Prepare:
         """Function that makes an audit of a spec."""
         return cast("Prepare", _resolved(self.prepare_at))
+
+    @property
+    def deployment(self) -> Deploy | None:
+        """Function from a spec to what the deployment shows and grants the attacker."""
+        return None if self.deployment_at is None else cast("Deploy", _resolved(self.deployment_at))
 
 
 def _resolved(at: Any) -> Any:
@@ -109,8 +117,9 @@ add_setting(
     Setting(
         "horizontal",
         "horizontal learning: what the server reads of the records behind gradients and updates",
-        "seepage.settings.spec:AuditSpec",
+        "seepage.settings.horizontal_spec:HorizontalSpec",
         "seepage.settings.horizontal:prepared_audit",
+        "seepage.settings.horizontal:deployment",
         command="audit",
     )
 )
@@ -120,7 +129,7 @@ add_setting(
         "split learning: what the server reads of the client's columns and labels",
         "seepage.settings.split_spec:SplitSpec",
         "seepage.settings.split:prepared_audit",
-        quick={"repetitions": 1, "attacked_records": 200},
+        "seepage.settings.split:deployment",
     )
 )
 add_setting(
@@ -129,7 +138,7 @@ add_setting(
         "vertical learning: what the active party reads of a passive party's columns",
         "seepage.settings.vertical_spec:VerticalSpec",
         "seepage.settings.vertical:prepared_audit",
-        quick={"repetitions": 1, "epochs": 3, "attacked_records": 1000},
+        "seepage.settings.vertical:deployment",
     )
 )
 add_setting(
@@ -138,6 +147,6 @@ add_setting(
         "pooled learning: what a joint model's answers tell of a sensitive column's distribution",
         "seepage.settings.pooled_spec:PooledSpec",
         "seepage.settings.pooled:prepared_audit",
-        quick={"repetitions": 2, "targets": 20, "shadows": 40},
+        "seepage.settings.pooled:deployment",
     )
 )

@@ -33,7 +33,7 @@ def own_code() -> dict[str, str]:
     digest = hashlib.sha256()
     for name in _DETERMINING:
         place = _PACKAGE / name
-        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place] * place.is_file():
+        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
             digest.update(file.relative_to(_PACKAGE).as_posix().encode())
             digest.update(file.read_bytes())
     return {"digest": digest.hexdigest()[:16], "torch": torch.__version__}

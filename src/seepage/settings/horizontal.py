@@ -27,12 +27,15 @@ from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import takes
 from seepage.seeds import stream
 from seepage.settings.code import foreign_code, own_code
+from seepage.settings.device import find_device
 from seepage.settings.horizontal_facts import threat_model
+from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
+from seepage.settings.part import Part
 from seepage.settings.probe import Probe
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Kept, Outcome, PlannedPart, Progress
-from seepage.settings.spec import AuditSpec, Part, make_spec
 from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
 from seepage.settings.tasks import learnt_rows, task_rows
+from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
 from seepage.versions import installed
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess, View
 from seepage.wire.secret import Transcript
@@ -44,7 +47,7 @@ _BASELINE_GROUP = 16
 Attack = Callable[..., RecordsGuess]
 
 
-class HorizontalAudit(Audit):
+class HorizontalAudit(Audit[HorizontalSpec]):
     """An audit of gradients or updates; a unit is one victim, a batch or client with one message a round.
 
     Args:
@@ -61,7 +64,7 @@ class HorizontalAudit(Audit):
     setting = "horizontal"
     shared = False
 
-    def __init__(self, spec: AuditSpec, subject: Subject, swapped: bool = False) -> None:
+    def __init__(self, spec: HorizontalSpec, subject: Subject, swapped: bool = False) -> None:
         self.spec, self.subject, self.swapped = spec, subject, swapped
         self.dataset, self.own, self.inferred = subject.dataset, subject.own, subject.inferred
         self.metrics: tuple[Metric, ...] = tuple(assessment.create(p.name, **p.options) for p in spec.metrics)
@@ -70,6 +73,7 @@ class HorizontalAudit(Audit):
             for part in spec.baselines
         }
         self._instances |= {part.label or part.name: _attack(spec, part) for part in spec.attacks}
+        refuse_inapplicable(spec.attacks, replace(deployment(spec), model=subject.model.name))
         self.parts = tuple(
             [PlannedPart(part, "baseline") for part in spec.baselines]
             + [PlannedPart(part, "attack") for part in spec.attacks]
@@ -89,7 +93,7 @@ class HorizontalAudit(Audit):
                 self._protocols[Configuration(part.label or part.name, batch_size)] = part, protocol
         self.configurations = tuple(self._protocols)
         dataset, schema = subject.dataset, subject.dataset.schema
-        rounds = "the gradient" if spec.attacked_rounds == 1 else "the gradients"
+        messages = "the gradient" if spec.attacked_rounds == 1 else f"the gradients of {spec.attacked_rounds} rounds"
         self.about = About(
             dataset=dataset.name,
             protocol=spec.protocol,
@@ -97,11 +101,12 @@ class HorizontalAudit(Audit):
             lead="What an honest-but-curious participant learns about the records behind an update.",
             attacker="The server",
             secret="all cells",
-            message=rounds,
+            message=messages,
             control="The gradient of a single record in the control's network holds that record, so a working attack "
             "reads nearly all of it.",
             notes=dataset.notes,
             rows=len(dataset.train),
+            rounds=spec.attacked_rounds,
             target=schema.target.name,
             columns=schema.names,
             sensitive=tuple(column.name for column in schema.columns if column.sensitive),
@@ -111,7 +116,7 @@ class HorizontalAudit(Audit):
     @property
     def where(self) -> str:
         """The kind of device that computes: ``cpu`` or ``cuda``."""
-        return self.spec.where.type
+        return find_device(self.spec.device).type
 
     @property
     def origin(self) -> Mapping[str, Any]:
@@ -164,7 +169,7 @@ class HorizontalAudit(Audit):
             "labels": spec.labels if is_attack else None,
             "batch_statistics": spec.batch_statistics if is_attack else None,
             "seed": spec.seed,
-            "device": spec.where.type if is_attack else None,
+            "device": find_device(spec.device).type if is_attack else None,
             "threads": spec.threads,
             "records": spec.keep_records,
             "metrics": [plain(metric) for metric in self.metrics],
@@ -217,16 +222,16 @@ class HorizontalAudit(Audit):
             "replacement": spec.replacement,
             "protocol_options": spec.protocol_options,
             "model_seed": spec.seed if spec.model_seed is None else spec.model_seed,
-            "device": spec.where.type,
+            "device": find_device(spec.device).type,
             "threads": spec.threads,
             "configuration": self._arguments(part),
         }
 
-    def control(self) -> HorizontalAudit | None:
+    def control(self) -> HorizontalAudit:
         """Return the positive control: one record behind each gradient of a wide network, see ``settings.control``."""
         return control_of(self)
 
-    def negative(self) -> HorizontalAudit | None:
+    def negative(self) -> HorizontalAudit:
         """Return the negative control: as the positive one, but each message is that of other records."""
         found = control_of(self)
         return HorizontalAudit(
@@ -337,7 +342,7 @@ def _in_rounds(subject: Subject, protocol: Clients[View]) -> bool:
     return bool(subject.later) or protocol.holds > protocol.batch_size
 
 
-def _check_granted(spec: AuditSpec, subject: Subject, protocol: Clients[View]) -> None:
+def _check_granted(spec: HorizontalSpec, subject: Subject, protocol: Clients[View]) -> None:
     """Refuse knowledge that a protocol cannot give.
 
     Raises:
@@ -361,7 +366,7 @@ def _check_granted(spec: AuditSpec, subject: Subject, protocol: Clients[View]) -
         )
 
 
-def _attack(spec: AuditSpec, part: Part) -> Attack:
+def _attack(spec: HorizontalSpec, part: Part) -> Attack:
     factory = registry.attacks.of("horizontal")[part.name].factory
     options: dict[str, Any] = {}
     # A factory that passes any argument on may not know a profile, so it is given none but another one.
@@ -396,7 +401,7 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
     broken, whatever it does elsewhere. It has 3 victims, more where the table has fewer than 20 columns.
 
     Example:
-        >>> from seepage.settings.spec import make_spec
+        >>> from seepage.settings.horizontal_spec import make_spec
         >>> from seepage.settings.subject import prepare
         >>> spec = make_spec(dataset="german", batch_sizes=[8, 32], attacks="tableak")
         >>> control = control_of(HorizontalAudit(spec, prepare(spec)))
@@ -408,7 +413,7 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
     kept = any(hasattr(registry.attacks.of("horizontal")[attack.name].factory, "network") for attack in spec.attacks)
     control = make_spec(
         **{
-            **{name: getattr(spec, name) for name in AuditSpec.model_fields},
+            **{name: getattr(spec, name) for name in HorizontalSpec.model_fields},
             # The rows are passed on as they are loaded.
             "dataset_options": {},
             "batch_sizes": (1,),
@@ -417,7 +422,7 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
             "protocol_options": {name: value for name, value in spec.protocol_options.items() if name != "holds"},
             "head": subject.model.head,
             "defenses": (Part(name="none"),),
-            "baselines": spec.baselines or AuditSpec().baselines,
+            "baselines": spec.baselines or HorizontalSpec().baselines,
             "victims": min(_MOST, max(_FEWEST, -(-_CELLS // columns))),
             "keep_records": False,
             "control": False,
@@ -429,7 +434,7 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
     return HorizontalAudit(control, replace(prepared, own=subject.own))
 
 
-def prepared_audit(spec: AuditSpec, given: Given, subjects: Subjects) -> HorizontalAudit:
+def prepared_audit(spec: HorizontalSpec, given: Given, subjects: Subjects) -> HorizontalAudit:
     """Return the audit of a spec.
 
     Args:
@@ -443,3 +448,11 @@ def prepared_audit(spec: AuditSpec, given: Given, subjects: Subjects) -> Horizon
     if given.dataset is None and given.model is None:
         return HorizontalAudit(spec, subjects.of(spec))
     return HorizontalAudit(spec, prepare(spec, given.dataset, given.model, given.folder))
+
+
+def deployment(spec: HorizontalSpec) -> Deployment:
+    """Return what a deployment of horizontal learning shows and grants the server."""
+    protocol = registry.protocols.of("horizontal")[spec.protocol]
+    reveals: tuple[type, ...] = getattr(protocol.factory, "reveals", ())
+    blurred = mechanisms("horizontal", spec.defenses)
+    return Deployment("horizontal", spec.protocol, reveals, frozenset(), spec.model, blurred)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.subject import Subject
 from seepage.settings.training import Learnt
 from seepage.tabular.encoder import Encoder
@@ -23,7 +23,7 @@ _LABELS = {
 }
 
 
-def threat_model(spec: AuditSpec, subject: Subject, granted: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+def threat_model(spec: HorizontalSpec, subject: Subject, granted: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
     """Return who sees and knows what, and how the audit is set up, a sentence each; the attacker first.
 
     Args:
@@ -65,7 +65,7 @@ def threat_model(spec: AuditSpec, subject: Subject, granted: Mapping[str, Mappin
     return tuple(f"{fact[:1].upper()}{fact[1:]}." for fact in facts)
 
 
-def _rank(spec: AuditSpec, subject: Subject) -> list[str]:
+def _rank(spec: HorizontalSpec, subject: Subject) -> list[str]:
     """Return how many records the rows of the table can be told apart by linear algebra, in all and in a batch."""
     dataset = subject.dataset
     encoder, cells = Encoder(dataset.schema, dataset.statistics), dataset.train.cells.cpu()

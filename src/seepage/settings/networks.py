@@ -14,7 +14,7 @@ from safetensors.torch import save
 from seepage.digests import digest_of
 from seepage.files import write_whole
 from seepage.models.model import Model
-from seepage.settings.spec import Training
+from seepage.settings.horizontal_spec import Training
 from seepage.settings.training import Learnt, holding
 
 FOLDER = "networks"

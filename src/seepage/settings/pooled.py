@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -19,11 +19,7 @@ from torch import Tensor
 from seepage import datasets, registry
 from seepage.assessment import Figures, rows_worth
 from seepage.attacks.pooled import (
-    DeepSets,
-    Melis,
     Meta,
-    Ratio,
-    WhiteBox,
     binary_shadows,
     spread_shadows,
     train_shadows,
@@ -36,23 +32,35 @@ from seepage.datasets.marked import SYNTHETIC, marked, with_synthetic
 from seepage.datasets.population import Nodes, Texts
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.digests import digest_of, plain
-from seepage.errors import BadInputError, unknown_name
+from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
 from seepage.settings.code import own_code
-from seepage.settings.pooled_spec import UPDATES, PooledDefense, PooledSpec, pair
+from seepage.settings.part import Part
+from seepage.settings.pooled_spec import PooledDefense, PooledSpec, pair
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
-from seepage.settings.spec import Part
+from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
-from seepage.settings.units import UnitFigures, check_cpu, extrapolated, outcome, planned, rehearse, rows_identity
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
+from seepage.settings.units import (
+    UnitFigures,
+    check_cpu,
+    control_fields,
+    extrapolated,
+    outcome,
+    planned,
+    rehearse,
+    rows_identity,
+    with_fields,
+)
 from seepage.shadow.graph import Convolutional
 from seepage.shadow.learner import Learner
 from seepage.shadow.pooling import MarkedRows
 from seepage.shadow.recurrent import Recurrent
 from seepage.shadow.stacked import Dense
-from seepage.tabular.schema import Discrete
-from seepage.wire.pooled import PooledKnowledge, PropertyGuess
+from seepage.tabular.schema import Category, Discrete
+from seepage.wire.pooled import GradientsView, ModelView, PooledKnowledge, PropertyGuess, UpdatedView
 from seepage.wire.secret import PooledTranscript
 
 # What figures are means of, by metric and column.
@@ -66,16 +74,13 @@ _SHUFFLES = 5
 _RANGE = (0.1, 0.9)
 _LOCAL = 20
 # Fields of a spec that say what is measured, on how many seeds and how, but change nothing that is trained.
-_NOT_DETERMINING = {
-    *("attacks", "baselines", "defenses", "units", "data_folder", "dataset"),
-    *("device", "keep_records", "variant"),
-}
+_NOT_DETERMINING = {*Spec.model_fields, "repetitions"} - {"dataset_options", "sensitive", "seed", "threads"}
 _TRAINING = Part(name="training")
 # Folder of a run that the drawn rows are kept in.
 DRAWN = "drawn_rows"
 
 
-class PooledAudit(Audit):
+class PooledAudit(Audit[PooledSpec]):
     """An audit of pooled learning; a unit is an attack seed, with all target models in it.
 
     Args:
@@ -101,6 +106,7 @@ class PooledAudit(Audit):
         is_table = dataset is not None or spec.dataset not in registry.populations.names()
         self.source = source = _of_table(spec, dataset) if is_table else _of_population(spec)
         self.dataset = source.table
+        refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, source, self.defenses)
         shuffled = [] if spec.protocol == "update" else [Part(name=SHUFFLED)]
         self.parts = planned([_TRAINING, *shuffled], spec.baselines, spec.attacks)
@@ -183,26 +189,31 @@ class PooledAudit(Audit):
         spec = self.spec
         worlds = 4 if spec.protocol == "update" else len(spec.shares)
         # Attacks with intervals take 20 shadow models at least, in pairs from two halves.
-        with_intervals = any(part.name == "ratio" for part in spec.attacks)
+        with_intervals = _estimates_shares(spec)
         least = 5 * math.lcm(4, len(spec.shares)) if with_intervals else 2 * len(spec.shares)
         if 4 * worlds > spec.targets or 2 * least > spec.shadows:
             return None
-        found = []
-        for size in (1, 2):
+
+        def expose(size: int) -> Exposure:
             changed = {"targets": size * worlds, "shadows": size * least}
-            small = _seed(spec.model_copy(update=changed), self.source, self.defenses[configuration.defense], 0)
-            found.append(rehearse(lambda small=small: PooledExposure(self, [small]), self.parts))
-        (one, two) = found
-        if one is None or two is None:
+            small = with_fields(spec, changed)
+            return PooledExposure(self, [_seed(small, self.source, self.defenses[configuration.defense], 0)])
+
+        found = rehearse(expose, self.parts)
+        if found is None:
             return None
+        one, two = (rehearsal.exposure + rehearsal.parts for rehearsal in found)
         times = (spec.targets + spec.shadows) / (worlds + least)
-        return extrapolated(sum(one), sum(two), times)
+        return extrapolated(one, two, times)
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
         """Return what an attacker is granted, for results."""
+        if part.kind != "attack":
+            return {}
         spec = self.spec
         auxiliary = spec.auxiliary if spec.auxiliary_from == "rows" else f"made up from {spec.auxiliary_from}"
-        if part.part.name == "melis":
+        sees = _views(part.part) if part.kind == "attack" else ()
+        if GradientsView in sees:
             return {
                 "sees": "the victim's gradients in federated training",
                 "queries": 0,
@@ -210,7 +221,7 @@ class PooledAudit(Audit):
                 "own rows": spec.rows,
                 "training": "known",
             }
-        models = part.part.name in ("white_box", "deep_sets")
+        models = ModelView in sees
         limit = self.defenses[configuration.defense].queries
         return {
             "sees": "the joint models" if models else "answers to its queries",
@@ -226,7 +237,7 @@ class PooledAudit(Audit):
 
         The same table and attacks, but the secret is the share of heads in a column of coins, and the labels follow it;
         shares are far apart and models plain logistic regressions. None where rows are no table, in which no column can
-        be planted.
+        be planted, or too few.
         """
         return self._control(swapped=False)
 
@@ -238,23 +249,24 @@ class PooledAudit(Audit):
         spec = self.spec
         if self.dataset is None:
             return None
-        least = 4 * _CONTROL_ROWS_OF_A_PARTY * 2
-        if len(self.dataset.all) < least:
-            return None
-        some = some_rows(self.dataset, 6 * least, spec.seed)
-        planted = with_coins(some, 1, spec.seed, strength=0.9)
         update = spec.protocol == "update"
+        planted = with_coins(some_rows(self.dataset, _CONTROL_ROWS, spec.seed), 1, spec.seed, strength=0.9)
+        # A victim of an update draws twice, and an attack may halve the auxiliary rows: nine tenths of one kind each.
+        rows = min(_CONTROL_ROWS_OF_A_PARTY * (2 if update else 1), len(planted.all) // 16)
+        if rows < _LEAST_ROWS_OF_A_PARTY:
+            return None
         changed = {
-            "sensitive": planted.schema.names[-1],
+            "sensitive": (planted.schema.names[-1],),
             "value": SIDES[1],
             **{"keep": True, "inputs": (), "synthetic": None, "hidden": (), "epochs": 10, "batch_size": 64},
-            **{"learning_rate": 0.03, "weight_decay": 1e-4, "rows": _CONTROL_ROWS_OF_A_PARTY, "parties": 2},
+            **{"learning_rate": 0.03, "weight_decay": 1e-4, "rows": rows, "parties": 2},
             **{"auxiliary": len(planted.all) // 2, "auxiliary_share": 0.5, "auxiliary_from": "rows", "apart": False},
-            **{"own_share": 0.5, "queries": 100, "shadows": 40, "targets": 20, "units": 3},
-            "shares": (0.1, 0.3, 0.5, 0.7, 0.9) if update else (0.2, 0.8),
+            **{"own_share": 0.5, "queries": 100, "shadows": 40, "targets": 20, "repetitions": 3},
+            "shares": (0.05, 0.1, 0.5, 0.9, 0.95) if update else (0.2, 0.8),
             "defenses": (Part(name="none"),),
+            **control_fields(swapped),
         }
-        return PooledAudit(spec.model_copy(update=changed), planted, self.own, swapped)
+        return PooledAudit(with_fields(spec, changed), planted, self.own, swapped)
 
     def save(self, folder: Path) -> None:
         """Keep the rows that victims and further parties of each target model draw, where records are to be kept.
@@ -276,7 +288,10 @@ class PooledAudit(Audit):
                 write_whole(place, save(kept), self.own)
 
 
+# Enough to tell shares that are far apart, few enough to train on in seconds.
+_CONTROL_ROWS = 7_200
 _CONTROL_ROWS_OF_A_PARTY = 150
+_LEAST_ROWS_OF_A_PARTY = 40
 
 
 @dataclass(frozen=True)
@@ -307,7 +322,22 @@ def prepared_audit(spec: PooledSpec, given: Given, subjects: Subjects) -> Pooled
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
     """
-    return PooledAudit(spec, given.dataset, own=given.dataset is not None)
+    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
+    return PooledAudit(spec, dataset, own=dataset is not None)
+
+
+def _value(spec: PooledSpec, data: Dataset, sensitive: str) -> Category | None:
+    """Return the value whose share is asked for: what a text stands for in the sensitive column."""
+    if not isinstance(spec.value, str) or isinstance(data.schema.column(sensitive), Discrete):
+        return spec.value
+    try:
+        return float(spec.value)
+    except ValueError:
+        raise BadInputError(
+            Remedy("value"),
+            f" of the column of numbers {sensitive!r} is a number, above which the attribute is carried; got "
+            f"{spec.value!r}.",
+        ) from None
 
 
 def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefense) -> MarkedRows:
@@ -316,7 +346,7 @@ def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefens
         if name not in names:
             raise unknown_name("column", name, names)
     left_out = {name for name in names if spec.inputs and name not in (*spec.inputs, sensitive)} | {*defense.without}
-    value = 5 if spec.synthetic is not None else spec.value
+    value = 5 if spec.synthetic is not None else _value(spec, data, sensitive)
     keep = spec.keep and sensitive not in left_out
     return marked(data, sensitive, value, keep, sorted(left_out - {sensitive}))
 
@@ -368,7 +398,7 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> Source:
     if spec.synthetic is not None:
         synthetic = spec.synthetic
         data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
-    sensitive = SYNTHETIC if spec.synthetic is not None else spec.sensitive
+    sensitive = SYNTHETIC if spec.synthetic is not None else spec.secret
     # Rows are the same under all defenses that train on the same columns.
     by_columns = {one.without: _rows(spec, data, sensitive, one) for one in map(spec.defense, spec.defenses)}
     target = data.schema.target
@@ -394,15 +424,18 @@ def _of_population(spec: PooledSpec) -> Source:
     """Return texts or nodes of a graph; what the spec does not say of training is as their recipes have it."""
     named = registry.populations[spec.dataset]
     folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
-    data: Texts | Nodes = registry.populations.create(spec.dataset, **folder, **spec.dataset_options)
+    data = cast("Texts | Nodes", registry.populations.create(spec.dataset, **folder, **spec.dataset_options))
     for defense in map(spec.defense, spec.defenses):
         if defense.without or defense.training is not None or spec.inputs or spec.synthetic is not None:
             raise BadInputError(
                 f"{data.name} is no table: columns to train on (inputs, without), a synthetic column and DP-SGD are "
                 "for tables; leave them out."
             )
-    if any(part.name == "melis" for part in spec.attacks):
-        raise BadInputError(f"melis reads gradients of networks on tables, and {data.name} is none; leave it out.")
+    for part in spec.attacks:
+        if GradientsView in _views(part):
+            raise BadInputError(
+                f"{part.name} reads gradients of networks on tables, and {data.name} is none; leave it out."
+            )
     if spec.auxiliary_from != "rows":
         raise BadInputError(f"{data.name} is no table, of which alone rows are made up; leave out auxiliary_from.")
     said = {
@@ -424,10 +457,10 @@ def _of_population(spec: PooledSpec) -> Source:
                 "networks on graphs have one hidden layer and train on whole batches (batch_size: null)."
             )
         said |= dict(zip(("hidden",), spec.hidden, strict=False))
-        graph = data.seen(spec.sensitive, spec.keep)
+        graph = data.seen(spec.secret, spec.keep)
         identity = [len(data), plain(data.labels), plain(torch.from_numpy(graph.features.indices)), graph.edges.nnz]
         learner = Convolutional(classes, graph, **said)
-    rows = data.marked(spec.sensitive)
+    rows = data.marked(spec.secret)
     return Source(
         spec,
         data.name,
@@ -435,7 +468,7 @@ def _of_population(spec: PooledSpec) -> Source:
         f"{len(data):,} {'texts' if isinstance(data, Texts) else 'nodes'}",
         len(data),
         data.target,
-        spec.sensitive,
+        spec.secret,
         [*identity, plain(rows.carries.long())],
         {(): rows},
         classes,
@@ -451,7 +484,7 @@ def _check(spec: PooledSpec, source: Source, defenses: dict[str, PooledDefense])
     if spec.protocol == "update":
         wanted = torch.tensor([[a, b] for a in spec.new_shares for b in spec.new_shares], dtype=torch.float64)
     known = [(sets.held, "victims' rows"), (sets.auxiliary, "auxiliary rows")]
-    if any(part.name == "ratio" for part in spec.attacks):
+    if _estimates_shares(spec):
         halves = halved(sets.auxiliary, torch.Generator().manual_seed(0))
         known[1:] = [(sets.auxiliary.rows(half), "each half of the auxiliary rows") for half in halves]
     for held, who in known:
@@ -465,13 +498,22 @@ def _check(spec: PooledSpec, source: Source, defenses: dict[str, PooledDefense])
                 "auxiliary rows that are made up take many queries, so that a limit of queries is not audited with "
                 "them; leave it out, or grant real rows (auxiliary_from: rows)."
             )
-        if defense.queries is not None and any(part.name in UPDATES for part in spec.attacks):
+        if defense.queries is not None and any(UpdatedView in _views(part) for part in spec.attacks):
             raise BadInputError("a limit of queries is not audited for updates; leave it out.")
 
 
 def _all_shares(spec: PooledSpec) -> list[float]:
-    estimates = any(part.name == "ratio" for part in spec.attacks)
-    return [*spec.shares, *(_RANGE if estimates else ())]
+    return [*spec.shares, *(_RANGE if _estimates_shares(spec) else ())]
+
+
+def _views(part: Part) -> tuple[type, ...]:
+    """Return the view types that an attack takes."""
+    return registry.attacks.of("pooled")[part.name].sees
+
+
+def _estimates_shares(spec: PooledSpec) -> bool:
+    """Return whether an attack estimates a share, from shadow models over a range of shares."""
+    return any(getattr(registry.attacks.of("pooled")[part.name].factory, "estimates", False) for part in spec.attacks)
 
 
 def _others(spec: PooledSpec) -> tuple[float, ...]:
@@ -524,19 +566,21 @@ class AttackSeed:
             return UnitFigures(dict.fromkeys(told, chance))
         if name == SHUFFLED and part.kind == "about":
             return self._shuffled()
-        if name in UPDATES:
+        sees = _views(part.part)
+        if UpdatedView in sees:
             return self._update(part)
-        if name == "melis":
+        if GradientsView in sees:
             return self._gradients(part)
         begun = time.perf_counter()
-        attack: Any = registry.attacks.of("pooled").create(name, **options)
+        attack = registry.attacks.of("pooled").create(name, **options)
+        estimates = getattr(attack, "estimates", False)
         seed = stream(self.spec.seed, self.unit, "attack") % 2**31
-        shadows: Any = self._spread if isinstance(attack, Ratio) else self._shadows
-        view: Any = self._seen.models if isinstance(attack, WhiteBox | DeepSets) else self._seen.answers.again()
+        shadows = self._spread if estimates else self._shadows
+        view = self._seen.models if ModelView in sees else self._seen.answers.again()
         guess = attack(view, self.known, shadows, seed)
         seconds = time.perf_counter() - begun
         figures, each = self._figures(guess)
-        if isinstance(attack, Ratio):
+        if estimates:
             estimated, each_estimated = self._estimates(attack, seed)
             figures, each = figures | estimated, each | each_estimated
         return UnitFigures(figures, seconds / self.spec.targets, each=each)
@@ -568,9 +612,13 @@ class AttackSeed:
     @cached_property
     def _order(self) -> Tensor:
         """Places of the targets that answers are taken for: their own, unless they are swapped."""
+        places = torch.arange(self.spec.targets)
         if not self.swapped:
-            return torch.arange(self.spec.targets)
-        return torch.randperm(self.spec.targets, generator=torch.Generator().manual_seed(self._seed("swapped")))
+            return places
+        # Shares alternate. Here one share stands for as many targets in a row as there are shares, so that choices
+        # which are right of the answers' own targets are right as often as the baseline.
+        worlds = 4 if self.spec.protocol == "update" else len(self.spec.shares)
+        return places // worlds % worlds
 
     @cached_property
     def _seen(self) -> PooledTranscript:
@@ -640,7 +688,7 @@ class AttackSeed:
         told = {f"{share:.0%}": right[self._truth == share] for share in self.known.shares}
         return _meant({None: right, **told}, figures)
 
-    def _estimates(self, attack: Ratio, seed: int) -> tuple[Figures, Each]:
+    def _estimates(self, attack: registry.Attack, seed: int) -> tuple[Figures, Each]:
         """Return how good shares and intervals are that an attack estimates, over shares on the whole range."""
         truth = torch.linspace(*_RANGE, self.spec.targets, dtype=torch.float64)
         seen = self.learning.train(self.sets.held, self._own, truth, self._seed("range"))
@@ -663,7 +711,7 @@ class AttackSeed:
 
     def _gradients(self, part: PlannedPart) -> UnitFigures:
         """Return what gradients of federated training give away instead of the joint model."""
-        attack: Melis = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
+        attack = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
         learner = self.learning.learner
         # Refused otherwise before anything ran.
         assert isinstance(learner, Dense)
@@ -694,7 +742,7 @@ class AttackSeed:
         shares = shares[self._order]
         view = replace(view, before=view.before.again(), after=view.after.again())
         low, high = spec.new_shares
-        if part.part.name == "dominant":
+        if not getattr(attack, "paired", False):
             before = binary_shadows(self.known, spec.shadows, self._seed("before"))
             after = binary_shadows(replace(self.known, rows=2 * spec.rows), spec.shadows, self._seed("after"))
             guess = attack(view, self.known, before, after, self._seed("attack") % 2**31)
@@ -779,8 +827,16 @@ def _threat_model(spec: PooledSpec, source: Source) -> tuple[str, ...]:
         f"Pooled learning on {source.name}, {source.extent}: the computation is ideal and gives away nothing but the "
         f"model's answers. Models are {kind} and {trained}; {recipe['epochs']} epochs of Adam at "
         f"{recipe['learning_rate']:g}, {'whole batches' if size is None else f'batches of {size}'}.",
-        f"In each of {spec.units} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked with "
-        f"{spec.shadows} shadow models; intervals resample attack seeds and the joint models within them.",
+        f"In each of {spec.repetitions} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked "
+        f"with {spec.shadows} shadow models; intervals resample attack seeds and the joint models within them.",
         f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but the baseline is a "
         "fault.",
     )
+
+
+def deployment(spec: PooledSpec) -> Deployment:
+    """Return what a deployment of pooled learning shows and grants a party."""
+    updated = spec.protocol == "update"
+    reveals = PooledLearning.reveals_updates if updated else PooledLearning.reveals
+    known = granted({"auxiliary": spec.auxiliary, "queries": spec.queries})
+    return Deployment("pooled", spec.protocol, reveals, known, None, mechanisms("pooled", spec.defenses))

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from seepage import registry
 from seepage.defenses.answers import CoarseAnswers, LabelOnly, RoundedAnswers
 from seepage.defenses.joint_training import DpTraining, QueryLimit, WithoutColumns
 from seepage.errors import BadInputError
-from seepage.settings.spec import OnePart, Part, Parts, combinable, combine, of_kind, several_parts
-from seepage.settings.study_spec import Names, StudySpec, known, told_apart
+from seepage.registry import Registry
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Option, SpecField, fields_of
+from seepage.settings.part import NONE, Part, combine, of_kind
+from seepage.settings.spec import STEERING, Attacks, Baselines, DatasetName, Names, Plain, Spec
 from seepage.tabular.schema import Category
 
 PooledProtocol = Literal["multi_party", "single_party", "update"]
+# Attacks on a model before and after new rows came in, and shares that it is asked for.
+UPDATES = ("dominant", "joint")
+_FINE = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 @dataclass(frozen=True)
@@ -35,111 +41,164 @@ class PooledDefense:
     training: DpTraining | None = None
 
 
-PooledDefenses = Annotated[
-    tuple[Annotated[OnePart, AfterValidator(combinable(registry.defenses.of("pooled")))], ...],
-    BeforeValidator(several_parts),
-    Field(min_length=1),
-]
-
-
-class Synthetic(BaseModel):
+class Synthetic(Plain):
     """A synthetic sensitive column, see ``datasets.marked.with_synthetic``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    columns: Names = ()
-    target: bool = True
-    strength: float = Field(default=0.8, ge=0, le=1)
+    columns: Annotated[Names, Option("Column that goes with it.", TABLE, "COLUMN")] = ()
+    target: Annotated[bool, Option("Whether the target goes with it.", TABLE)] = True
+    strength: Annotated[float, Field(ge=0, le=1), Option("Strength of the dependence.", TABLE)] = 0.8
 
 
-class PooledSpec(StudySpec):
-    """An audit of pooled learning in plain values.
-
-    Attributes:
-        dataset, dataset_options, data_folder: as in ``AuditSpec``.
-        sensitive: the column whose distribution is the secret.
-        value: of it, whose share is asked for, see ``datasets.marked.marked``.
-        keep: whether models are trained on the column, too.
-        inputs: columns that models are trained on besides; all if none are named.
-        synthetic: a sensitive column to be made up; its name is ``A`` and the sensitive one then.
-        protocol: ``multi_party`` (the attacker puts rows of its own into the pool), ``single_party`` (it only asks) or
-            ``update`` (the victim brings in new rows, whose share is asked for).
-        hidden, epochs, batch_size, learning_rate, weight_decay: of models, see ``Dense``.
-        rows: that the victim, the adversary and each further party hold.
-        auxiliary: rows of the attacker's own, with the attribute known.
-        auxiliary_share: of the attribute in them; as it comes if None.
-        auxiliary_from: ``rows`` of the same kind; or made up from columns' ``marginals`` alone, with labels from a
-            joint model's answers, or from its ``answers`` (see ``attacks.pooled.parts.synthesis``). The model that is
-            asked is another than those attacked, with an even share, so that all targets have the same shadow models.
-        own_share: of the attribute in the adversary's rows.
-        queries: that the attacker asks.
-        apart: whether queries are rows of their own, and not among the auxiliary ones.
-        shares: of the attribute in the victim's rows, as many targets of each.
-        parties: that pool their rows in all; those beyond two hold as many rows each, half of them with the attribute.
-        targets: joint models that are attacked in a unit.
-        shadows: models that the attacker trains in a unit.
-        defenses: what the parties do, by registered name; one is audited after the other.
-        attacks: by registered name; the published one on answers and our strongest if none are given.
-        units: attack seeds: another auxiliary sample, adversary, shadow models and targets each.
+class PooledSpec(Spec):
+    """An audit of pooled learning in plain values; its fields say themselves what they are.
 
     Example:
         >>> PooledSpec(sensitive="sex", shares=(0.1, 0.9)).protocol
         'multi_party'
     """
 
+    setting: ClassVar[str] = "pooled"
+    about: ClassVar[str] = "pooled learning: what a joint model's answers tell of a sensitive column's distribution"
     unit: ClassVar[str] = "attack seed"
+    quick: ClassVar[Mapping[str, Any]] = {"repetitions": 2, "targets": 20, "shadows": 40}
+    guide: ClassVar[str] = """Measure what a jointly trained model tells of a sensitive column's distribution elsewhere.
 
-    dataset: str = "adult_education"
-    sensitive: str = "sex"
-    value: Category | None = None
-    keep: bool = True
-    inputs: Names = ()
-    synthetic: Synthetic | None = None
-    protocol: PooledProtocol = "multi_party"
-    hidden: tuple[int, ...] = ()
-    epochs: int = Field(default=20, ge=1)
-    batch_size: int | None = Field(default=128, ge=1)
-    learning_rate: float = Field(default=0.01, gt=0)
-    weight_decay: float = Field(default=1e-4, ge=0)
-    rows: int = Field(default=2_000, ge=1)
-    auxiliary: int = Field(default=10_000, ge=4)
-    auxiliary_share: float | None = Field(default=0.5, gt=0, lt=1)
-    auxiliary_from: Literal["rows", "marginals", "answers"] = "rows"
-    own_share: float = Field(default=0.33, ge=0, le=1)
-    queries: int = Field(default=1_000, ge=1)
-    apart: bool = False
-    shares: tuple[float, ...] = (0.33, 0.67)
-    parties: int = Field(default=2, ge=2, le=10)
-    targets: int = Field(default=100, ge=2)
-    shadows: int = Field(default=100, ge=4)
-    defenses: PooledDefenses = (Part(name="none"),)
-    attacks: Parts = (
+Parties train one model on all their rows inside a computation that gives nothing away but the model's answers. The
+attacker trains models like it on rows of its own, with one share of the sensitive value and with another, and compares
+answers. Joint models with known shares say how often that is right, beside a baseline that guesses.
+
+`Examples`
+
+    seepage pooled --sensitive sex --no-keep --defense none --defense 'rounded_answers:{digits: 2}' --out pooled
+
+    seepage pooled --data people.csv --target outcome --sensitive smoker --rows 500 --auxiliary 2000
+"""
+    # The column that is asked about says nothing of the table.
+    steering: ClassVar[tuple[str, ...]] = tuple(name for name in STEERING if name != "sensitive")
+
+    dataset: DatasetName = "adult_education"
+    sensitive: Annotated[
+        Names,
+        Field(min_length=1, max_length=1),
+        Option("Column whose distribution is the secret, exactly one.", TABLE, "COLUMN"),
+    ] = ("sex",)
+    value: Annotated[
+        Category | None,
+        Option(
+            "Value of the sensitive column whose share is asked for; of numbers, those above it.",
+            ATTACK,
+            "VALUE",
+            default="the rarer of two values, numbers above the median",
+        ),
+    ] = None
+    keep: Annotated[bool, Option("Whether models are trained on the sensitive column, too.", PARTIES)] = True
+    inputs: Annotated[
+        Names, Option("Column that models are trained on besides.", PARTIES, "COLUMN", default="all")
+    ] = ()
+    synthetic: Annotated[
+        Synthetic | None,
+        Option("Sensitive column A to be made up, such as '{strength: 0.8}'.", TABLE, "OPTIONS", default="none"),
+    ] = None
+    protocol: Annotated[
+        PooledProtocol,
+        Option(
+            "Part of the attacker: it puts rows of its own into the pool (multi_party), only asks (single_party), or "
+            "compares answers before and after the victim brings in new rows, whose share is asked for (update).",
+            PARTIES,
+        ),
+    ] = "multi_party"
+    hidden: Annotated[
+        tuple[Annotated[int, Field(ge=1)], ...],
+        Option("Number of units of a hidden layer of models.", PARTIES, "UNITS", default="logistic regression"),
+    ] = ()
+    epochs: Annotated[
+        int,
+        Field(ge=1),
+        Option("Number of passes over the pooled rows.", PARTIES, default="20; of texts 10, of graphs 200"),
+    ] = 20
+    batch_size: Annotated[
+        int | None, Field(ge=1), Option("Number of records of a step of training.", PARTIES, "RECORDS")
+    ] = 128
+    learning_rate: Annotated[float, Field(gt=0), Option("Learning rate of training.", PARTIES)] = 0.01
+    weight_decay: Annotated[float, Field(ge=0), Option("Weight decay of training.", PARTIES)] = 1e-4
+    rows: Annotated[
+        int, Field(ge=1), Option("Number of rows of the victim, the attacker and each further party.", PARTIES, "ROWS")
+    ] = 2_000
+    auxiliary: Annotated[
+        int,
+        Field(ge=4),
+        Option("Number of rows of the attacker's own in which the attribute is known.", KNOWLEDGE, "ROWS"),
+    ] = 10_000
+    auxiliary_share: Annotated[
+        float | None, Field(gt=0, lt=1), Option("Share of the attribute in the auxiliary rows.", KNOWLEDGE)
+    ] = 0.5
+    auxiliary_from: Annotated[
+        Literal["rows", "marginals", "answers"],
+        Option(
+            "Origin of the auxiliary rows: rows of the same kind, or made up from columns' marginals, or from a joint "
+            "model's answers.",
+            KNOWLEDGE,
+        ),
+    ] = "rows"
+    own_share: Annotated[
+        float, Field(ge=0, le=1), Option("Share of the attribute in the rows that the attacker puts in.", PARTIES)
+    ] = 0.33
+    queries: Annotated[int, Field(ge=1), Option("Number of queries that the attacker asks.", KNOWLEDGE)] = 1_000
+    apart: Annotated[
+        bool, Option("Whether queries are rows of their own, and not among the auxiliary ones.", KNOWLEDGE)
+    ] = False
+    shares: Annotated[
+        tuple[float, ...],
+        Option(
+            "Share of the attribute in the victim's rows to be told apart, as many targets of each.", ATTACK, "SHARE"
+        ),
+    ] = (0.33, 0.67)
+    parties: Annotated[
+        int,
+        Field(ge=2, le=10),
+        Option("Number of parties that pool their rows, the attacker among them.", PARTIES),
+    ] = 2
+    targets: Annotated[int, Field(ge=2), Option("Number of joint models attacked for each attack seed.", ATTACK)] = 100
+    shadows: Annotated[
+        int, Field(ge=4), Option("Number of models that the attacker trains for each attack seed.", ATTACK)
+    ] = 100
+    attacks: Attacks = (
         Part(name="meta", options={"features": "raw", "classifier": "lr"}, label="meta_raw"),
         Part(name="meta"),
         Part(name="kl"),
     )
-    baselines: Parts = (Part(name="chance"),)
-    units: int = Field(default=5, ge=1)
+    baselines: Baselines = (Part(name="chance"),)
+    repetitions: Annotated[
+        int,
+        Field(ge=1),
+        Option(
+            "Number of attack seeds: another auxiliary sample, attacker, shadow models and targets each; intervals are "
+            "over them.",
+            ATTACK,
+        ),
+    ] = 5
 
-    @field_validator("attacks")
+    @model_validator(mode="before")
     @classmethod
-    def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("attack", registry.attacks.of("pooled"), parts)
+    def _of_updates(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and values.get("protocol") == "update":
+            return {"attacks": UPDATES, "shares": _FINE, **values}
+        return values
 
-    @field_validator("baselines")
     @classmethod
-    def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("baseline", registry.baselines.of("pooled"), parts)
+    def registered(cls, field: SpecField) -> Registry[Any]:
+        """Return the registry that the names of a field are looked up in; texts and graphs are datasets, too."""
+        found = super().registered(field)
+        return found.joined(registry.populations) if field.option.parts == "datasets" else found
 
-    @field_validator("defenses")
-    @classmethod
-    def _told_apart(cls, defenses: tuple[Part, ...]) -> tuple[Part, ...]:
-        told_apart("defense", [defense.called for defense in defenses])
-        return defenses
+    @property
+    def secret(self) -> str:
+        """The column whose distribution is the secret."""
+        return self.sensitive[0]
 
     def defense(self, part: Part) -> PooledDefense:
         """Return a defense ready to use."""
-        made = combine(registry.defenses.of("pooled"), part)
+        made = combine(self.registered(fields_of(type(self))["defenses"]), part)
         without, limit = of_kind(made, WithoutColumns), of_kind(made, QueryLimit)
         return PooledDefense(
             () if without is None else tuple(without.columns),
@@ -191,7 +250,7 @@ class PooledSpec(StudySpec):
                     f"{self.protocol!r}; choose {fitting}."
                 )
         if any(part.name == "melis" for part in self.attacks) and (
-            self.protocol != "multi_party" or self.parties > 2 or any(one.name != "none" for one in self.defenses)
+            self.protocol != "multi_party" or self.parties > 2 or any(one.name != NONE for one in self.defenses)
         ):
             raise BadInputError(
                 "the attack melis is on another's gradients in federated training of two parties (multi_party), which "
@@ -203,10 +262,6 @@ class PooledSpec(StudySpec):
                 f"got {self.parties} parties and {list(shares)}."
             )
         return self
-
-
-# Attacks on a model before and after new rows came in.
-UPDATES = ("dominant", "joint")
 
 
 def pair(first: float, second: float) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seepage import protocols
 from seepage.learning import gradient
 from seepage.seeds import stream
-from seepage.settings.spec import AuditSpec
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.subject import Subject
 
 _ROWS = 1024
@@ -72,7 +72,7 @@ class Probe:
     gradients: tuple[Gradients, ...]
 
     @classmethod
-    def of(cls, spec: AuditSpec, subject: Subject) -> Probe:
+    def of(cls, spec: HorizontalSpec, subject: Subject) -> Probe:
         """Look at a random thousand of the client's rows and at the first batches of each size."""
         table = subject.dataset.train
         order = torch.randperm(len(table), generator=torch.Generator().manual_seed(stream(spec.seed, 0, "probe")))
@@ -126,7 +126,7 @@ def _watched(subject: Subject, encoded: Tensor) -> tuple[Tensor, tuple[Layer, ..
     )
 
 
-def _gradients(spec: AuditSpec, subject: Subject, size: int) -> Gradients:
+def _gradients(spec: HorizontalSpec, subject: Subject, size: int) -> Gradients:
     protocol = protocols.create(spec.protocol, batch_size=size, replacement=spec.replacement, **spec.protocol_options)
     seeds = [stream(spec.seed, victim, "batch") for victim in range(min(_BATCHES, spec.victims))]
     # The first of several rounds; where a client holds more than a batch, what is laid beside is all that it holds.

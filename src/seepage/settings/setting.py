@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from seepage.assessment.row import ResultRow
     from seepage.datasets.dataset import Dataset
     from seepage.models.model import Model
+    from seepage.settings.part import Part
     from seepage.settings.probe import Probe
-    from seepage.settings.spec import Part, Spec
+    from seepage.settings.spec import Spec
     from seepage.tabular.infer import Inferred
 
+S = TypeVar("S", bound="Spec", covariant=True)
 PartKind = Literal["about", "baseline", "attack"]
 # The share of the gap between the best baseline and certainty that an attack has to close to pass a positive control.
 # Attacks that work close 0.9 to 1 of it, broken ones about 0: half is far from both.
@@ -112,6 +114,7 @@ class About:
         threat_model: sentences on who sees and knows what, how the deployment is set up and what a unit is.
         notes: remarks on the rows.
         rows: number of rows of the table.
+        rounds: number of rounds in which the same units are attacked.
         target: name of the column that is learnt.
         columns: names of the columns with figures of their own.
         sensitive: names of the columns that the report marks.
@@ -131,6 +134,7 @@ class About:
     threat_model: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     rows: int = 0
+    rounds: int = 1
     target: str | None = None
     columns: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
@@ -159,7 +163,7 @@ class Exposure(ABC):
         """
 
 
-class Audit(ABC):
+class Audit(ABC, Generic[S]):
     """A spec with its rows and networks, ready to run. It is sent to worker processes, so that it can be pickled.
 
     Attributes:
@@ -176,7 +180,7 @@ class Audit(ABC):
     """
 
     setting: str
-    spec: Spec
+    spec: S
     about: About
     configurations: Sequence[Configuration]
     parts: Sequence[PlannedPart]
@@ -256,7 +260,7 @@ class Audit(ABC):
         """
         return []
 
-    def save(self, folder: Path) -> None:  # noqa: B027 - most settings train nothing that is worth keeping
+    def save(self, folder: Path) -> None:
         """Keep what is expensive to make again, such as trained networks, in a run folder."""
 
 

@@ -23,12 +23,25 @@ from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
 from seepage.settings.code import own_code
-from seepage.settings.device import find_device
+from seepage.settings.part import Part
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
-from seepage.settings.spec import Part
+from seepage.settings.spec import Spec
 from seepage.settings.split_spec import SplitDefense, SplitSpec
 from seepage.settings.subject import Subjects
-from seepage.settings.units import UnitFigures, extrapolated, origin_of, outcome, planned, rehearse, rows_identity
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
+from seepage.settings.units import (
+    UnitFigures,
+    check_cpu,
+    control_fields,
+    extrapolated,
+    origin_of,
+    outcome,
+    planned,
+    rehearse,
+    rows_identity,
+    with_fields,
+    without_others,
+)
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 from seepage.wire.secret import CutTranscript
@@ -38,14 +51,11 @@ from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge
 PRIOR = "prior"
 DELTA = 1e-5
 # Fields of a spec that say what is measured, on how many trainings and how, but change no training.
-_NOT_DETERMINING = {
-    *("attacks", "baselines", "defenses", "units", "private", "data_folder", "dataset"),
-    *("device", "keep_records", "variant"),
-}
+_NOT_DETERMINING = {*Spec.model_fields, "repetitions", "private_columns"} - {"dataset_options", "seed", "threads"}
 _TRAINING = Part(name="training")
 
 
-class SplitAudit(Audit):
+class SplitAudit(Audit[SplitSpec]):
     """An audit of split learning; a unit is one training, with all attacked records in it.
 
     Args:
@@ -56,7 +66,7 @@ class SplitAudit(Audit):
             it: the negative control.
 
     Raises:
-        BadInputError: a setting cannot be used with these rows.
+        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
     """
 
     setting = "split"
@@ -70,10 +80,11 @@ class SplitAudit(Audit):
         dataset = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
         self.spec, self.own, self.swapped = spec, own, swapped
         self.dataset = self.data = dataset
-        self.private = spec.private or default_private(dataset)
-        self.device = find_device(spec.device)
+        self.private = spec.private_columns or default_private(dataset)
+        check_cpu(spec.device, "split")
         first = deepfm(dataset.schema, self.private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
+        refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, first, space)
         prior = [Part(name=PRIOR)] if space.configurations <= Posterior().most else []
         self.parts = planned([_TRAINING], [*spec.baselines, *prior], spec.attacks)
@@ -121,11 +132,6 @@ class SplitAudit(Audit):
         )
 
     @property
-    def where(self) -> str:
-        """The kind of device that computes: ``cpu`` or ``cuda``."""
-        return self.device.type
-
-    @property
     def origin(self) -> Mapping[str, Any]:
         """What tells these rows from others."""
         return origin_of(self.data, self._rows)
@@ -139,7 +145,6 @@ class SplitAudit(Audit):
             "rows": self._rows,
             "private": list(self.private),
             "code": own_code(),
-            "device": self.where,
             "defense": plain(self.defenses[configuration.defense]),
             "part": part.part.name,
             "kind": part.kind,
@@ -161,27 +166,30 @@ class SplitAudit(Audit):
         if self._forecast is None:
             rows = len(self.data.all)
             attacked = int(rows * self.spec.test_share)
-            records = attacked if self.spec.records is None else min(self.spec.records, attacked)
+            records = attacked if self.spec.attacked_records is None else min(self.spec.attacked_records, attacked)
             # At least so many rows that labels of both kinds and some records of each batch are there.
             share = min(0.5, max(0.02, 200 / rows))
-            found = []
-            for part in (share, 2 * share):
-                some = some_rows(self.data, int(part * rows), self.spec.seed)
-                changed = {"epochs": 1, "records": max(1, int(part * records)), "stale": 0, "final": 0}
-                try:
-                    small = SplitAudit(self.spec.model_copy(update=changed), some, self.own)
-                    found.append(rehearse(lambda small=small: small.expose(configuration, range(1)), small.parts))
-                except BadInputError:
-                    return None
-            (one, two) = found
-            if one is None or two is None:
+
+            def expose(size: int) -> Exposure:
+                some = some_rows(self.data, int(size * share * rows), self.spec.seed)
+                changed = {"epochs": 1, "attacked_records": max(1, int(size * share * records)), "stale": 0, "final": 0}
+                return SplitAudit(with_fields(self.spec, changed), some, self.own).expose(configuration, range(1))
+
+            try:
+                found = rehearse(expose, self.parts)
+            except BadInputError:
                 return None
-            trained, attacked_in = (extrapolated(one[i], two[i], 1 / share) for i in range(2))
-            self._forecast = trained * self.spec.epochs + attacked_in
+            if found is None:
+                return None
+            one, two = found
+            trained = extrapolated(one.exposure, two.exposure, 1 / share) * self.spec.epochs
+            self._forecast = trained + extrapolated(one.parts, two.parts, 1 / share)
         return self._forecast
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
         """Return what an attacker is granted, for results."""
+        if part.kind != "attack":
+            return {}
         adapts = part.part.name != "exact" or bool(part.part.options.get("aware"))
         known = self.spec.learning(self.defenses[configuration.defense]).known().describe() if adapts else {}
         return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": known}
@@ -210,18 +218,22 @@ class SplitAudit(Audit):
             return None
         planted = with_coins(some_rows(self.data, _CONTROL_ROWS, self.spec.seed), 1, self.spec.seed)
         changed = {
-            "private": (planted.schema.names[-1],),
+            "private_columns": (planted.schema.names[-1],),
             "protocol": "split",
             "defenses": (Part(name="none"),),
+            **control_fields(swapped),
             "attacks": attacks,
             "epochs": 2,
-            "units": 3,
-            "records": 100,
+            "repetitions": 3,
+            "attacked_records": 100,
             "stale": 0,
             "final": 0,
             "auxiliary": min(self.spec.auxiliary, _CONTROL_ROWS),
         }
-        return SplitAudit(self.spec.model_copy(update=changed), planted, self.own, swapped)
+        found = SplitAudit(with_fields(self.spec, changed), planted, self.own, swapped)
+        why = "they learn the client's part instead of being given it"
+        found.about = without_others(found.about, self.spec.attacks, attacks, why)
+        return found
 
 
 # Rows of a control: enough to hold 100 out of, few enough to train on in a second.
@@ -256,7 +268,8 @@ def prepared_audit(spec: SplitSpec, given: Given, subjects: Subjects) -> SplitAu
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
     """
-    return SplitAudit(spec, given.dataset, own=given.dataset is not None)
+    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
+    return SplitAudit(spec, dataset, own=dataset is not None)
 
 
 def _sees(spec: SplitSpec) -> str:
@@ -279,7 +292,9 @@ def _threat_model(
         else f"clients hold the private columns and labels of {spec.rows_each} rows each, {spec.clients} take part in "
         "an exchange"
     )
-    attacked = "all held-out records" if spec.records is None else f"up to {spec.records:,} held-out records"
+    attacked = (
+        "all held-out records" if spec.attacked_records is None else f"up to {spec.attacked_records:,} held-out records"
+    )
     return (
         f"The attacker is the server, honest but curious. It sees {_sees(spec)}.",
         "It is granted the schema, the marginals of all columns and of the label, "
@@ -292,8 +307,8 @@ def _threat_model(
         + (f", {spec.tower} at the server" if spec.tower else "")
         + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
         f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}.",
-        f"Attacked are {attacked}, as though they were trained on next, in {spec.units} training(s) with seeds of "
-        f"their own from seed {spec.seed}; intervals are over trainings.",
+        f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds "
+        f"of their own from seed {spec.seed}; intervals are over trainings.",
         "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
     )
@@ -433,11 +448,9 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> Training:
         tower=spec.tower,
         logit=spec.logit,
     )
-    if audit.where != "cpu":
-        model = model.to(audit.device)
     learning = spec.learning(defense)
     trained = learning.train(model, train, stream(spec.seed, training, "training") % 2**62)
-    attacked = test if spec.records is None else test.rows(range(min(spec.records, len(test))))
+    attacked = test if spec.attacked_records is None else test.rows(range(min(spec.attacked_records, len(test))))
     stage = replace(trained, model=trained.earlier[-spec.final]) if spec.final else trained
     granted = trained.earlier[-spec.stale] if spec.stale else trained.model
     if defense.published is not None:
@@ -456,3 +469,9 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> Training:
     )
     neighbours = CutKnowledge(data.schema, data.statistics, learning.known(), Auxiliary(train.cells, train.labels))
     return Training(spec, defense, learning, trained, seen, train, test, known, neighbours)
+
+
+def deployment(spec: SplitSpec) -> Deployment:
+    """Return what a deployment of split learning shows and grants the server."""
+    known = granted({"auxiliary": spec.auxiliary})
+    return Deployment("split", spec.protocol, SplitLearning.reveals, known, None, mechanisms("split", spec.defenses))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import Field, ValidationError, model_validator
 
-from seepage import registry
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.defenses.weight_noise import WeightNoise
+from seepage.errors import BadInputError
 from seepage.protocols.split import SplitLearning
-from seepage.settings.spec import OnePart, Part, Parts, combinable, combine, of_kind, several_parts
-from seepage.settings.study_spec import Names, StudySpec, known, told_apart
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option, fields_of
+from seepage.settings.part import Part, as_part, combine, of_kind, several
+from seepage.settings.spec import Attacks, Baselines, Names, Spec
 
 SplitProtocol = Literal["split", "federated_split"]
 
@@ -33,12 +35,6 @@ class SplitDefense:
     published: WeightNoise | None = None
 
 
-SplitDefenses = Annotated[
-    tuple[Annotated[OnePart, AfterValidator(combinable(registry.defenses.of("split")))], ...],
-    BeforeValidator(several_parts),
-    Field(min_length=1),
-]
-
 # Beside every figure: what was believed beforehand, and what the paper compares with.
 _BASELINES = (
     Part(name="marginals"),
@@ -47,74 +43,125 @@ _BASELINES = (
 )
 
 
-class SplitSpec(StudySpec):
-    """An audit of split learning in plain values.
+_ATTACKS = (Part(name="exact"), Part(name="posterior"))
+_ABOUT = Part(name="posterior", options={"weights": "about"}, label="posterior_about")
 
-    Attributes:
-        dataset, dataset_options, data_folder: as in ``AuditSpec``.
-        private: the client's columns; the sensitive ones with categories if none are named.
-        protocol: ``split`` (one client holds all rows) or ``federated_split`` (``rows_each`` a client).
-        hidden, tower, logit: of DeepFM, see ``models.deepfm``.
-        epochs, batch_size, learning_rate, rows_each, clients: see ``SplitLearning``.
-        defenses: what clients do, by registered name; one is audited after the other.
-        attacks: by registered name; the nearest gradient and the posterior if none are given.
-        baselines: by registered name; the prior is always there.
-        test_share: of rows that are not trained on; the attacked ones are among them.
-        records: attacked, at most; all held-out rows if None.
-        auxiliary: training rows that the posterior's attacker holds whole; 0 for marginals alone. Neighbours of the
-            KNN baselines are all training rows, as in the paper.
-        stale: epochs by which the client weights that the server knows are old.
-        final: epochs before the end at which the attacked exchange takes place, where the server knows the client's
-            final weights alone; 0 for an exchange after the end.
-        units: trainings, each from seeds of its own: initialisation, split, batches, defense.
-        seed: every random number follows from it.
-        threads: CPU threads.
+
+def _mechanisms(defenses: Any) -> set[str]:
+    """Return the names of all mechanisms in defenses that were not checked yet."""
+    found = set()
+    for one in several(defenses):
+        try:
+            part = one if isinstance(one, Part) else Part.model_validate(as_part(one))
+        except (BadInputError, ValidationError):
+            continue
+        found |= {mechanism.name for mechanism in part.mechanisms}
+    return found
+
+
+class SplitSpec(Spec):
+    """An audit of split learning in plain values; its fields say themselves what they are.
 
     Example:
-        >>> SplitSpec(dataset="adult", private="sex", units=1).private
+        >>> SplitSpec(dataset="adult", private_columns="sex", repetitions=1).private_columns
         ('sex',)
     """
 
+    setting: ClassVar[str] = "split"
+    about: ClassVar[str] = "split learning: what the server reads of the client's columns and labels"
     unit: ClassVar[str] = "training"
+    quick: ClassVar[Mapping[str, Any]] = {"repetitions": 1, "attacked_records": 200}
 
-    private: Names = ()
-    protocol: SplitProtocol = "split"
-    hidden: tuple[int, ...] = (256, 128)
-    tower: tuple[int, ...] = ()
-    logit: bool = True
-    epochs: int = Field(default=5, ge=1)
-    batch_size: int = Field(default=256, ge=1)
-    learning_rate: float = Field(default=0.01, gt=0)
-    rows_each: int = Field(default=16, ge=1)
-    clients: int = Field(default=16, ge=1)
-    defenses: SplitDefenses = (Part(name="none"),)
-    attacks: Parts = (Part(name="exact"), Part(name="posterior"))
-    baselines: Parts = _BASELINES
-    test_share: float = Field(default=0.1, gt=0, lt=1)
-    records: int | None = Field(default=None, ge=1)
-    auxiliary: int = Field(default=2_000, ge=0)
-    stale: int = Field(default=0, ge=0)
-    final: int = Field(default=0, ge=0)
+    guide: ClassVar[str] = """Measure what the server of split learning reads of the client's columns and labels.
 
-    @field_validator("attacks")
+The network (DeepFM) is trained with each defense; then the server compares the gradients of held-out records with those
+of all combinations of private cells and label (exact), and weighs them by what it knows of the defense and of people
+(posterior). Where its copy of the client's part is older, newer or blurred, it also fits by how much (posterior_about).
+Beside every figure stands the best baseline, which holds all but what came back.
+
+`Examples`
+
+    seepage split --private-column sex --private-column race --defense none --defense 'label_flip:{probability: 0.1}'
+
+    seepage split --data people.csv --target outcome --private-column smoker --fail-above 0.2 --out split
+"""
+
+    private_columns: Annotated[
+        Names, Option("Column that the client holds.", PARTIES, "COLUMN", default="sensitive ones with categories")
+    ] = ()
+    protocol: Annotated[
+        SplitProtocol,
+        Option("Clients: one that holds all rows (split), or many of rows_each rows each (federated_split).", PARTIES),
+    ] = "split"
+    hidden: Annotated[
+        tuple[Annotated[int, Field(ge=1)], ...],
+        Option("Number of units of a hidden layer of DeepFM at the client.", PARTIES, "UNITS"),
+    ] = (256, 128)
+    tower: Annotated[
+        tuple[Annotated[int, Field(ge=1)], ...],
+        Option("Number of units of a hidden layer of DeepFM at the server.", PARTIES, "UNITS", default="no layer"),
+    ] = ()
+    logit: Annotated[bool, Option("Whether DeepFM ends in one logit for two classes.", PARTIES)] = True
+    epochs: Annotated[int, Field(ge=1), Option("Number of passes over the rows before the attack.", PARTIES)] = 5
+    batch_size: Annotated[
+        int, Field(ge=1), Option("Number of records of an exchange with one client.", PARTIES, "RECORDS")
+    ] = 256
+    learning_rate: Annotated[float, Field(gt=0), Option("Learning rate of Adagrad.", PARTIES)] = 0.01
+    rows_each: Annotated[int, Field(ge=1), Option("Number of rows of each of many clients.", PARTIES, "ROWS")] = 16
+    clients: Annotated[int, Field(ge=1), Option("Number of clients in an exchange, where there are many.", PARTIES)] = (
+        16
+    )
+    attacks: Attacks = _ATTACKS
+    baselines: Baselines = _BASELINES
+    test_share: Annotated[
+        float,
+        Field(gt=0, lt=1),
+        Option("Share of rows that are not trained on; attacked ones are among them.", PARTIES),
+    ] = 0.1
+    attacked_records: Annotated[
+        int | None,
+        Field(ge=1),
+        Option("Largest number of attacked records.", ATTACK, "RECORDS", default="all held-out rows"),
+    ] = None
+    auxiliary: Annotated[
+        int,
+        Field(ge=0),
+        Option("Number of training rows that the attacker holds whole; 0 for marginals alone.", KNOWLEDGE, "ROWS"),
+    ] = 2_000
+    stale: Annotated[
+        int,
+        Field(ge=0),
+        Option("Number of epochs by which the client weights that the server knows are old.", KNOWLEDGE),
+    ] = 0
+    final: Annotated[
+        int,
+        Field(ge=0),
+        Option(
+            "Number of epochs before the end at which the attacked exchange takes place, where the server knows the "
+            "client's final weights alone; 0 for an exchange after the end.",
+            KNOWLEDGE,
+        ),
+    ] = 0
+    repetitions: Annotated[
+        int,
+        Field(ge=1),
+        Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK),
+    ] = 3
+
+    @model_validator(mode="before")
     @classmethod
-    def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("attack", registry.attacks.of("split"), parts)
-
-    @field_validator("baselines")
-    @classmethod
-    def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("baseline", registry.baselines.of("split"), parts)
-
-    @field_validator("defenses")
-    @classmethod
-    def _told_apart(cls, defenses: tuple[Part, ...]) -> tuple[Part, ...]:
-        told_apart("defense", [defense.called for defense in defenses])
-        return defenses
+    def _of_other_weights(cls, values: Any) -> Any:
+        """Add the attack that fits how far the server's copy of the client's weights is off, where it is."""
+        if not isinstance(values, Mapping) or "attacks" in values:
+            return values
+        mechanisms = _mechanisms(values.get("defenses", ()))
+        off = values.get("stale") or values.get("final") or "weight_noise" in mechanisms
+        # What it reads of gradients as they are says nothing where they are clipped.
+        return {**values, "attacks": (*_ATTACKS, _ABOUT)} if off and "cut_noise" not in mechanisms else values
 
     def defense(self, part: Part) -> SplitDefense:
         """Return a defense ready to use."""
-        made = combine(registry.defenses.of("split"), part)
+        made = combine(self.registered(fields_of(type(self))["defenses"]), part)
         return SplitDefense(of_kind(made, LabelFlip), of_kind(made, CutNoise), of_kind(made, WeightNoise))
 
     def learning(self, defense: SplitDefense) -> SplitLearning:

@@ -20,8 +20,10 @@ from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Model
 from seepage.settings import networks
 from seepage.settings.code import own_code
+from seepage.settings.device import find_device
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.network import make_model
-from seepage.settings.spec import AuditSpec
+from seepage.settings.spec import Spec
 from seepage.settings.training import Learnt, train
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.infer import Inferred
@@ -109,7 +111,7 @@ class Subject:
 
 
 def prepare(
-    spec: AuditSpec,
+    spec: HorizontalSpec,
     dataset: Dataset | None = None,
     model: Model | nn.Module | None = None,
     folder: Path | None = None,
@@ -136,7 +138,7 @@ def prepare(
     return _subject(spec, loaded, inferred, spec.model if model is None else model, own, folder)
 
 
-def load_rows(spec: AuditSpec) -> tuple[Dataset, Inferred | None]:
+def load_rows(spec: Spec) -> tuple[Dataset, Inferred | None]:
     """Return the rows that a spec names, and how their schema came about where it was inferred.
 
     Raises:
@@ -148,7 +150,7 @@ def load_rows(spec: AuditSpec) -> tuple[Dataset, Inferred | None]:
 
 
 def _subject(
-    spec: AuditSpec,
+    spec: HorizontalSpec,
     dataset: Dataset,
     inferred: Inferred | None,
     model: str | Model | nn.Module,
@@ -164,10 +166,10 @@ def _subject(
         head=spec.head,
         options=spec.model_options,
         weights=spec.weights,
-        device=spec.where,
+        device=find_device(spec.device),
     )
     dtype = next(iter(placed.parameters.values())).dtype
-    encoder = Encoder(dataset.schema, dataset.statistics, dtype=dtype, device=spec.where)
+    encoder = Encoder(dataset.schema, dataset.statistics, dtype=dtype, device=find_device(spec.device))
     untrained = Subject(dataset, placed, own, encoder, source, inferred)
     if spec.training is None:
         return untrained
@@ -178,7 +180,7 @@ def _subject(
         "training": spec.training.model_dump(),
         "seed": spec.seed,
         "threads": spec.threads,
-        "device": spec.where.type,
+        "device": find_device(spec.device).type,
     }
     found = None if folder is None else networks.find(networks.place_of(folder, made_from), placed, spec.training)
     if found is None:
@@ -188,7 +190,7 @@ def _subject(
     return replace(untrained, model=first, learnt=learnt, later=tuple(later), trained_from=made_from)
 
 
-def keep_networks(folder: Path, audits: Sequence[tuple[AuditSpec, Subject]]) -> None:
+def keep_networks(folder: Path, audits: Sequence[tuple[HorizontalSpec, Subject]]) -> None:
     """Keep the networks that were trained for some audits in a run folder.
 
     A network that was trained on a table of one's own is kept only where its records are.
@@ -209,7 +211,7 @@ class Subjects:
         folder: where networks that were trained before are looked for; nowhere if None.
 
     Example:
-        >>> from seepage.settings.spec import make_spec
+        >>> from seepage.settings.horizontal_spec import make_spec
         >>> subjects = Subjects()
         >>> one, other = (subjects.of(make_spec(dataset="german", model=name)) for name in ("nn1", "nn2"))
         >>> one.dataset is other.dataset
@@ -221,22 +223,31 @@ class Subjects:
         self._loaded: dict[str, tuple[Dataset, Inferred | None]] = {}
         self._made: dict[str, Subject] = {}
 
-    def of(self, spec: AuditSpec) -> Subject:
+    def of(self, spec: HorizontalSpec) -> Subject:
         """Return what ``prepare`` returns.
 
         Raises:
             BadInputError: as there.
         """
-        rows = repr([getattr(spec, name) for name in _ROWS])
+        rows = _key(spec)
         seed = spec.seed if spec.model_seed is None else spec.model_seed
-        key = repr((rows, spec.model, spec.model_options, spec.weights, spec.head, seed, spec.where))
+        key = repr((rows, spec.model, spec.model_options, spec.weights, spec.head, seed, find_device(spec.device)))
         if spec.training is not None:
             key += repr((spec.training, spec.seed, spec.threads))
         if key not in self._made:
-            if rows not in self._loaded:
-                self._loaded[rows] = load_rows(spec)
-            self._made[key] = _subject(spec, *self._loaded[rows], spec.model, spec.data is not None, self._folder)
+            self._made[key] = _subject(spec, *self.rows(spec), spec.model, spec.data is not None, self._folder)
         return self._made[key]
+
+    def rows(self, spec: Spec) -> tuple[Dataset, Inferred | None]:
+        """Return the rows that a spec names, see ``load_rows``."""
+        key = _key(spec)
+        if key not in self._loaded:
+            self._loaded[key] = load_rows(spec)
+        return self._loaded[key]
+
+
+def _key(spec: Spec) -> str:
+    return repr([getattr(spec, name) for name in _ROWS])
 
 
 def _check_target(dataset: Dataset) -> None:
@@ -253,7 +264,7 @@ def _check_target(dataset: Dataset) -> None:
         )
 
 
-def _own(spec: AuditSpec) -> tuple[Dataset, Inferred | None]:
+def _own(spec: Spec) -> tuple[Dataset, Inferred | None]:
     assert spec.data is not None
     if spec.schema_file is None:
         assert spec.target is not None

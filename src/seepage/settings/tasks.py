@@ -14,15 +14,17 @@ from seepage.models.model import Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.seeds import stream
 from seepage.settings.code import own_code
+from seepage.settings.device import find_device
+from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.network import make_model
+from seepage.settings.part import Part
 from seepage.settings.setting import Kept
-from seepage.settings.spec import AuditSpec, Part
 from seepage.settings.subject import Subject
 from seepage.threads import threads
 
 
 def task_rows(
-    spec: AuditSpec,
+    spec: HorizontalSpec,
     subject: Subject,
     kept: Kept,
     say: Callable[[str], None],
@@ -55,7 +57,7 @@ def task_rows(
     return [row for task in trained for row in (task, privacy_row(task)) if row is not None]
 
 
-def learnt_rows(spec: AuditSpec, subject: Subject) -> list[ResultRow]:
+def learnt_rows(spec: HorizontalSpec, subject: Subject) -> list[ResultRow]:
     """Return the row of how well the attacked network does, where it was trained before; it has no interval."""
     learnt = subject.learnt
     if learnt is None:
@@ -83,7 +85,7 @@ def learnt_rows(spec: AuditSpec, subject: Subject) -> list[ResultRow]:
 
 
 def _row(
-    spec: AuditSpec,
+    spec: HorizontalSpec,
     subject: Subject,
     batch_size: int,
     part: Part,
@@ -108,7 +110,7 @@ def _row(
             seed=seed,
             head=spec.head,
             options=spec.model_options,
-            device=spec.where,
+            device=find_device(spec.device),
         )[0]
 
     def train() -> dict[str, Any]:

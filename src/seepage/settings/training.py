@@ -16,7 +16,7 @@ from seepage.learning import LocalTraining, batch_statistics, local_update
 from seepage.models.batch_norm import Moments, advanced, running_statistics
 from seepage.models.model import Model
 from seepage.seeds import stream
-from seepage.settings.spec import Training
+from seepage.settings.horizontal_spec import Training
 from seepage.tabular.encoder import Encoder
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import torch
 
@@ -13,12 +13,14 @@ from seepage.assessment import Measurement
 from seepage.datasets import Dataset
 from seepage.digests import digest_of, plain
 from seepage.errors import BadInputError
+from seepage.settings.part import Part, distinct_names
 from seepage.settings.setting import About, Exposure, Outcome, PlannedPart
-from seepage.settings.spec import Part
-from seepage.settings.study_spec import told_apart
+from seepage.settings.spec import Spec
 
-# A forecast gives up after a rehearsal that took so long: the run itself would tell as soon.
-_LONGEST_REHEARSAL_SECONDS = 20.0
+S = TypeVar("S", bound=Spec)
+
+# A forecast gives up where a rehearsal takes longer: the run itself would tell as soon. The first one may take more.
+_LONGEST_REHEARSALS_SECONDS = (15.0, 8.0, 8.0)
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,44 @@ def planned(about: Sequence[Part], baselines: Sequence[Part], attacks: Sequence[
         *(PlannedPart(part, "baseline") for part in baselines),
         *(PlannedPart(part, "attack") for part in attacks),
     )
-    told_apart("part", [part.label for part in found])
+    distinct_names("part", [part.label for part in found])
     return found
+
+
+def with_fields(spec: S, changed: Mapping[str, Any]) -> S:
+    """Return a spec with other values of some fields, which are taken as valid.
+
+    Raises:
+        KeyError: the spec has no such field.
+    """
+    for name in changed:
+        type(spec).model_fields[name]
+    return spec.model_copy(update=changed)
+
+
+def control_fields(swapped: bool) -> dict[str, Any]:
+    """Return what the controls of all settings have in common as fields of a spec.
+
+    Args:
+        swapped: whether it is the negative control.
+    """
+    variant = "negative control" if swapped else "positive control"
+    return {"control": False, "gate": None, "keep_records": False, "variant": variant}
+
+
+def without_others(about: About, wanted: Sequence[Part], kept: Sequence[Part], why: str) -> About:
+    """Return an audit's description with a note on the attacks that a control leaves out.
+
+    Args:
+        about: description of the control.
+        wanted: attacks of the audit.
+        kept: attacks of the control.
+        why: the reason, as the end of a sentence.
+    """
+    names = [part.called for part in wanted if part not in kept]
+    if not names:
+        return about
+    return replace(about, notes=(*about.notes, f"this control leaves out {', '.join(names)}: {why}"))
 
 
 def rows_identity(data: Dataset) -> list[Any]:
@@ -128,25 +166,48 @@ def check_cpu(device: str, setting: str) -> None:
         raise BadInputError(f"{setting} learning is computed on the CPU alone, got device={device!r}; use 'cpu'.")
 
 
-def rehearse(expose: Callable[[], Exposure], parts: Sequence[PlannedPart]) -> tuple[float, float] | None:
-    """Return the seconds that an exposure and all its parts take; None where that is too long for a rehearsal.
+@dataclass(frozen=True)
+class Rehearsal:
+    """Seconds of a small rehearsal.
+
+    Attributes:
+        exposure: seconds until the exposure was there.
+        parts: seconds of all its parts.
+    """
+
+    exposure: float
+    parts: float
+
+
+def rehearse(expose: Callable[[int], Exposure], parts: Sequence[PlannedPart]) -> tuple[Rehearsal, Rehearsal] | None:
+    """Return the seconds of a small exposure with all its parts, and of one of twice its size.
 
     Args:
-        expose: makes a small exposure.
+        expose: makes an exposure of size 1 or 2.
         parts: what is measured on it; one that fails is taken as quick.
+
+    Returns:
+        None where rehearsals would take too long, so that only running the audit tells.
+
+    Raises:
+        BadInputError: so small an exposure cannot be made.
     """
-    begun = time.perf_counter()
-    exposure = expose()
-    made = time.perf_counter() - begun
-    for part in parts:
-        if time.perf_counter() - begun > _LONGEST_REHEARSAL_SECONDS:
-            return None
-        try:
-            exposure.measure(part)
-        except (BadInputError, RuntimeError, ValueError):
-            # The audit itself will record the failure; a small exposure may also be too small for the part.
-            continue
-    return made, time.perf_counter() - begun - made
+    found = []
+    # What is done for the first time in a process takes longer than ever after.
+    for size, longest in zip((1, 1, 2), _LONGEST_REHEARSALS_SECONDS, strict=True):
+        begun = time.perf_counter()
+        exposure = expose(size)
+        made = time.perf_counter() - begun
+        for part in parts:
+            if time.perf_counter() - begun > longest:
+                return None
+            try:
+                exposure.measure(part)
+            except (BadInputError, RuntimeError, ValueError):
+                # The audit itself will record the failure; a small exposure may also be too small for the part.
+                continue
+        found.append(Rehearsal(made, time.perf_counter() - begun - made))
+    return found[1], found[2]
 
 
 def extrapolated(small: float, double: float, times: float) -> float:
@@ -155,7 +216,7 @@ def extrapolated(small: float, double: float, times: float) -> float:
     What both take alike is there once: it does not grow with the size.
 
     Example:
-        >>> extrapolated(3.0, 5.0, times=10)
+        >>> extrapolated(3.0, 5.0, times=10.0)
         21.0
     """
     slope = max(double - small, 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,21 +30,27 @@ from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.models.images import Shape, vertical_images
 from seepage.models.vertical import VerticalModel, vertical_mlp
+from seepage.needs import Need
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
 from seepage.settings.code import own_code
+from seepage.settings.part import Part
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
-from seepage.settings.spec import Part
+from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
     check_cpu,
+    control_fields,
     extrapolated,
     origin_of,
     outcome,
     planned,
     rehearse,
     rows_identity,
+    with_fields,
+    without_others,
 )
 from seepage.settings.vertical_spec import VerticalDefense, VerticalSpec
 from seepage.tabular.partition import Partition
@@ -71,10 +77,7 @@ _OF_IMAGES = (
     "accuracy is the share of brightnesses found within a tenth of their range."
 )
 # Fields of a spec that say what is measured and how, but change no training.
-_NOT_DETERMINING = {
-    *("attacks", "baselines", "defenses", "data_folder", "dataset", "passive", "threads"),
-    *("device", "keep_records", "variant"),
-}
+_NOT_DETERMINING = {*Spec.model_fields, "passive"} - {"dataset_options", "seed"}
 _TRAINING = Part(name="training")
 _GRANTS: dict[Grant, str] = {
     "auxiliary": "auxiliary rows that it holds whole",
@@ -86,7 +89,7 @@ _GRANTS: dict[Grant, str] = {
 }
 
 
-class VerticalAudit(Audit):
+class VerticalAudit(Audit[VerticalSpec]):
     """An audit of vertical learning; a unit is one training, with all attacked records in it.
 
     All trainings of a configuration are made side by side, so that their figures depend on how many there are, in the
@@ -214,20 +217,22 @@ class VerticalAudit(Audit):
             # Rows beyond those whose number is fixed: leaked records and batches of gradients.
             fixed = (self.spec.leaked + self.spec.gradient_batch) / self.spec.test_share
             share = max(0.02, min(0.45, (200 + 2 * fixed) / rows))
-            found = []
-            for part in (share, 2 * share):
-                changed = {"epochs": 1, "records": max(self.spec.gradient_batch, int(part * sizes.attacked))}
-                try:
-                    some = some_rows(self.data, int(part * rows), self.spec.seed)
-                    small = VerticalAudit(self.spec.model_copy(update=changed), some, self.own)
-                    found.append(rehearse(lambda small=small: _rehearsed(small, configuration), small.parts))
-                except BadInputError:
-                    return None
-            (one, two) = found
-            if one is None or two is None:
+
+            def expose(size: int) -> Exposure:
+                some = some_rows(self.data, int(size * share * rows), self.spec.seed)
+                attacked = max(self.spec.gradient_batch, int(size * share * sizes.attacked))
+                spec = with_fields(self.spec, {"epochs": 1, "attacked_records": attacked})
+                return VerticalAudit(spec, some, self.own).expose(configuration, range(self.units))
+
+            try:
+                found = rehearse(expose, self.parts)
+            except BadInputError:
                 return None
-            trained, attacked = (extrapolated(one[i], two[i], 1 / share) for i in range(2))
-            self._forecast = trained * self.spec.epochs + attacked
+            if found is None:
+                return None
+            one, two = found
+            trained = extrapolated(one.exposure, two.exposure, 1 / share) * self.spec.epochs
+            self._forecast = trained + extrapolated(one.parts, two.parts, 1 / share)
         return self._forecast
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
@@ -235,12 +240,12 @@ class VerticalAudit(Audit):
         if part.kind != "attack":
             return {}
         spec, sizes = self.spec, self.sizes
-        grants = registry.attacks.of("vertical").create(part.part.name, **part.part.options).grants
         amounts = {"auxiliary": sizes.auxiliary, "queries": sizes.queries, "leaked": spec.leaked, "bottom": "known"}
         amounts["gradients"] = sizes.gradients
+        needs = registry.attacks.of("vertical")[part.part.name].needs
         return {
             "sees": "features of every party, and the top model",
-            **{grant: amounts[grant] for grant in grants},
+            **{need: amounts[need] for need in needs},
             "defense": spec.learning(self.defenses[configuration.defense]).known().describe(),
         }
 
@@ -262,7 +267,7 @@ class VerticalAudit(Audit):
         attacks = tuple(
             part
             for part in self.spec.attacks
-            if getattr(registry.attacks.of("vertical")[part.name].factory, "inverts_features", False)
+            if {"queries", "leaked"} & set(registry.attacks.of("vertical").create(part.name, **part.options).grants)
         )
         if not attacks or self.data.image is not None:
             return None
@@ -273,22 +278,22 @@ class VerticalAudit(Audit):
             **{"parties": 2, "share": None, "columns_seed": None, "victim": 1},
             # A coin is one-hot: two inputs.
             **{"bottom": (), "features": 2 * _CONTROL_COINS, "top": (16,), "epochs": 2},
-            **{"test_share": 0.2, "auxiliary": 0.4, "queries": None, "leaked": 64, "records": 200},
+            **{"test_share": 0.2, "auxiliary": 0.4, "queries": None, "leaked": 64, "attacked_records": 200},
             "attacked": "held_out",
             "defenses": (Part(name="none"),),
+            **control_fields(swapped),
             "attacks": attacks,
-            "units": 3,
+            "repetitions": 3,
         }
-        return VerticalAudit(self.spec.model_copy(update=changed), planted, self.own, swapped)
+        found = VerticalAudit(with_fields(self.spec, changed), planted, self.own, swapped)
+        why = "they have no pair of features and cells to learn from"
+        found.about = without_others(found.about, self.spec.attacks, attacks, why)
+        return found
 
 
-# Rows of a control: enough to hold 264 out of and to learn from the others, few enough to train on in seconds.
-_CONTROL_ROWS = 2_000
+# Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
+_CONTROL_ROWS = 1_200
 _CONTROL_COINS = 4
-
-
-def _rehearsed(audit: VerticalAudit, configuration: Configuration) -> Exposure:
-    return audit.expose(configuration, range(audit.units))
 
 
 def prepared_audit(spec: VerticalSpec, given: Given, subjects: Subjects) -> VerticalAudit:
@@ -302,7 +307,8 @@ def prepared_audit(spec: VerticalSpec, given: Given, subjects: Subjects) -> Vert
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
     """
-    return VerticalAudit(spec, given.dataset, own=given.dataset is not None)
+    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
+    return VerticalAudit(spec, dataset, own=dataset is not None)
 
 
 @dataclass(frozen=True)
@@ -317,21 +323,15 @@ class _Sizes:
 
 
 def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
+    refuse_inapplicable(spec.attacks, deployment(spec))
     for part in spec.attacks:
         made = registry.attacks.of("vertical").create(part.name, **part.options)
-        needs = made.grants
         if getattr(made, "linear", False) and (spec.bottom or (spec.top and made.match == "prediction")):
             raise BadInputError(
                 f"the attack {part.called!r} takes networks without hidden layers, but the bottom models have "
                 f"{list(spec.bottom)} and the top model {list(spec.top)}; audit bottom: [] and top: [], or leave the "
                 "attack out."
             )
-        for grant, held in (("auxiliary", spec.auxiliary), ("queries", spec.queries), ("leaked", spec.leaked)):
-            if grant in needs and held == 0:
-                raise BadInputError(
-                    f"the attack {part.called!r} needs {grant}, but the audit grants {grant}=0; grant some, or leave "
-                    "the attack out."
-                )
     # As the split makes them.
     rows = len(data.all)
     train, test = split(data.all, spec.test_share, 0)
@@ -348,11 +348,10 @@ def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
             f"{spec.leaked:,} records of the target are to leak, but of the {rows:,} rows {there:,} are attacked, of "
             "which at least one must remain; let fewer leak."
         )
-    attacked = there - spec.leaked if spec.records is None else min(spec.records, there - spec.leaked)
+    attacked = there - spec.leaked if spec.attacked_records is None else min(spec.attacked_records, there - spec.leaked)
     batches = min(spec.gradient_batches, attacked // spec.gradient_batch)
-    if not batches and any(
-        "gradients" in registry.attacks.of("vertical").create(p.name, **p.options).grants for p in spec.attacks
-    ):
+    attacks = registry.attacks.of("vertical")
+    if not batches and any("gradients" in attacks[part.name].needs for part in spec.attacks):
         raise BadInputError(
             f"attacks on gradients are granted those of batches of {spec.gradient_batch} records, but {attacked:,} are "
             "attacked; attack more records, or make gradient_batch smaller."
@@ -366,10 +365,9 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
     which = "held-out records, as the trained model predicts for them"
     if spec.attacked == "trained":
         which = "records of training, as they were sent in the last epoch"
-    attacks, guesses = registry.attacks.of("vertical"), registry.baselines.of("vertical")
-    made = [attacks.create(part.name, **part.options) for part in spec.attacks]
-    made += [guesses.create(part.name, **part.options) for part in spec.baselines]
-    needed = {grant for one in made for grant in one.grants}
+    attacks, baselines = registry.attacks.of("vertical"), registry.baselines.of("vertical")
+    entries = [attacks[part.name] for part in spec.attacks] + [baselines[part.name] for part in spec.baselines]
+    needed = {need for entry in entries for need in entry.needs}
     after = f"{len(held.columns)} columns of passive party {spec.victim}: {', '.join(held.names)}"
     layers = f"Bottom models with layers {(*spec.bottom, spec.features)}, a top model with {spec.top}"
     if data.image is not None:
@@ -386,7 +384,7 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
         f"rows are trained on, {sizes.auxiliary:,} others are auxiliary, {spec.leaked:,} leak and {sizes.attacked:,} "
         f"are attacked, {which}; up to {sizes.queries:,} queries.",
         f"{layers}, {spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
-        f"{spec.units} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
+        f"{spec.repetitions} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
         *(_OF_TABLES if data.image is None else (_OF_IMAGES,)),
         "A network of the attacker that diverged is a failure of the attack: it counts under 'failed', and in no "
         "other figure.",
@@ -470,11 +468,11 @@ class VerticalExposure(Exposure):
             guess = shadow.guess(seen.view) if name == "uifv_dpa" else shadow.self_inversion(seen.cells)
         else:
             registered = registry.attacks.of("vertical") if part.kind == "attack" else registry.baselines.of("vertical")
-            made = registered.create(name, **options)
-            known = self.granted(made.grants)
-            if "gradients" in made.grants:
+            needs = registered[name].needs
+            known = self.granted(needs)
+            if "gradients" in needs:
                 seen = self.first
-            guess = made(seen.view, known, self.seeds("attack"))
+            guess = registered.create(name, **options)(seen.view, known, self.seeds("attack"))
         return self.figures(seen, guess, time.perf_counter() - begun)
 
     @property
@@ -513,7 +511,7 @@ class VerticalExposure(Exposure):
         image = self.known.image
         return None if image is None else picture(image, cells[:_SHOWN]) or None
 
-    def granted(self, grants: Sequence[Grant]) -> FeatureKnowledge:
+    def granted(self, grants: Collection[Need]) -> FeatureKnowledge:
         """Return what an attack or guess is granted, with a channel of its own."""
         found = self.known
         if "auxiliary" in grants:
@@ -536,13 +534,15 @@ class VerticalExposure(Exposure):
 
 
 def _seeds(spec: VerticalSpec, purpose: str) -> list[int]:
-    return [stream(spec.seed, unit, purpose) % 2**62 for unit in range(spec.units)]
+    return [stream(spec.seed, unit, purpose) % 2**62 for unit in range(spec.repetitions)]
 
 
 def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure:
     spec, data, partition, sizes = audit.spec, audit.data, audit.partition, audit.sizes
     # The split must not tell one defense from another.
-    both = [split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.units)]
+    both = [
+        split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.repetitions)
+    ]
     rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
     auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
     model = _network(spec, data, partition, _seeds(spec, "initialisation"), defense)
@@ -595,3 +595,15 @@ def _halves(spec: VerticalSpec, data: Dataset) -> Partition:
 
 def _rows(tables: Sequence[Table]) -> Rows:
     return Rows(torch.stack([one.cells for one in tables]), torch.stack([one.labels for one in tables]))
+
+
+def deployment(spec: VerticalSpec) -> Deployment:
+    """Return what a deployment of vertical learning shows and grants the active party.
+
+    What an attack on a known bottom model or on its gradients needs is granted to it: the audit asks what then leaks.
+    """
+    known = granted(
+        {"auxiliary": spec.auxiliary, "queries": spec.queries, "leaked": spec.leaked}, ("bottom", "gradients")
+    )
+    blurred = mechanisms("vertical", spec.defenses)
+    return Deployment("vertical", "vertical", VerticalLearning.reveals, known, None, blurred)

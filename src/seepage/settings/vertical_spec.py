@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from seepage import registry
 from seepage.defenses.bottleneck import Bottleneck
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.returned import PaImfl, ReturnedDefense, ReturnedNoise, VflDefender
 from seepage.protocols.vertical import VerticalLearning
-from seepage.settings.spec import OnePart, Part, Parts, combinable, combine, of_kind, several_parts
-from seepage.settings.study_spec import StudySpec, known, several, told_apart
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option, fields_of
+from seepage.settings.part import Part, combine, of_kind, several
+from seepage.settings.spec import Attacks, Baselines, Spec
 from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Schema
 
@@ -35,13 +36,6 @@ class VerticalDefense:
     bottleneck: Bottleneck | None = None
 
 
-VerticalDefenses = Annotated[
-    tuple[Annotated[OnePart, AfterValidator(combinable(registry.defenses.of("vertical")))], ...],
-    BeforeValidator(several_parts),
-    Field(min_length=1),
-]
-
-
 def _parties(value: Any) -> Any:
     """Return one party's names as a list of one party."""
     value = several(value)
@@ -50,79 +44,109 @@ def _parties(value: Any) -> Any:
     return value
 
 
-class VerticalSpec(StudySpec):
-    """An audit of vertical learning in plain values.
+_Units = tuple[Annotated[int, Field(ge=1)], ...]
 
-    Attributes:
-        dataset, dataset_options, data_folder: as in ``AuditSpec``.
-        passive: names of the columns of each passive party; the active party has the rest. By shares if none are named.
-        parties: of equal shares of each kind of column, where none are named.
-        share: of the columns that the target holds, instead of an equal one; the others share the rest evenly.
-        columns_seed: of a random order of columns before they are shared; the schema's order if None.
-        victim: number of the passive party that is attacked, from 1.
-        bottom, features, top: units of hidden layers of bottom models, features that each party sends, units of hidden
-            layers of the top model.
-        epochs, batch_size, learning_rate: see ``VerticalLearning``.
-        defenses: what the parties do, by registered name; one is audited after the other.
-        attacks: by registered name; UIFV's four if none are given.
-        baselines: by registered name.
-        attacked: records that are ``held_out`` and predicted for, or those ``trained`` on, whose labels are known.
-        test_share: of rows that are not trained on.
-        records: attacked, at most; all of them if None.
-        auxiliary: share of the rows left for training that the attacker holds whole; they are not trained on.
-        queries: that a passive party answers; as many as there are auxiliary rows if None.
-        leaked: attacked records that the attacker knows; they do not count.
-        gradient_batches, gradient_batch: number and size of the batches of attacked records, the first ones, that
-            attacks on gradients are granted gradients of; they guess these records alone.
-        units: trainings, each from seeds of its own: split, initialisation, batches, defense, attack.
-        seed: every random number follows from it.
-        threads: CPU threads.
+
+class VerticalSpec(Spec):
+    """An audit of vertical learning in plain values; its fields say themselves what they are.
 
     Example:
-        >>> VerticalSpec(passive="age", units=1).passive
+        >>> VerticalSpec(passive="age", repetitions=1).passive
         (('age',),)
     """
 
+    setting: ClassVar[str] = "vertical"
+    about: ClassVar[str] = "vertical learning: what the active party reads of a passive party's columns"
     unit: ClassVar[str] = "training"
+    quick: ClassVar[Mapping[str, Any]] = {"repetitions": 1, "epochs": 3, "attacked_records": 1000}
 
-    passive: Annotated[tuple[tuple[str, ...], ...], BeforeValidator(_parties)] = ()
-    parties: int = Field(default=2, ge=2)
-    share: float | None = Field(default=None, gt=0, lt=1)
-    columns_seed: int | None = Field(default=None, ge=0)
-    victim: int = 1
-    bottom: tuple[Annotated[int, Field(ge=1)], ...] = (300, 100)
-    features: int = Field(default=100, ge=1)
-    top: tuple[Annotated[int, Field(ge=1)], ...] = (100, 50)
-    epochs: int = Field(default=20, ge=1)
-    batch_size: int = Field(default=256, ge=1)
-    learning_rate: float = Field(default=1e-3, gt=0)
-    defenses: VerticalDefenses = (Part(name="none"),)
-    attacks: Parts = tuple(Part(name=f"uifv_{name}") for name in ("qa", "dpa", "iqa", "sa"))
-    baselines: Parts = tuple(Part(name=name) for name in ("constant", "median", "random", "own_columns"))
-    attacked: Attacked = "held_out"
-    test_share: float = Field(default=0.2, gt=0, lt=1)
-    records: int | None = Field(default=None, ge=1)
-    auxiliary: float = Field(default=0.125, ge=0, lt=1)
-    queries: int | None = Field(default=None, ge=0)
-    leaked: int = Field(default=64, ge=0)
-    gradient_batches: int = Field(default=4, ge=1)
-    gradient_batch: int = Field(default=64, ge=1)
+    guide: ClassVar[str] = """Measure what the active party of vertical learning reads of a passive party's columns.
 
-    @field_validator("attacks")
-    @classmethod
-    def _known_attacks(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("attack", registry.attacks.of("vertical"), parts)
+The parties train bottom models and a top model with each defense; then the active party trains networks that give the
+passive party's cells back from its features, under four levels of access: with auxiliary rows and queries, with
+auxiliary rows alone, with queries alone, with some leaked records alone. Beside every figure stands the best baseline,
+which holds all but the features.
 
-    @field_validator("baselines")
-    @classmethod
-    def _known_baselines(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return known("baseline", registry.baselines.of("vertical"), parts)
+`Examples`
 
-    @field_validator("defenses")
-    @classmethod
-    def _told_apart(cls, defenses: tuple[Part, ...]) -> tuple[Part, ...]:
-        told_apart("defense", [defense.called for defense in defenses])
-        return defenses
+    seepage vertical --passive age,education,occupation --defense none --defense 'feature_noise:{ratio: 0.1}'
+
+    seepage vertical --data people.csv --target outcome --parties 4 --fail-above 0.2 --out vertical
+"""
+
+    passive: Annotated[
+        tuple[tuple[str, ...], ...],
+        BeforeValidator(_parties),
+        Option(
+            "Columns of a passive party, with commas between them, a party each; the active party has the rest.",
+            PARTIES,
+            "COLUMNS",
+            default="equal shares of each kind of column",
+        ),
+    ] = ()
+    parties: Annotated[
+        int, Field(ge=2), Option("Number of parties with equal shares, where no columns are named.", PARTIES)
+    ] = 2
+    share: Annotated[
+        float | None,
+        Field(gt=0, lt=1),
+        Option(
+            "Share of the columns that the attacked party holds; the others share the rest.", PARTIES, default="equal"
+        ),
+    ] = None
+    columns_seed: Annotated[
+        int | None,
+        Field(ge=0),
+        Option("Seed of a random order of columns before they are shared.", PARTIES, default="the schema's order"),
+    ] = None
+    victim: Annotated[int, Option("Number of the passive party that is attacked, from 1.", ATTACK)] = 1
+    bottom: Annotated[_Units, Option("Number of units of a hidden layer of bottom models.", PARTIES, "UNITS")] = (
+        300,
+        100,
+    )
+    features: Annotated[int, Field(ge=1), Option("Number of features that each party sends.", PARTIES)] = 100
+    top: Annotated[_Units, Option("Number of units of a hidden layer of the top model.", PARTIES, "UNITS")] = (100, 50)
+    epochs: Annotated[int, Field(ge=1), Option("Number of passes over the rows before the attack.", PARTIES)] = 20
+    batch_size: Annotated[int, Field(ge=1), Option("Number of records of an exchange.", PARTIES, "RECORDS")] = 256
+    learning_rate: Annotated[float, Field(gt=0), Option("Learning rate of Adam.", PARTIES)] = 1e-3
+    attacks: Attacks = tuple(Part(name=f"uifv_{name}") for name in ("qa", "dpa", "iqa", "sa"))
+    baselines: Baselines = tuple(Part(name=name) for name in ("constant", "median", "random", "own_columns"))
+    attacked: Annotated[
+        Attacked,
+        Option("Attacked records: held out and predicted for, or trained on, whose labels are known.", ATTACK),
+    ] = "held_out"
+    test_share: Annotated[float, Field(gt=0, lt=1), Option("Share of rows that are not trained on.", PARTIES)] = 0.2
+    attacked_records: Annotated[
+        int | None, Field(ge=1), Option("Largest number of attacked records.", ATTACK, "RECORDS", default="all")
+    ] = None
+    auxiliary: Annotated[
+        float,
+        Field(ge=0, lt=1),
+        Option(
+            "Share of the rows left for training that the attacker holds whole; they are not trained on.", KNOWLEDGE
+        ),
+    ] = 0.125
+    queries: Annotated[
+        int | None,
+        Field(ge=0),
+        Option("Number of queries that a passive party answers.", KNOWLEDGE, default="as many as auxiliary rows"),
+    ] = None
+    leaked: Annotated[
+        int, Field(ge=0), Option("Number of attacked records that the attacker knows; they do not count.", KNOWLEDGE)
+    ] = 64
+    gradient_batches: Annotated[
+        int,
+        Field(ge=1),
+        Option("Number of batches of attacked records that attacks on gradients are granted gradients of.", KNOWLEDGE),
+    ] = 4
+    gradient_batch: Annotated[
+        int, Field(ge=1), Option("Number of records of such a batch; these alone are guessed.", KNOWLEDGE, "RECORDS")
+    ] = 64
+    repetitions: Annotated[
+        int,
+        Field(ge=1),
+        Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK),
+    ] = 3
 
     @model_validator(mode="after")
     def _named_or_shared(self) -> VerticalSpec:
@@ -157,7 +181,7 @@ class VerticalSpec(StudySpec):
 
     def defense(self, part: Part) -> VerticalDefense:
         """Return a defense ready to use."""
-        made = combine(registry.defenses.of("vertical"), part)
+        made = combine(self.registered(fields_of(type(self))["defenses"]), part)
         returned = next((one for one in made if isinstance(one, ReturnedNoise | PaImfl | VflDefender)), None)
         return VerticalDefense(of_kind(made, FeatureNoise), returned, of_kind(made, Bottleneck))
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from seepage.errors import BadInputError
 from seepage.shadow.learner import ModelStack, check_recipe, check_rows, in_parts
 
-# Largest number of gate values in one chunk, over all words of a batch.
+# Largest size of one chunk's gates, over all words of a batch, in bytes.
 _BYTES = 2**26
 _DIRECTIONS = 2
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from seepage.errors import BadInputError, check_count
 from seepage.shadow.learner import ModelStack, check_recipe, check_rows, in_parts
 
-# Largest size of a chunk's gathered batch: on a processor small enough for its cache, on an accelerator large enough to
-# fill it.
+# Largest size of a chunk's gathered batch, in bytes: on a processor small enough for its cache, on an accelerator large
+# enough to fill it.
 CHUNK_BYTES = 2**21
 ACCELERATOR_BYTES = 2**29
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -13,59 +13,18 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import ValidationError
 
-from seepage.errors import BadInputError, check_choice, check_count, unknown_name
+from seepage.errors import BadInputError, Remedy, unknown_name
+from seepage.tabular.policy import Missing, Policy
 from seepage.tabular.reading import Source, open_table, typed
 from seepage.tabular.schema import LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
 from seepage.tabular.texts import DAYS, TextColumn, days, has_decimal_comma, is_date, number
 
-Missing = Literal["refuse", "drop", "category"]
 MISSING_CHOICES: tuple[str, ...] = get_args(Missing)
 
 OTHER, NOTHING = "(other)", "(missing)"
 # With fewer distinct texts (or rows) than this, distinct values do not suggest an identifier.
 _FEW_TEXTS, _FEW_ROWS = 20, 50
 _LISTED = 20
-
-
-@dataclass(frozen=True)
-class Policy:
-    """Choices in the inference of a schema.
-
-    Attributes:
-        overrides: for each column, fields to set instead of the inferred ones: any field of ``Discrete`` or
-            ``Continuous`` except the name. Other fields are still inferred. An overridden column is kept even if it
-            has one value or looks like an identifier.
-        sensitive: columns that a report singles out.
-        drop: columns to leave out.
-        missing: ``refuse`` missing cells; ``drop`` the rows that have one; or take them as a
-            ``category`` of their own, in columns of numbers as the median. Rows without a target are
-            dropped by the last as well.
-        most_categories: largest number of categories of a discrete column; the rarest beyond it are merged as
-            ``(other)``.
-        most_encoded: number of encoded columns of the table above which ``most_categories`` is lowered, to 20 at least.
-        tolerance_factor: tolerance of a continuous column in standard deviations.
-        discrete_at_most: largest number of different whole numbers that are taken as categories.
-
-    Raises:
-        BadInputError: an unknown choice, or a limit that is too low.
-    """
-
-    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    sensitive: Iterable[str] = ()
-    drop: Iterable[str] = ()
-    missing: Missing = "refuse"
-    most_categories: int = 100
-    most_encoded: int = 1000
-    tolerance_factor: float = 0.319
-    discrete_at_most: int = 10
-
-    def __post_init__(self) -> None:
-        check_choice("policy for missing cells:", self.missing, Missing)
-        check_count("most_encoded", self.most_encoded)
-        if self.most_categories < 2:
-            raise BadInputError(
-                f"most_categories is a whole number from 2 up (one for the rest), got {self.most_categories!r}."
-            )
 
 
 @dataclass(frozen=True)
@@ -150,12 +109,12 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
 
     kept = _complete_rows(table, names, policy) if policy.missing == "drop" else None
     guesses: dict[str, _ColumnReading] = {}
-    wrong: list[str] = []
+    wrong: list[str | BadInputError] = []
     for name, raw in table.columns(names):
         try:
             guesses[name] = _ColumnReading(name, raw, policy, kept, is_target=name == target)
         except BadInputError as error:
-            wrong.append(str(error))
+            wrong.append(error)
     if guesses and next(iter(guesses.values())).rows < 2:
         rows = next(iter(guesses.values())).rows
         raise BadInputError(
@@ -173,7 +132,7 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
             role = "the target" if name == target else "sensitive"
             wrong.append(
                 f"column {name!r} is {role}, but {left_out.pop(name)}, so it would be left out; choose another column, "
-                "or override its kind (--override) to keep it"
+                "or override its kind to keep it"
             )
     wrong += _missing(guesses, left_out, policy)
     limit = _limit(guesses, left_out, policy, target)
@@ -184,20 +143,20 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
         if name == target and guess.kind == "discrete" and guess.listed > policy.most_categories:
             wrong.append(
                 f"the target {name!r} has {guess.listed} different values; a model learns to tell at most "
-                f"{policy.most_categories} apart here (--most-categories): choose another target or group its values"
+                f"{policy.most_categories} apart here (most_categories): choose another target or group its values"
             )
             continue
         try:
             columns[name] = guess.column(name in sensitive, limit)
         except BadInputError as error:
-            wrong.append(str(error))
+            wrong.append(error)
     raise_all(wrong)
     inputs = tuple(column for name, column in columns.items() if name != target)
     if not inputs:
         raise BadInputError(
             f"no column besides the target {target!r} is left: "
             + "; ".join(f"{name!r} {reason}" for name, reason in list(left_out.items())[:_LISTED])
-            + "; override the kind of one (--override) to keep it."
+            + "; override the kind of one to keep it."
         )
     schema = Schema(columns=inputs, target=columns[target])
     found = [
@@ -256,7 +215,7 @@ def infer_schema(
     return infer(open_table(source, separator), target, policy).schema
 
 
-def raise_all(wrong: list[str]) -> None:
+def raise_all(wrong: Sequence[str | BadInputError]) -> None:
     """Raise one ``BadInputError`` for all findings; do nothing where there are none.
 
     Example:
@@ -265,28 +224,38 @@ def raise_all(wrong: list[str]) -> None:
         ...
         seepage.errors.BadInputError: 2 things keep the table from being used: (1) 'age' is empty; (2) 'job' is empty.
     """
-    found = [one.rstrip(".") for one in dict.fromkeys(wrong)]
+    found = list({str(one): _unended(one) for one in wrong}.values())
     if len(found) == 1:
-        raise BadInputError(f"{found[0]}.")
+        raise BadInputError(*found[0], ".")
     if found:
-        listed = "; ".join(f"({i}) {one}" for i, one in enumerate(found[:_LISTED], start=1))
+        listed: list[str | Remedy] = []
+        for i, one in enumerate(found[:_LISTED], start=1):
+            listed += ["; " if i > 1 else "", f"({i}) ", *one]
         more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-        raise BadInputError(f"{len(found)} things keep the table from being used: {listed}{more}.")
+        raise BadInputError(f"{len(found)} things keep the table from being used: ", *listed, f"{more}.")
 
 
-def missing_cells(counts: Mapping[str, tuple[int, int]]) -> str:
-    """Say which columns have missing cells: how many, and the position of the first.
+def _unended(one: str | BadInputError) -> list[str | Remedy]:
+    """Return a message without the point at its end."""
+    parts: list[str | Remedy] = [one] if isinstance(one, str) else list(one.message)
+    return [*parts[:-1], parts[-1].rstrip(".")] if isinstance(parts[-1], str) else parts
+
+
+def missing_cells(counts: Mapping[str, tuple[int, int]]) -> BadInputError:
+    """Return the error for missing cells: which columns have how many, and the position of the first.
 
     Example:
-        >>> missing_cells({"age": (2, 0)})
-        "the table has missing cells: 2 in 'age' (first in data row 1); ..."
+        >>> print(missing_cells({"age": (2, 0)}))
+        the table has missing cells: 2 in 'age' (first in data row 1); ...
     """
     listed = [f"{count} in {name!r} (first in data row {first + 1})" for name, (count, first) in counts.items()]
     more = f" and {len(listed) - _LISTED} more columns" if len(listed) > _LISTED else ""
-    return (
-        f"the table has missing cells: {', '.join(listed[:_LISTED])}{more}; add --missing category (they become a "
-        "category of their own, in columns of numbers the median) or --missing drop (rows that have one are left out), "
-        "or fill them yourself. Data row 1 is the first under the header"
+    return BadInputError(
+        f"the table has missing cells: {', '.join(listed[:_LISTED])}{more}; add ",
+        Remedy("missing", "category"),
+        " (they become a category of their own, in columns of numbers the median) or ",
+        Remedy("missing", "drop"),
+        " (rows that have one are left out), or fill them yourself. Data row 1 is the first under the header",
     )
 
 
@@ -309,9 +278,9 @@ def _complete_rows(table: Source, names: list[str], policy: Policy) -> np.ndarra
     return kept
 
 
-def _constant(guesses: dict[str, _ColumnReading], policy: Policy, target: str) -> list[str]:
+def _constant(guesses: dict[str, _ColumnReading], policy: Policy, target: str) -> list[str | BadInputError]:
     found = [name for name, guess in guesses.items() if guess.useless and name not in policy.overrides]
-    wrong = []
+    wrong: list[str | BadInputError] = []
     if target in found:
         guess = guesses[target]
         held = "is empty" if guess.missing == guess.rows else "is the same"
@@ -322,14 +291,19 @@ def _constant(guesses: dict[str, _ColumnReading], policy: Policy, target: str) -
         found.remove(target)
     if found:
         wrong.append(
-            f"{len(found)} column(s) hold one value only ({', '.join(map(repr, found))}), which says nothing about "
-            f"anyone; drop them ({' '.join(f'--drop {name}' for name in found[:_LISTED])}), or override them with the "
-            "categories or bounds that other rows may have"
+            BadInputError(
+                f"{len(found)} column(s) hold one value only ({', '.join(map(repr, found))}), which says nothing about "
+                "anyone; drop them (",
+                Remedy("drop", found[:_LISTED]),
+                "), or override them with the categories or bounds that other rows may have",
+            )
         )
     return wrong
 
 
-def _missing(guesses: dict[str, _ColumnReading], left_out: Mapping[str, str], policy: Policy) -> list[str]:
+def _missing(
+    guesses: dict[str, _ColumnReading], left_out: Mapping[str, str], policy: Policy
+) -> list[str | BadInputError]:
     if policy.missing != "refuse":
         return []
     counts = {
@@ -403,7 +377,9 @@ class _ColumnReading:
             if odd is not None:
                 raise BadInputError(
                     f"column {name!r} holds {type(odd).__name__} objects; a category must be a text, a number or a "
-                    f"boolean: turn them into text or drop the column (--drop {name})"
+                    "boolean: turn them into text or drop the column (",
+                    Remedy("drop", [name]),
+                    ")",
                 )
         elif self.kind == "continuous":
             self.numbers = self._measured(series)
@@ -475,8 +451,9 @@ class _ColumnReading:
             if self.override.get("kind") or self._overridden_kind():
                 return "discrete"
             raise BadInputError(
-                f"column {self.name!r} holds {found} cells; turn them into numbers or text, or drop the column "
-                f"(--drop {self.name})"
+                f"column {self.name!r} holds {found} cells; turn them into numbers or text, or drop the column (",
+                Remedy("drop", [self.name]),
+                ")",
             )
         return self._seen_texts(series) if found == "string" else "discrete"
 
@@ -521,7 +498,9 @@ class _ColumnReading:
             raise BadInputError(
                 f"column {self.name!r} holds numbers, but {int(odd.sum())} of its cells ({len(texts) - readable} "
                 "different text(s)) are none; leave them empty where they mean missing, write decimals with a point, "
-                f"or have all its values taken as categories (--override {self.name}=discrete)"
+                "or have all its values taken as categories (",
+                Remedy("overrides", {self.name: "discrete"}),
+                ")",
             )
         return "discrete"
 
@@ -593,7 +572,9 @@ def refuse_odd(name: str, values: np.ndarray, there: np.ndarray) -> None:
         what = "is infinite" if np.isinf(values[wrong[0]]) else "is no number"
         raise BadInputError(
             f"column {name!r} is continuous but data row {wrong[0] + 1} {what} ({len(wrong)} such cell(s) in all); "
-            f"give finite numbers, drop those rows, or make the column discrete (--override {name}=discrete)"
+            "give finite numbers, drop those rows, or make the column discrete (",
+            Remedy("overrides", {name: "discrete"}),
+            ")",
         )
 
 
@@ -664,7 +645,9 @@ def _distinct(name: str, series: pd.Series) -> int:
     except TypeError as error:
         raise BadInputError(
             f"column {name!r} holds {type(series.iloc[0]).__name__} objects; a cell must be a text, a number or a "
-            f"boolean: spread them over columns or drop the column (--drop {name})"
+            "boolean: spread them over columns or drop the column (",
+            Remedy("drop", [name]),
+            ")",
         ) from error
 
 

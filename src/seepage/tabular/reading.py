@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, Remedy
 from seepage.tabular.texts import TextColumn
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
@@ -136,7 +136,9 @@ class CsvSource(Source):
         if likely:
             raise BadInputError(
                 f"the table {shown!r} has one column when split at {self._separator!r}, its header reads "
-                f"{header[0][:60]!r}; pass separator={likely[0]!r}, on the command line --separator {likely[0]!r}."
+                f"{header[0][:60]!r}; give ",
+                Remedy("separator", likely[0]),
+                ".",
             )
         if "" in header:
             position = header.index("")

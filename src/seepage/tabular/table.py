@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.errors import BadInputError, check_choice
+from seepage.errors import BadInputError, Remedy, check_choice
 from seepage.tabular.infer import Missing, missing_cells, numbers_of, raise_all, refuse_odd
 from seepage.tabular.reading import Source, open_table
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
@@ -180,7 +180,7 @@ def _read(schema: Schema, source: Source, missing: Missing) -> tuple[dict[str, n
             f"it has {', '.join(map(repr, source.names))}."
         )
     held: dict[str, np.ndarray] = {}
-    wrong: list[str] = []
+    wrong: list[str | BadInputError] = []
     notes: list[str] = []
     gaps: dict[str, tuple[int, int]] = {}
     kept = _kept(schema, source, missing)
@@ -198,7 +198,7 @@ def _read(schema: Schema, source: Source, missing: Missing) -> tuple[dict[str, n
                 merged = 0
                 _check_numbers(column, raw, values, kept)
         except BadInputError as error:
-            wrong.append(str(error))
+            wrong.append(error)
             continue
         rows = len(values) if kept is None else int(kept.sum())
         if merged:
@@ -244,8 +244,10 @@ def _kept(schema: Schema, source: Source, missing: Missing) -> np.ndarray | None
             kept = there if kept is None else kept & there
     if kept is not None and not kept.any():
         raise BadInputError(
-            "every row of the table has a missing cell, so dropping those rows leaves none; take missing cells as "
-            "a category (--missing category), or drop the columns that are mostly empty."
+            "every row of the table has a missing cell, so dropping those rows leaves none; take missing cells as a "
+            "category (",
+            Remedy("missing", "category"),
+            "), or drop the columns that are mostly empty.",
         )
     return kept
 

@@ -210,7 +210,7 @@ class Certificate:
         others_fixed: whether the proof holds only with all other cells as they are guessed.
 
     Example:
-        >>> str(Certificate(6, 3, "float32", "the mean gradient of the batch", 32))[:80]
+        >>> str(Certificate(6, 3, "float32", "the mean gradient of the batch", 32.0))[:80]
         'certified if the message comes from 6 records (every multiple of 3 leaves the sa'
     """
 

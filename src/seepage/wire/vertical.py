@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from seepage.errors import BadInputError
 from seepage.models.vertical import ActiveModel
+from seepage.needs import Need
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Marginal
 
@@ -249,7 +250,7 @@ class FeatureKnowledge:
     gradients: WeightGradients | None = None
     image: tuple[int, int, int] | None = None
 
-    def only(self, grants: Collection[Grant]) -> FeatureKnowledge:
+    def only(self, grants: Collection[Need]) -> FeatureKnowledge:
         """Return the knowledge with these grants alone; schema, marginals and defense are always known."""
         return replace(self, **{name: None for name in get_args(Grant) if name not in grants})
 

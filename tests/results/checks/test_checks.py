@@ -23,12 +23,16 @@ from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
 from seepage.datasets.planted import distinct, twins, uniform
 from seepage.models.model import seeded
-from seepage.results.checks import CHECKS, SEVERITIES, Alarm, Facts, Where, control_of, explanation, run_checks
-from seepage.results.rows import rows
+from seepage.results.checks import CHECKS, SEVERITIES, Alarm, Facts, Where, explanation, run_checks
+from seepage.results.rows import rows_of
 from seepage.results.verdict import verdict
-from seepage.run.runner import Outcome, Run, run_audits
+from seepage.run.runner import Run, run_audits
 from seepage.run.store import Failure, Store
-from seepage.settings.spec import AuditSpec, make_spec
+from seepage.settings.horizontal import HorizontalAudit, control_of
+from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
+from seepage.settings.probe import Probe
+from seepage.settings.setting import Configuration, PartKind, PlannedPart
+from seepage.settings.spec import Part
 from seepage.settings.subject import Subject, prepare
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
@@ -71,7 +75,17 @@ def facts(
     spec = make_spec(**{**SPEC, **changes})
     # Unless said otherwise the control leaks.
     control = [row(mean=1.0)] if control == () else control
-    return Facts(spec, subject or german_subject(), [row()] if made is None else made, [], control)
+    return Facts(HorizontalAudit(spec, subject or german_subject()), [row()] if made is None else made, [], control)
+
+
+def horizontal(given: Facts) -> HorizontalAudit:
+    assert isinstance(given.audit, HorizontalAudit)
+    return given.audit
+
+
+def probe_of(given: Facts) -> Probe:
+    assert given.probe is not None
+    return given.probe
 
 
 def found(code: str, given: Facts) -> list[Alarm]:
@@ -112,20 +126,19 @@ def test_worse_than_guessing_under_a_defense_is_a_warning_if_the_control_shows_t
     assert [alarm.severity for alarm in found("SEEP001", facts(both, [works]))] == ["error", "warning"]
 
 
-def a_run(**changes: Any) -> Run:
+def a_run(
+    label: str = "tableak", kind: PartKind = "attack", batch_size: int = 8, defense: str = "none", **changes: Any
+) -> Run:
     plain: dict[str, Any] = {
-        "batch_size": 8,
-        "defense": "none",
-        "called": "tableak",
-        "is_attack": True,
         "measured": [],
-        "victims": tuple(range(10)),
+        "units": tuple(range(10)),
         "seconds": 1.0,
         "settings": {},
         "knowledge": {},
         "asked": 10,
     }
-    return Run(**{**plain, **changes})
+    part = PlannedPart(Part(name=label), kind)
+    return Run(Configuration(defense, batch_size), part, **{**plain, **changes})
 
 
 def test_certificates_are_shown_with_their_conditions() -> None:
@@ -135,7 +148,7 @@ def test_certificates_are_shown_with_their_conditions() -> None:
     regimes = ("all 8 records proved", "all 8 records proved", "not tried: no hidden layer")
     evidence = Evidence(("a",), cells > 0, None, cells[..., 0], {}, None, None, None, None)
     evidence = replace(evidence, regime=regimes, conditions=sentences)
-    known = replace(facts(), runs=[a_run(called="unmix", evidence=evidence)])
+    known = replace(facts(), runs=[a_run("unmix", evidence=evidence)])
     [told] = found("SEEP020", known)
     assert "all 8 records proved (2 of 3 victims); not tried: no hidden layer (1 of 3 victims)" in told.message
     assert f"Cells are {sentences[0]}." in told.message
@@ -156,17 +169,19 @@ def on_course(*courses: tuple[float, float, float], defense: str = "none") -> Fa
 
 def test_a_job_that_failed() -> None:
     failure = Failure(range(8, 10), "out of memory", "...")
-    broken = a_run(victims=tuple(range(8)), failures=(failure,))
+    broken = a_run(units=tuple(range(8)), failures=(failure,))
     [alarm] = found("SEEP015", replace(facts(), runs=[broken]))
     assert (alarm.severity, alarm.where) == ("error", (Where(8, "none", "tableak"),))
     assert "tableak at batch size 8, 2 of 10 victims (out of memory)" in alarm.message
     assert found("SEEP015", replace(facts(), runs=[a_run()])) == []
-    [alarm] = found("SEEP015", replace(facts(), runs=[replace(broken, kind="baseline", called="mode")]))
+    [alarm] = found(
+        "SEEP015", replace(facts(), runs=[a_run("mode", "baseline", units=tuple(range(8)), failures=(failure,))])
+    )
     assert alarm.concerns(8, "none", "tableak")
 
 
 def test_victims_for_whom_there_was_no_time() -> None:
-    [alarm] = found("SEEP017", replace(facts(), runs=[a_run(victims=(0, 1, 2))]))
+    [alarm] = found("SEEP017", replace(facts(), runs=[a_run(units=(0, 1, 2))]))
     assert "7 of 10 victims" in alarm.message
     assert found("SEEP017", replace(facts(), runs=[a_run()])) == []
 
@@ -215,7 +230,7 @@ def test_attacks_that_are_given_time_converge_and_others_do_not(attack: str, ite
     known = Knowledge(german().schema, german().statistics, 4, ran.secret.labels)
     options = {"restarts": 2} if attack == "tableak" else {}
     guess = registry.attacks.create(attack, iterations=iterations, **options)(ran.view, known, victims)
-    given = replace(facts(), runs=[with_course(guess.course.numpy(), called=attack, batch_size=4)])
+    given = replace(facts(), runs=[with_course(guess.course.numpy(), label=attack, batch_size=4)])
     assert {alarm.code for alarm in run_checks(given)} & {"SEEP002", "SEEP003"} == codes
 
 
@@ -368,7 +383,7 @@ def test_a_regression_cannot_be_saturated() -> None:
     )
     dataset = Dataset("own", Table(schema, frame), None, (), "made up", "none")
     one = seeded(lambda: nn.Linear(1, 1), seed=0)
-    assert of_module(one, dataset, labels="true").probe.certain is None
+    assert probe_of(of_module(one, dataset, labels="true")).certain is None
 
 
 @pytest.mark.parametrize(("activation", "bias"), [(nn.ReLU(), -1000.0), (nn.Tanh(), 1000.0), (nn.Sigmoid(), -1000.0)])
@@ -388,8 +403,8 @@ def test_stuck_units(activation: nn.Module, bias: float, share: float) -> None:
 def test_probing_a_model_leaves_it_as_it_is() -> None:
     module = two_layers(nn.ReLU())
     given = of_module(module)
-    assert given.probe.layers
-    for layer in (*module.modules(), *given.subject.model.module.modules()):
+    assert probe_of(given).layers
+    for layer in (*module.modules(), *horizontal(given).subject.model.module.modules()):
         assert not layer._forward_hooks
 
 
@@ -484,29 +499,33 @@ def test_every_check_is_documented_under_its_code() -> None:
         assert [words.split(". ")[0] for words in rest[-2:]] in (["Why it matters", "What to do"], [])
 
 
-def ran(spec: AuditSpec, subject: Subject) -> tuple[Outcome, list[ResultRow]]:
-    [outcome] = run_audits([(spec, subject)], Store(None))
-    return outcome, rows(spec, subject, outcome)
+def ran(audit: HorizontalAudit) -> list[ResultRow]:
+    [runs] = run_audits([audit], Store(None))
+    return rows_of(audit, runs)
+
+
+def controlled(spec: HorizontalSpec, subject: Subject | None = None) -> HorizontalAudit:
+    return control_of(HorizontalAudit(spec, subject or german_subject()))
 
 
 @pytest.mark.parametrize(("iterations", "fires"), [(400, False), (2, True)])
 def test_the_control_tells_an_attack_that_works_from_one_that_was_crippled(iterations: int, fires: bool) -> None:
     spec = make_spec(**{**SPEC, "victims": 2, "restarts": 3, "iterations": iterations})
-    control, subject = control_of(spec, german_subject())
-    assert (subject.own, control.batch_sizes, control.attacks) == (False, (1,), spec.attacks)
-    _, made = ran(control, subject)
+    control = controlled(spec)
+    assert (control.own, control.spec.batch_sizes, control.spec.attacks) == (False, (1,), spec.attacks)
+    made = ran(control)
     assert len(found("SEEP004", facts(control=made))) == fires
 
 
 def test_a_table_of_few_columns_gets_more_victims() -> None:
     spec = make_spec(**SPEC)
-    control, subject = control_of(spec, prepare(spec, distinct(rows=40, continuous=2, discrete=1)))
-    assert (control.victims, subject.own) == (20, True)
+    control = controlled(spec, prepare(spec, distinct(rows=40, continuous=2, discrete=1)))
+    assert (control.spec.victims, control.own) == (20, True)
 
 
 def test_the_control_has_a_network_of_its_own(tmp_path: Path) -> None:
     spec = make_spec(**{**SPEC, "weights": tmp_path / "trained.safetensors"})
-    assert control_of(spec, german_subject())[1].model.name == "wide"
+    assert controlled(spec).subject.model.name == "wide"
 
 
 def test_a_crafted_network_is_its_own_control() -> None:
@@ -521,17 +540,27 @@ def test_a_crafted_network_is_its_own_control() -> None:
             "victims": 2,
         }
     )
-    control, subject = control_of(spec, prepare(spec))
-    assert (control.model_options, control.batch_sizes, subject.model.name) == (options, (1,), "loki")
-    _, made = ran(control, subject)
+    control = controlled(spec, prepare(spec))
+    found_ = (control.spec.model_options, control.spec.batch_sizes, control.subject.model.name)
+    assert found_ == (options, (1,), "loki")
+    made = ran(control)
     assert not found("SEEP004", facts(control=made))
 
 
 def test_the_control_of_a_dataset_with_options_takes_its_rows_as_they_are() -> None:
     spec = make_spec(**{**SPEC, "dataset": "synthetic", "dataset_options": {"rows": 60}, "baselines": ()})
     subject = prepare(spec)
-    control, controlled = control_of(spec, subject)
-    assert controlled.dataset is subject.dataset
-    assert controlled.model.name == "wide"
-    assert controlled.own is subject.own is False
-    assert len(control.baselines) == 3
+    control = controlled(spec, subject)
+    assert control.dataset is subject.dataset
+    assert control.subject.model.name == "wide"
+    assert control.own is subject.own is False
+    assert len(control.spec.baselines) == 3
+
+
+def test_the_negative_control_reads_nothing_and_one_that_is_read_is_a_fault() -> None:
+    spec = make_spec(**{**SPEC, "victims": 2, "restarts": 3, "iterations": 300})
+    audit = HorizontalAudit(spec, german_subject())
+    made = ran(audit.negative())
+    assert found("SEEP021", Facts(audit, [row()], [], [row(mean=1.0)], made)) == []
+    # What a working attack reads of the positive control is far above every baseline.
+    assert found("SEEP021", Facts(audit, [row()], [], [row(mean=1.0)], ran(control_of(audit))))

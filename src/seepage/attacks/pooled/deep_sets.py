@@ -40,7 +40,7 @@ class _Sets(nn.Module):
         return self.last(torch.cat(sums, dim=1))
 
 
-@attacks.register("deep_sets", "pooled")
+@attacks.register("deep_sets", "pooled", needs=("auxiliary",))
 @dataclass(frozen=True)
 class DeepSets:
     """Distinguishes shares by a classifier of weights that does not depend on the order of hidden units.

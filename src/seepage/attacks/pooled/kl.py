@@ -14,7 +14,7 @@ from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
 
 
-@attacks.register("kl", "pooled")
+@attacks.register("kl", "pooled", needs=("auxiliary", "queries"))
 @dataclass(frozen=True)
 class KL:
     """Pairs of shadow models of two shares vote for the share whose answers are nearer to the target's.

@@ -20,7 +20,7 @@ from seepage.wire.pooled import GradientsView, PooledKnowledge, PropertyGuess
 Classifier = Literal["forest", "mixed"]
 
 
-@attacks.register("melis", "pooled")
+@attacks.register("melis", "pooled", needs=("auxiliary",))
 @dataclass(frozen=True)
 class Melis:
     """Distinguishes shares by a classifier of gradients, trained on those of auxiliary rows at the same models.

@@ -19,7 +19,7 @@ from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
 Features = Literal["raw", "log"]
 
 
-@attacks.register("meta", "pooled")
+@attacks.register("meta", "pooled", needs=("auxiliary", "queries"))
 @dataclass(frozen=True)
 class Meta:
     """Distinguishes shares of an attribute by a classifier of models' answers.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ _GRID = 1001
 _LEAST = 20
 
 
-@attacks.register("ratio", "pooled")
+@attacks.register("ratio", "pooled", needs=("auxiliary", "queries"))
 @dataclass(frozen=True)
 class Ratio:
     """Estimates the share of the victim's rows that carry the attribute, with a confidence interval.
@@ -42,6 +43,9 @@ class Ratio:
     Raises:
         BadInputError: ``level`` is not in (0, 1).
     """
+
+    # Shadow models are spread over a range of shares, on which the attack estimates one.
+    estimates: ClassVar[bool] = True
 
     level: float = 0.95
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 
@@ -15,7 +16,7 @@ from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PropertyGuess, UpdatedView
 
 
-@attacks.register("dominant", "pooled")
+@attacks.register("dominant", "pooled", needs=("auxiliary", "queries"))
 @dataclass(frozen=True)
 class Dominant:
     """The value that dominates the new rows: the published attack on a model's update.
@@ -61,7 +62,7 @@ class Dominant:
         return PropertyGuess((known.shares[0], known.shares[-1]), chances)
 
 
-@attacks.register("joint", "pooled")
+@attacks.register("joint", "pooled", needs=("auxiliary", "queries"))
 @dataclass(frozen=True)
 class Joint:
     """The new rows' share from both models' answers at once.
@@ -69,6 +70,9 @@ class Joint:
     Shadow models go through both trainings with known shares of both kinds of rows; two strongly regularised
     classifiers of the standardised logarithms of all answers distinguish the new rows' shares. Ours.
     """
+
+    # Shadow models are trained on pairs of shares, of first and of new rows.
+    paired: ClassVar[bool] = True
 
     def __call__(
         self,

@@ -12,7 +12,7 @@ from seepage.registry import attacks
 from seepage.wire.pooled import ModelView, PooledKnowledge, PropertyGuess
 
 
-@attacks.register("white_box", "pooled")
+@attacks.register("white_box", "pooled", needs=("auxiliary",))
 @dataclass(frozen=True)
 class WhiteBox:
     """Distinguishes shares of an attribute by a classifier of models' weights.

@@ -24,7 +24,7 @@ _RATE = 1e-3
 _BATCH = 256
 
 
-@attacks.register("fsha", "split")
+@attacks.register("fsha", "split", needs=("auxiliary",))
 @dataclass(frozen=True)
 class FSHA:
     """Decodes each record's gradient by a network that was trained on the gradients of auxiliary rows.

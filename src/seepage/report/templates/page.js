@@ -63,7 +63,7 @@
     for (const other of head.parentNode.cells) other.setAttribute("aria-sort", "none");
     head.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
     body.append(...Array.from(keys.keys()).sort((a, b) => compare(keys.get(a), keys.get(b), numbers, sign)));
-    document.getElementById("told").textContent =
+    document.getElementById("status").textContent =
       `Sorted by ${head.textContent.trim()}, ${head.getAttribute("aria-sort")}.`;
   }
 

@@ -35,7 +35,7 @@ def titles() -> list[tuple[str, str, str]]:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
                 if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "check":
-                    code, severity, title = (str(ast.literal_eval(argument)) for argument in decorator.args)
+                    code, severity, title = (str(ast.literal_eval(argument)) for argument in decorator.args[:3])
                     found.append((code, severity, title))
     return sorted(found)
 

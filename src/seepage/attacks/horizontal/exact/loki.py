@@ -17,7 +17,7 @@ from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 
-@attacks.register("loki", "horizontal")
+@attacks.register("loki", "horizontal", needs=("crafted_network",))
 @dataclass(frozen=True)
 class Loki:
     """The attack of an active, malicious server on model ``loki``: every client's bins, read from their aggregate.

@@ -14,7 +14,7 @@ from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 
-@attacks.register("robbing_the_fed", "horizontal")
+@attacks.register("robbing_the_fed", "horizontal", needs=("crafted_network",))
 @dataclass(frozen=True)
 class RobbingTheFed:
     """The attack of an active, malicious server on model ``imprint``: neighbouring bins' gradients, subtracted.

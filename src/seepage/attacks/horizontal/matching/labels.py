@@ -21,7 +21,7 @@ Method = Literal["bias", "bias_gaussian", "geng", "idlg", "yin", "llg", "ilrg"]
 
 _BIAS_DUMMIES = 8192
 _GENG_DUMMIES = 1000
-# Number of batches of dummy rows whose gradients are computed, for each class.
+# Number of dummy rows whose own gradient is computed, with each class as their label.
 _CLIPPED_DUMMIES = 512
 
 

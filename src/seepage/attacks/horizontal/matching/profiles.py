@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Literal
+from typing import Any
 
 from seepage.attacks.horizontal.matching.optimise import Descent
+from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.errors import check_choice, unknown_name
-
-Profile = Literal["default", "faithful"]
 
 # Each differs from the other only where the official code does something that weakens the attack.
 _PROFILES: dict[str, dict[str, Any]] = {

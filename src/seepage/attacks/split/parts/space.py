@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.errors import BadInputError, check_count
+from seepage.errors import BadInputError, Remedy, check_count
 from seepage.models.split import SplitModel
 from seepage.tabular.schema import Discrete
 from seepage.wire.split import CutKnowledge
@@ -122,6 +122,7 @@ def check_enumerable(space: Space, budget: int) -> None:
         raise BadInputError(
             f"the private columns {space.sizes} and {space.labels} labels make {space.configurations:,} "
             f"configurations, more than the {budget:,} that are gone through one by one; name fewer private columns, "
-            "use fewer bins, raise the budget (most), or choose a search (search='meet' or 'descent', on the command "
-            "line --search)."
+            "use fewer bins, raise the budget (most), or choose a search, meet or descent: ",
+            Remedy("attacks", placeholder="'exact:{search: meet}'"),
+            ".",
         )

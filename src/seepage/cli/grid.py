@@ -1,0 +1,43 @@
+"""The grid of attacks that ``seepage attacks --for DOCUMENT`` prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from seepage.config.document import read_document
+from seepage.needs import NEEDS
+from seepage.report.terminal import make_table
+from seepage.settings.threat_model import Deployment, deployment_of, grid_of_attacks
+from seepage.text import clean
+
+
+def show_grid(console: Console, document: Path) -> None:
+    """Print which registered attacks each deployment of a document admits, and why not the others.
+
+    Raises:
+        DocumentError: something in the document cannot be used.
+    """
+    deployments = dict.fromkeys(deployment_of(spec) for spec in read_document(document))
+    for deployment in deployments:
+        _show(console, deployment)
+
+
+def _show(console: Console, deployment: Deployment) -> None:
+    revealed = ", ".join(view.__name__ for view in deployment.reveals)
+    model = f", model {clean(deployment.model)}" if deployment.model is not None else ""
+    grid = make_table(f"{deployment.setting} learning by {deployment.protocol}{model}: reveals {revealed}")
+    for name, part in deployment.defenses:
+        console.print(Text(f"{name} acts on: {part}"))
+    grid.add_column("attack", no_wrap=True)
+    grid.add_column("applies")
+    grid.add_column("takes")
+    grid.add_column("needs")
+    grid.add_column("why not")
+    for found in grid_of_attacks(deployment):
+        needs = ", ".join(NEEDS[need] for need in found.needs) or "–"
+        applies = Text("yes", "green") if found.applies else Text("no", "yellow")
+        grid.add_row(found.attack, applies, " or ".join(found.sees), needs, Text(clean(found.reason or "", 400)))
+    console.print(grid)

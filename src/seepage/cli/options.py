@@ -1,0 +1,216 @@
+"""Commands whose options are the fields of a spec."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seepage.cli.app import guide
+from seepage.config.choices import shown
+from seepage.config.mistakes import DocumentError
+from seepage.config.tree import parse
+from seepage.errors import BadInputError
+from seepage.settings.option import SpecField, fields_of
+from seepage.settings.part import read_part
+from seepage.settings.spec import Spec
+
+_TYPES: Mapping[str, type] = {"whole": int, "number": float, "path": Path, "switch": bool}
+
+
+def fields_in_options(
+    spec: type[Spec], names: Collection[str] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that puts options for fields of a spec in the place of a command's parameter ``given``.
+
+    The command gets ``given`` as a mapping from fields to values, of those alone that were given.
+
+    Args:
+        spec: class of specs.
+        names: fields to take; all if None.
+    """
+    fields = [one for name, one in fields_of(spec).items() if names is None or name in names]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        def taking(**values: Any) -> None:
+            given: dict[str, Any] = {}
+            for one in fields:
+                value = _given(one, values)
+                if value is not None:
+                    given[one.name] = value
+            command(given=given, **values)
+
+        taking.__name__, taking.__doc__, taking.__module__ = command.__name__, command.__doc__, command.__module__
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            if parameter.name == "given":
+                for one in fields:
+                    parameters += _parameters(spec, one)
+            else:
+                parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+        # The command line is made of these two.
+        taking.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+        taking.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return taking
+
+    return decorate
+
+
+def _parts(one: SpecField) -> list[SpecField]:
+    """Return the fields that are options of their own: those of a nested model that have names, or the field itself."""
+    inner = [field for field in one.fields.values() if field.option.name is not None]
+    return inner or [one]
+
+
+def _parameters(spec: type[Spec], one: SpecField) -> list[inspect.Parameter]:
+    return [
+        inspect.Parameter(
+            field.key if field.option.name is not None else field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[_type(field), _option(spec, field)],
+        )
+        for field in _parts(one)
+    ]
+
+
+def _repeats(one: SpecField) -> bool:
+    # A name is swept over, as it is in documents.
+    return one.kind in ("list", "mapping") or one.option.parts is not None
+
+
+def _type(one: SpecField) -> Any:
+    if one.option.as_text:
+        return str | None
+    if one.several and one.item in (int, float):
+        return list[one.item] | None
+    if _repeats(one):
+        return list[str] | None
+    return _TYPES.get(one.kind, str) | None
+
+
+def _option(spec: type[Spec], one: SpecField) -> Any:
+    flag = f"{one.flag}/--no-{one.flag[2:]}" if one.kind == "switch" else one.flag
+    metavar = one.option.metavar or ("|".join(one.choices) if one.choices else None)
+    return typer.Option(
+        flag,
+        help=guide(help_of(one)),
+        rich_help_panel=one.option.panel,
+        metavar="" if one.kind == "switch" else metavar,
+        show_default=False,
+        autocompletion=_completion(spec, one),
+    )
+
+
+def help_of(one: SpecField) -> str:
+    """Return what help and reference say of a field: what it is, whether it repeats, and its default.
+
+    Example:
+        >>> from seepage.settings.spec import Spec
+        >>> help_of(fields_of(Spec)["threads"])
+        'Number of CPU threads of each worker. Default: 1.'
+    """
+    repeats = " Repeatable." if _repeats(one) else ""
+    default = default_of(one)
+    return f"{one.option.help}{repeats}{f' Default: {default}.' if default else ''}"
+
+
+def default_of(one: SpecField) -> str:
+    """Return the default of a field in words; empty where there is none to tell."""
+    if one.option.default is not None:
+        return one.option.default
+    default = one.default if not one.info.is_required() else None
+    if isinstance(default, tuple):
+        return ", ".join(item.called if one.parts else shown(item) for item in default)
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    if default is None or default == {}:
+        return ""
+    return "a comma" if default == "," else shown(default)
+
+
+def _completion(spec: type[Spec], one: SpecField) -> Callable[[str], list[str]] | None:
+    def complete(incomplete: str) -> list[str]:
+        known = one.choices if one.choices else spec.registered(one).names()
+        return [name for name in known if name.startswith(incomplete)]
+
+    return complete if one.choices or one.option.parts is not None else None
+
+
+def _given(one: SpecField, values: dict[str, Any]) -> Any:
+    """Take what was given for a field out of the values of all options; None where nothing was."""
+    fields = _parts(one)
+    if fields != [one]:
+        found = {field.name: values.pop(field.key) for field in fields}
+        return {name: value for name, value in found.items() if value is not None} or None
+    value = values.pop(one.key if one.option.name is not None else one.name)
+    return None if value is None or value == [] else read_value(one, value)
+
+
+def read_value(one: SpecField, value: Any) -> Any:
+    """Return what the text of an option stands for.
+
+    Args:
+        one: field of the option.
+        value: what the command line took: a text, a list of them, or a value.
+
+    Raises:
+        BadInputError: the text cannot be read.
+
+    Example:
+        >>> from seepage.settings.spec import Spec
+        >>> read_value(fields_of(Spec)["overrides"], ["age={low: 0}", "zip=discrete"])
+        {'age': {'low': 0}, 'zip': 'discrete'}
+    """
+    if one.kind == "mapping":
+        return dict(_pair(one, text) for text in value)
+    if one.kind == "model":
+        return _mapping(one, value)
+    if one.option.parts is not None:
+        return [_part(one, text) for text in value]
+    if one.several and one.item is not None and one.item not in (int, float, str):
+        return [[name.strip() for name in text.split(",")] for text in value]
+    return value
+
+
+def _part(one: SpecField, text: str) -> Any:
+    if one.option.own and ":{" not in text:
+        return text
+    try:
+        part = read_part(text)
+    except BadInputError as error:
+        raise BadInputError(f"{one.flag}: {error}") from None
+    options = part.get("options", {})
+    if "+" in part["name"]:
+        return {"all": [{"name": name, **options.get(name, {})} for name in part["name"].split("+")]}
+    if ":" in part["name"] and not one.option.own:
+        raise BadInputError(
+            f"{one.flag} takes a name, or a name with options such as NAME:{{option: value}}, got {text!r}."
+        )
+    return {"name": part["name"], **options} if options else part["name"]
+
+
+def _pair(one: SpecField, text: str) -> tuple[str, Any]:
+    name, equals, said = text.partition("=")
+    if not name or not equals:
+        raise BadInputError(f"{one.flag} takes {one.option.metavar or 'NAME=VALUE'}, got {text!r}.")
+    return name, _value(said)
+
+
+def _value(text: str) -> Any:
+    """Return what a text is in YAML; a text that is no YAML is itself."""
+    try:
+        tree = parse(f"value: {text}", "").plain()
+    except DocumentError:
+        return text
+    return tree["value"] if set(tree) == {"value"} else text
+
+
+def _mapping(one: SpecField, text: str) -> Any:
+    found = _value(text)
+    if not isinstance(found, dict):
+        raise BadInputError(f"{one.flag} takes options such as {one.option.example or '{name: value}'}, got {text!r}.")
+    return found

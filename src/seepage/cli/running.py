@@ -1,0 +1,82 @@
+"""Running audits from the command line: progress, tables, the gate and the exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from datetime import datetime
+from pathlib import Path
+
+import typer
+from rich.text import Text
+
+from seepage.auditing import prepare_all, run_all
+from seepage.cli.app import interruptible
+from seepage.cli.exits import Exit
+from seepage.cli.text import told
+from seepage.errors import BadInputError, Remedy
+from seepage.report.inferred import show_inferred
+from seepage.report.progress import Bar
+from seepage.report.terminal import make_console
+from seepage.results.gate import check_gate, combined, gate
+from seepage.results.rows import as_json as results_json
+from seepage.run.runner import Listener
+from seepage.settings.spec import Spec
+
+
+def run(
+    specs: Sequence[Spec],
+    out: Path | None,
+    wording: Callable[[Remedy, type[Spec]], str],
+    *,
+    as_json: bool = False,
+    quiet: bool = False,
+    kept: str | None = None,
+) -> None:
+    """Run audits with a progress bar, print what they found, and decide a gate.
+
+    Args:
+        specs: what to do.
+        out: run folder; None for a new one.
+        wording: words fields that messages advise to give, as the table was named: in a document, or by options.
+        as_json: whether to print results as JSON.
+        quiet: whether to print neither progress nor tables.
+        kept: text that is kept in the run folder; None for none.
+
+    Raises:
+        BadInputError: something cannot be used.
+        typer.Exit: the gate fails, or some jobs failed.
+    """
+    try:
+        audits = prepare_all(specs, out)
+    except BadInputError as error:
+        raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
+    limit = specs[0].gate
+    if limit is not None:
+        for audit in audits:
+            check_gate(limit.above, limit.column, audit.about.columns)
+    place = out or Path("runs") / f"{audits[0].about.dataset}-{datetime.now():%Y%m%d-%H%M%S}"
+    messages = make_console(stderr=True)
+    if not quiet and audits[0].inferred is not None:
+        show_inferred(messages, audits[0].inferred)
+    with nullcontext(Listener()) if quiet else Bar(messages) as listener:
+        reports = interruptible(lambda: run_all(audits, place, listener, specs[0].time_budget, kept), place)
+    if as_json:
+        print(results_json([row for report in reports for row in report.rows]))
+    elif not quiet:
+        console = make_console()
+        for report in reports:
+            report.show(console)
+        console.print(Text(f"Report: {place / 'report.html'} (figures: results.json, results.csv)"))
+    if limit is not None:
+        decision = combined(
+            [
+                gate(report.rows, limit.above, limit.column, report.findings, audit.spec.unit)
+                for report, audit in zip(reports, audits, strict=True)
+            ]
+        )
+        told(decision.line)
+        if decision.failed:
+            raise typer.Exit(Exit.GATE_FAILED)
+    if any(report.failed for report in reports):
+        raise typer.Exit(Exit.JOBS_FAILED)

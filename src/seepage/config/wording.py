@@ -1,0 +1,65 @@
+"""Fields that a message advises to give, in the words of a document and of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from seepage.config.choices import shown
+from seepage.errors import Remedy
+from seepage.settings.option import SpecField, fields_of
+from seepage.settings.spec import Spec
+
+
+def as_key(remedy: Remedy, spec: type[Spec] = Spec) -> str:
+    """Return what a document says to give a field.
+
+    Example:
+        >>> as_key(Remedy("drop", ["a", "b"])), as_key(Remedy("gate.above", placeholder="LIFT"))
+        ('drop: [a, b]', 'gate: {above: LIFT}')
+    """
+    name, _, inner = remedy.field.partition(".")
+    key = _field(name, spec).key
+    value = _value(remedy)
+    if inner:
+        return f"{key}: {{{inner}: {value}}}"
+    return f"{key}: {value}" if value else key
+
+
+def as_option(remedy: Remedy, spec: type[Spec] = Spec) -> str:
+    """Return what the command line says to give a field.
+
+    Example:
+        >>> as_option(Remedy("drop", ["a", "b"])), as_option(Remedy("overrides", {"zip": "discrete"}))
+        ('--drop a --drop b', '--override zip=discrete')
+        >>> as_option(Remedy("gate.above", placeholder="LIFT"))
+        '--fail-above LIFT'
+    """
+    name, _, inner = remedy.field.partition(".")
+    field = _field(name, spec)
+    flag = field.fields[inner].flag if inner else field.flag
+    if isinstance(remedy.value, list | tuple):
+        return " ".join(f"{flag} {_word(one)}" for one in remedy.value)
+    if isinstance(remedy.value, Mapping):
+        return " ".join(f"{flag} {key}={_word(value)}" for key, value in remedy.value.items())
+    value = remedy.placeholder or ("" if remedy.value is None else _word(remedy.value))
+    return f"{flag} {value}".rstrip()
+
+
+def _field(name: str, spec: type[Spec]) -> SpecField:
+    return fields_of(spec).get(name) or fields_of(Spec)[name]
+
+
+def _value(remedy: Remedy) -> str:
+    if remedy.placeholder is not None:
+        return remedy.placeholder
+    if isinstance(remedy.value, Mapping):
+        return "{" + ", ".join(f"{key}: {shown(value)}" for key, value in remedy.value.items()) + "}"
+    if isinstance(remedy.value, list | tuple):
+        return "[" + ", ".join(map(shown, remedy.value)) + "]"
+    return "" if remedy.value is None else shown(remedy.value)
+
+
+def _word(value: object) -> str:
+    """Return a value as a shell takes it."""
+    text = str(value)
+    return text if text.replace("_", "").replace("-", "").replace(".", "").isalnum() else repr(text)

@@ -1,0 +1,33 @@
+"""The side information that attacks may need beyond their view, and the messages that defenses act on."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Need = Literal["auxiliary", "queries", "leaked", "bottom", "gradients", "crafted_network"]
+
+# Parts of what crosses the wire that a defense blurs or withholds.
+ActsOn = Literal[
+    "update",
+    "gradients of single records",
+    "labels",
+    "gradients at the cut",
+    "published weights",
+    "features",
+    "number of features",
+    "gradients that go back",
+    "answers",
+    "queries",
+    "columns",
+    "training",
+]
+
+# What a sentence calls each.
+NEEDS: dict[Need, str] = {
+    "auxiliary": "auxiliary rows",
+    "queries": "answers to its queries",
+    "leaked": "leaked records of the target",
+    "bottom": "the target's bottom model",
+    "gradients": "gradients of the target's bottom model",
+    "crafted_network": "a network that a malicious server crafts for it",
+}

@@ -1,0 +1,256 @@
+"""Parts of a report on single cells: certainty, the most exposed ones, example records, groups of records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seepage.report import figures, frames, grids
+from seepage.report.frames import Record
+from seepage.report.grids import Grid, GridCell
+from seepage.report.result import AuditResult
+from seepage.report.section import Section, empty, where
+from seepage.results.examples import Example
+from seepage.results.verdict import pick
+from seepage.text import clean, listed, percent
+
+# On a table of one's own, a rate never speaks of fewer records than this.
+LEAST_RECORDS = 5
+_OF_A_RECORD = 60
+
+
+def reliability_section(result: AuditResult) -> Section | None:
+    """Return whether the attacker's own certainty can be trusted; None where no attack keeps single cells."""
+    title = "How well the attacker knows which cells it has"
+    if not result.evidence:
+        return None
+    kept = result.telling("uncertainty", mixed=True)
+    if kept is None:
+        why = "No attack of this audit says how certain it is of a cell, so there is nothing to compare with the truth."
+        return empty("reliability", title, why)
+    one, evidence = kept
+    schema = result.schema_of(evidence)
+    binned = frames.calibration(evidence, schema)
+    covered = frames.coverage(evidence, schema)
+    if not binned:
+        return empty("reliability", title, "The attack gave no certainty for any cell.")
+    known = frames.sure(evidence, schema)
+    reach = listed([f"{percent(rate, 0)} of the {kind} cells" for kind, rate in known.items()])
+    associated = [
+        f"{kind} cells {-row.mean:+.2f}"
+        for kind in ("discrete", "continuous")
+        for row in pick(frames.at(result.rows, (one["batch_size"], one["defense"])), metric=f"kendall_{kind}")
+        if row.attack == one["attack"] and row.mean is not None
+    ]
+    words = [
+        f"An attacker that knows which of its guesses are right can act on them. Taking cells from the most certain "
+        f"down, {frames.SURE:.0%} are right up to {reach} ({where(result, one)}).",
+    ]
+    if associated:
+        words.append(
+            f"Kendall's tau between its certainty about a {result.audit.spec.unit} and what it reads of it: "
+            f"{listed(associated)}. At +1 more certainty always means that more is read, at 0 it means nothing."
+        )
+    first, second = "Accuracy by the attacker's own certainty", "Accuracy of the cells it is most certain of"
+    return Section(
+        "reliability",
+        title,
+        words,
+        figures=[
+            (
+                figures.reliability("reliability", binned, first),
+                grids.grid(
+                    first,
+                    [
+                        grids.text("Cells of kind", "kind"),
+                        grids.share("Certainty from", "from", 0),
+                        grids.share("to", "to", 0),
+                        grids.share("Mean certainty", "certainty"),
+                        grids.share("Right", "mean"),
+                        grids.interval("95% interval"),
+                        grids.count("Cells", "cells"),
+                        grids.count(result.units, "n"),
+                    ],
+                    binned,
+                    "Certainty of discrete cells is 1 less their normalised entropy; of continuous cells, whose "
+                    "entropy has no scale, the rank among all of them.",
+                ),
+            ),
+            (
+                figures.covered("coverage", covered, second),
+                grids.grid(
+                    second,
+                    [
+                        grids.text("Cells of kind", "kind"),
+                        grids.share("Most certain share", "share"),
+                        grids.share("Right", "mean"),
+                        grids.count("Cells", "cells"),
+                    ],
+                    covered,
+                ),
+            ),
+        ],
+    )
+
+
+def exposed_section(result: AuditResult) -> Section | None:
+    """Return the right cells that the attacker is surest of; None where no attack keeps single cells."""
+    title = "The most exposed cells"
+    if not result.evidence:
+        return None
+    kept = result.telling("uncertainty")
+    if kept is None:
+        why = "Without the attacker's own certainty no cell can be called more exposed than another it got right."
+        return empty("exposed", title, why)
+    one, evidence = kept
+    rates = {row["column"]: row["baseline"] for row in result.by_column[one["batch_size"], one["defense"]]}
+    cells = frames.exposed(evidence, result.schema_of(evidence), rates)
+    if not cells:
+        why = "No cell is right that the attacker gave a certainty for and that no baseline always gets."
+        return empty("exposed", title, why)
+    if not result.open:
+        cells = [{**cell, "truth": None, "guess": None} for cell in cells]
+    caption = f"Right, and the attacker most certain ({where(result, one)})"
+    table = grids.filled(
+        caption,
+        [
+            grids.text("Column", "column", mark="sensitive"),
+            grids.count(result.audit.spec.unit.capitalize(), "victim"),
+            grids.count("Record", "record"),
+            grids.text("Kind", "kind"),
+            grids.share("Certainty", "certainty", 0),
+            grids.number("Spread (standard deviations of the column)", "spread"),
+            grids.share("Best baseline right", "baseline"),
+            grids.text("Truth", "truth", _OF_A_RECORD),
+            grids.text("Read", "guess", _OF_A_RECORD),
+        ],
+        cells,
+    )
+    words = [
+        "Cells that the attack read correctly and of which it was most certain by its own account. Among equally "
+        "certain ones, those that the best baseline gets least often come first."
+    ]
+    if not result.open:
+        words.append("This is a table of your own: positions are shown, records are not.")
+    return Section("exposed", title, words, grids=[table])
+
+
+def examples_section(result: AuditResult) -> Section | None:
+    """Return reconstructed records beside the truth; None where no attack keeps single cells."""
+    title = "Example records, as they are and as they are read"
+    if not result.evidence:
+        return None
+    if not result.open:
+        why = (
+            "Records of a table of your own are not shown in reports. Audit with --keep-records (in a document "
+            "keep_records: true) if whoever reads the report may see them."
+        )
+        return empty("examples", title, why)
+    # Of the configurations of one batch size the first, which is the undefended one where there is any.
+    chosen: dict[int | None, tuple[str, str]] = {}
+    for one in result.overviews:
+        chosen.setdefault(one["batch_size"], (one["defense"], one["attack"]))
+    by_size = {
+        size: [one for one in result.examples if (one.batch_size, one.defense, one.attack) == (size, *key)]
+        for size, key in chosen.items()
+    }
+    shown = [_example_grid(result, some) for some in by_size.values() if some]
+    if not shown:
+        return empty("examples", title, "No reconstructed records were kept with this run.")
+    words = [
+        f"The first records of the first {result.audit.spec.unit}s, whether they were read well or badly. Wrong cells "
+        "carry a ✗. In brackets, the attacker's own certainty, or the spread of its attempts."
+    ]
+    return Section("examples", title, words, grids=shown)
+
+
+def _example_grid(result: AuditResult, shown: Sequence[Example]) -> Grid:
+    heads = [grids.Column("Column", lambda _: GridCell("", None), grids.TEXT)]
+    for i, _ in enumerate(shown, start=1):
+        heads += [
+            grids.Column(f"Truth {i}", lambda _: GridCell("", None), grids.TEXT),
+            grids.Column(f"Read {i}", lambda _: GridCell("", None), grids.TEXT),
+        ]
+    lines = []
+    for position, cell in enumerate(shown[0].cells):
+        name = clean(cell.column, grids.LONGEST)
+        line = [GridCell(name, name)]
+        for example in shown:
+            own = example.cells[position]
+            truth, guess = _shown(own.truth), grids.MISSING if own.guess is None else _shown(own.guess)
+            behind = ""
+            if own.certainty is not None:
+                behind = f"({percent(own.certainty, 0)})"
+            elif own.spread is not None:
+                behind = f"(±{own.spread:.3g})"
+            line += [GridCell(truth, truth), GridCell(guess, guess, None if own.right else "wrong", behind)]
+        lines.append(line)
+    first = shown[0]
+    right = sum(cell.right for example in shown for cell in example.cells)
+    cells = sum(len(example.cells) for example in shown)
+    place = result.label((first.batch_size, first.defense))
+    caption = f"{place[:1].upper()}{place[1:]}, {clean(first.attack)}: {right} of {cells} cells right"
+    return Grid(caption, heads, lines)
+
+
+def _shown(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else clean(value, _OF_A_RECORD)
+
+
+def groups_section(result: AuditResult) -> Section | None:
+    """Return whether some records are read better than others; None where no attack keeps single cells."""
+    title = "Groups and rare records"
+    if not result.evidence:
+        return None
+    kept = result.telling("right", mixed=True)
+    if kept is None:
+        return empty("groups", title, "The run kept no record of single cells, so groups cannot be told apart.")
+    one, evidence = kept
+    width = len(evidence.column_names)
+    least = 1 if not result.audit.own else LEAST_RECORDS
+    grouped = frames.subgroups(evidence, least, width)
+    rare = frames.rarity(evidence)
+    place = where(result, one)
+    shown = []
+    words = ["A mean over all records can hide that some of them are read far better than others."]
+    if rare:
+        caption = f"Cells read by rarity of the record ({place})"
+        table = grids.grid(
+            caption,
+            [
+                grids.count("Quarter", "quarter"),
+                grids.number("Rarity from (nats a cell)", "from"),
+                grids.number("to", "to"),
+                grids.share("Cells read", "mean"),
+                grids.interval("95% interval"),
+                grids.count("Records", "records"),
+                grids.count(result.units, "n"),
+            ],
+            rare,
+            "Rarity is the mean self-information of a record's cells under the public marginals.",
+        )
+        shown.append((figures.quarters("rarity", rare, caption), table))
+    else:
+        words.append("There are too few records, or they are all equally rare, to compare rare with common ones.")
+    if grouped:
+        caption = f"Cells read by group of records ({place})"
+        named = [{**group, "shown": _group_name(group)} for group in grouped]
+        table = grids.grid(
+            caption,
+            [
+                grids.text("Column", "column"),
+                grids.text("Group", "shown"),
+                grids.share("Cells read", "mean"),
+                grids.count("Records", "records"),
+                grids.count("Cells", "cells"),
+            ],
+            named,
+            None if least == 1 else f"Groups of fewer than {least} records are taken together.",
+        )
+        shown.append((figures.groups("groups", grouped, one["mean"], caption), table))
+    else:
+        words.append("No discrete column is marked as sensitive, so there are no groups to compare.")
+    return Section("groups", title, words, figures=shown)
+
+
+def _group_name(group: Record) -> str:
+    return f"{group['pooled']} small categories together" if group["pooled"] else clean(group["category"])

@@ -1,0 +1,220 @@
+"""Parts of a report on what leaks: by configuration, by column, beside the cost of defenses, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seepage.report import figures, frames, grids
+from seepage.report.advice import advice, sentences
+from seepage.report.figures import Figure
+from seepage.report.frames import Record
+from seepage.report.grids import Grid
+from seepage.report.result import AuditResult
+from seepage.report.section import MOST_ROWS, Section, cut, empty, score_columns, setting_columns, where
+from seepage.results.verdict import UNDEFENDED
+from seepage.text import clean, listed, lowered, points
+
+_NO_DEFENSE = (
+    "The audit has no configuration with a defense. Add one with --defense (in a document, the key defenses); "
+    "seepage defenses lists them."
+)
+
+
+def leakage_section(result: AuditResult) -> Section:
+    """Return what every attack and baseline reads, by batch size where those differ, else by defense."""
+    title = "Leakage by batch size" if result.sized else "Leakage by attack and defense"
+    records = frames.scores(result.rows, result.alarms)
+    if not any(one["is_attack"] for one in records):
+        return empty("leakage", title, "No attack has a result.")
+    message = clean(result.audit.about.message, 200)
+    words = [
+        f"What lies above the open marks was given away by {message}; what lies below could be had without it. Each "
+        "attack is compared with the best baseline on the very same cells."
+    ]
+    caption = f"Attacks and baselines with 95% intervals: {clean(result.audit.about.secret, 200)}"
+    drawn = _by_size(result, records, caption) if result.sized else [_by_defense(result, records, caption)]
+    if result.sized:
+        words.insert(0, "The more records stand behind one message, the harder they are to tell apart.")
+    return Section("leakage", title, words, figures=drawn)
+
+
+def _scores_grid(result: AuditResult, caption: str, records: Sequence[Record]) -> Grid:
+    attack = grids.text("Attack or baseline", "attack")
+    return grids.filled(caption, [*setting_columns(result), attack, *score_columns(result, baseline=False)], records)
+
+
+def _by_defense(result: AuditResult, records: Sequence[Record], caption: str) -> tuple[Figure, Grid]:
+    # A measurement of the deployment itself is neither attack nor baseline.
+    drawn = [one for one in records if one["kind"] != "about"]
+    return figures.by_defense("defenses", drawn, caption), _scores_grid(result, caption, records)
+
+
+def _by_size(result: AuditResult, records: Sequence[Record], caption: str) -> list[tuple[Figure, Grid]]:
+    drawn = []
+    for i, defense in enumerate(dict.fromkeys(one["defense"] for one in records if one["is_attack"]), start=1):
+        own = [one for one in records if one["defense"] == defense and one["is_attack"]]
+        sizes = {one["batch_size"] for one in own}
+        # A baseline is the same under every defense, so that it may have been measured under another one.
+        baselines: dict[tuple[int, str], Record] = {}
+        for one in sorted(records, key=lambda one: one["defense"] != defense):
+            if one["kind"] == "baseline" and one["batch_size"] in sizes:
+                baselines.setdefault((one["batch_size"], one["attack"]), one)
+        both = [*own, *({**one, "defense": defense} for one in baselines.values())]
+        title = caption
+        if result.defended:
+            title += f"; {'no defense' if defense == UNDEFENDED else clean(defense, 40)}"
+        figure = figures.by_batch_size("batch-size" if i == 1 else f"batch-size-{i}", both, title)
+        ordered = sorted(both, key=lambda one: (one["batch_size"], not one["is_attack"]))
+        drawn.append((figure, _scores_grid(result, title, ordered)))
+    return drawn
+
+
+def columns_section(result: AuditResult) -> Section | None:
+    """Return what the strongest attack reads of each column; None where columns have no figures of their own."""
+    title = "Columns"
+    if not result.audit.about.columns and not any(result.by_column.values()):
+        return None
+    worst = result.worst
+    if worst is None or not (records := result.by_column[worst["batch_size"], worst["defense"]]):
+        return empty("columns", title, "No attack has a result by column.")
+    head = f"Columns, read by {where(result, worst)}"
+    column = grids.text("Column", "column", mark="sensitive")
+    numbers = any(one["kind"] == "continuous" for one in records)
+    within = [grids.text("Read if within", "tolerance")] if numbers else []
+    closed = grids.share("Gap closed", "closed")
+    columns = [
+        *(column, grids.text("Kind", "kind"), *within, *score_columns(result), closed),
+        grids.count("Place", "position"),
+    ]
+    drawn = [(figures.by_column("columns", records, head), grids.filled(head, columns, records))]
+    lifts = {key: {one["column"]: one for one in own} for key, own in result.by_column.items()}
+    if len(lifts) > 1:
+        lines = [[lifts[key].get(one["column"]) for key in lifts] for one in records]
+        names = [figures.label(result.label(key)) for key in lifts]
+        caption = "Lift over the best baseline, in points, by the strongest attack of each configuration"
+        each = [one for own in result.by_column.values() for one in own]
+        attack = grids.text("Attack", "attack")
+        some = [column, *within, *setting_columns(result), attack, *score_columns(result), closed]
+        table = grids.filled(caption, some, each[:MOST_ROWS], cut(len(each)))
+        drawn.append((figures.heat("columns-everywhere", names, lines, caption), table))
+    marked = [one for one in records if one["sensitive"]]
+    words = []
+    if marked:
+        parts = [f"{clean(one['column'])} {points(one['lift'])} ({one['tier']})" for one in marked[:8]]
+        words.append(f"Lift of the sensitive columns (★), in points: {listed(parts)}.")
+    if len(records) > figures.MOST_COLUMNS:
+        words.append(
+            f"The figures show the first {figures.MOST_COLUMNS} of {len(records)} columns, sensitive ones and those "
+            "of the largest lift; the tables show all."
+        )
+    return Section("columns", title, words, figures=drawn)
+
+
+def pictures_section(result: AuditResult) -> Section | None:
+    """Return originals and what attacks and baselines make of them; None where nothing is an image."""
+    measured = {
+        (row.batch_size, row.defense, row.attack, row.metric): row.mean for row in result.rows if row.column is None
+    }
+    shown = []
+    for run in result.runs:
+        if run.picture is None:
+            continue
+        key = (run.configuration.batch_size, run.configuration.defense)
+        psnr, ssim = (measured.get((*key, run.label, name)) for name in ("psnr", "ssim"))
+        name = "the originals" if psnr is None else clean(run.label, 60)
+        figure = "" if psnr is None or ssim is None else f": {psnr:.1f} dB, similarity {ssim:.2f}"
+        kinds = {"baseline": " (baseline)", "about": "" if psnr is None else " (no attack)"}
+        kind = kinds.get(run.part.kind, "")
+        shown.append({"address": run.picture, "words": f"{name}{kind}, {result.label(key)}{figure}"})
+    if not shown:
+        return None
+    unit = result.audit.spec.unit
+    words = [f"The first attacked images of the first {unit}, and below them what was made of each."]
+    return Section("pictures", "Images and what is read of them", words, kind="pictures", extra={"pictures": shown})
+
+
+def frontier_section(result: AuditResult) -> Section | None:
+    """Return what defenses leave to the attacker and what they cost; None where there are none and no task."""
+    title = "Defenses: what they leave and what they cost"
+    records = result.frontier
+    if not result.defended:
+        return empty("frontier", title, _NO_DEFENSE)
+    columns = [
+        grids.text("Defense", "defense"),
+        *([grids.count("Batch size", "batch_size")] if result.sized else []),
+        grids.tier("Leakage"),
+        grids.text("Strongest attack", "attack"),
+        grids.share("Read", "mean"),
+        grids.interval("95% interval"),
+        grids.share("Gap closed", "closed"),
+        grids.at_most("at most", "upper"),
+    ]
+    if not records:
+        words = ["What each defense costs the task was not measured; this is what it leaves to the attacker."]
+        table = grids.filled("Leakage under each defense", columns, result.overviews)
+        return Section("frontier", title, words, grids=[table])
+    error = frames.is_error(records[0]["task_metric"])
+    task = frames.task_name(records[0]["task_metric"])
+    caption = f"Share of the gap closed against {lowered(task)}"
+    learnt = grids.number if error else grids.share
+    table = grids.filled(
+        caption,
+        [
+            *columns,
+            learnt(task, "task"),
+            grids.interval("its interval", "task_low", "task_high", 1.0 if error else 100.0),
+            learnt("Best baseline", "task_baseline"),
+            grids.count("Trainings", "task_n"),
+            grids.number("Epsilon of a record", "epsilon"),
+            grids.number("Epsilon of a label", "label_epsilon"),
+            grids.number("at delta", "delta", 2),
+            grids.count("after steps", "steps"),
+            grids.text("by", "accountant"),
+        ],
+        records,
+    )
+    words = [f"Down and to the {'left' if error else 'right'} is better: less leaks, and the task is learnt as well."]
+    if any(one["epsilon"] is not None for one in records):
+        words.append(
+            "Epsilon bounds what one record more or less can change in all messages of one training, except with "
+            "probability delta."
+        )
+    if any(one["accountant"] is not None for one in records):
+        words.append(
+            "It is computed as if batches were drawn by Poisson sampling. Trainings that chose a learning rate, and "
+            "what else is sent, are not counted."
+        )
+    if all(one["closed"] is None for one in records):
+        return Section("frontier", title, words, grids=[table])
+    marks = "Marks are numbered by batch size; dotted" if result.sized else "Dotted"
+    words.insert(1, f"{marks} lines are the bounds of the verdict's tiers.")
+    figure = figures.frontier("frontier", records, caption, f"{task} of the trained model", result.sized, error)
+    return Section("frontier", title, words, figures=[(figure, table)])
+
+
+def advice_section(result: AuditResult) -> Section:
+    """Return the smallest change that keeps leakage below each bound."""
+    title = "What to change"
+    attacked = [one for one in result.overviews if one["attack"] is not None and one["mean"] is not None]
+    if not attacked:
+        return empty("advice", title, "Without a result there is nothing to advise.")
+    marked = any(one["sensitive"] for own in result.by_column.values() for one in own)
+    sensitive = {key: _worst_sensitive(own) for key, own in result.by_column.items()} if marked else {}
+    learnt = [one for one in result.frontier if one["attack"] is not None]
+    error = any(frames.is_error(one["task_metric"]) for one in learnt)
+    metric = learnt[0]["task_metric"] if learnt else ""
+    task = {(one["batch_size"], one["defense"]): one["task"] for one in learnt}
+    advised = advice(attacked, sensitive, task, not error)
+    sizes = [one["batch_size"] for one in attacked] if result.sized else []
+    defenses = list(dict.fromkeys(one["defense"] for one in attacked))
+    secret = clean(result.audit.about.secret, 200)
+    words = [
+        "Among the configurations of this audit only, by the upper ends of the 95% intervals, and against the attacks "
+        "that were run."
+    ]
+    return Section("advice", title, words, sentences(advised, sizes, defenses, secret, marked, metric))
+
+
+def _worst_sensitive(own: Sequence[Record]) -> float | None:
+    uppers = [one["upper"] for one in own if one["sensitive"] and (one["baseline"] or 0) < 1]
+    return max(uppers, default=0.0) if all(upper is not None for upper in uppers) else None

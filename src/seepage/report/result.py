@@ -1,0 +1,196 @@
+"""Rows, runs and findings of one audit, with what several parts of a report make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from seepage.assessment.evidence import Evidence
+from seepage.assessment.row import ResultRow
+from seepage.errors import BadInputError
+from seepage.report import frames
+from seepage.report.frames import Record, Setting
+from seepage.results.checks import Alarm, Facts, not_applicable
+from seepage.results.examples import Example, examples
+from seepage.results.verdict import UNDEFENDED
+from seepage.run.runner import Run
+from seepage.settings.grid_of_attacks import Applicability, deployment_of, grid_of_attacks
+from seepage.settings.setting import Audit
+from seepage.tabular.schema import Schema
+from seepage.text import clean, lowered
+
+# Where nearly every cell is right, all that is to be compared is alike.
+_NEARLY_ALL = 0.98
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What an audit found.
+
+    Attributes:
+        audit: the audit.
+        rows: its results.
+        runs: what each attack and baseline got out of each configuration's units.
+        findings: what the audit's own checks found; None where they were not run.
+        control: results of the positive control; None where none was run.
+        negative: results of the negative control; None where none was run.
+        left_out: labels and numbers of units for which there was no time.
+        origin: provenance of the run.
+    """
+
+    audit: Audit
+    rows: Sequence[ResultRow]
+    runs: Sequence[Run] = ()
+    findings: Sequence[Alarm] | None = ()
+    control: Sequence[ResultRow] | None = None
+    negative: Sequence[ResultRow] | None = None
+    left_out: Sequence[tuple[str, int]] = ()
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def grid(self) -> list[Applicability]:
+        """Attacks of this audit and registered ones, which of them apply to this deployment, and why others do not."""
+        names = [part.part.name for part in self.audit.parts if part.kind == "attack"]
+        try:
+            found = grid_of_attacks(deployment_of(self.audit.spec))
+        except BadInputError:
+            # A setting of another package may declare no threat model.
+            found = []
+        known = {one.attack for one in found}
+        return [*(Applicability(name, (), (), None) for name in dict.fromkeys(names) if name not in known), *found]
+
+    @property
+    def evidence(self) -> dict[tuple[int | None, str, str], Evidence]:
+        """What is kept of the units, by batch size, defense and attack."""
+        return {
+            (run.configuration.batch_size, run.configuration.defense, run.label): run.evidence
+            for run in self.runs
+            if run.evidence is not None
+        }
+
+    @property
+    def failed(self) -> list[Run]:
+        """The runs of which a job failed."""
+        return [run for run in self.runs if run.failures]
+
+    @property
+    def asked(self) -> int:
+        """Number of units that figures may rest on: never fewer than an earlier run measured."""
+        return max([self.audit.units, *(len(run.units) for run in self.runs if run.is_attack)])
+
+    @cached_property
+    def examples(self) -> list[Example]:
+        """Reconstructed records beside the truth, where records are kept."""
+        dataset = self.audit.dataset
+        if dataset is None:
+            return []
+        return [
+            example
+            for of, evidence in self.evidence.items()
+            for example in examples(
+                self.schema_of(evidence), dataset.statistics, evidence, dataset.name, self.audit.about.model, of
+            )
+        ]
+
+    @property
+    def not_applicable(self) -> dict[str, str]:
+        """Codes of the checks that do not apply to this audit, with the reason."""
+        return not_applicable(Facts(self.audit, self.rows, self.runs, self.control, self.negative))
+
+    @property
+    def alarms(self) -> Sequence[Alarm]:
+        """The findings, none where checks were not run."""
+        return self.findings or ()
+
+    @cached_property
+    def overviews(self) -> list[Record]:
+        """The strongest attack of each configuration, see ``frames.overview``."""
+        return frames.overview(self.rows, self.alarms)
+
+    @property
+    def worst(self) -> Record | None:
+        """The configuration in which most leaks, see ``frames.worst``; None without attacks."""
+        return frames.worst(self.overviews)
+
+    @cached_property
+    def by_column(self) -> dict[Setting, list[Record]]:
+        """What the strongest attack of each configuration reads of each column, see ``frames.columns``."""
+        schema = None if self.audit.dataset is None else self.audit.dataset.schema
+        return {
+            (one["batch_size"], one["defense"]): frames.columns(
+                self.rows, (one["batch_size"], one["defense"]), self.alarms, self.audit.about.sensitive, schema
+            )
+            for one in self.overviews
+            if one["attack"] is not None
+        }
+
+    @cached_property
+    def frontier(self) -> list[Record]:
+        """Leakage beside how well the task is learnt, see ``frames.frontier``."""
+        return frames.frontier(self.rows, self.overviews, self.audit.about.utility)
+
+    @property
+    def open(self) -> bool:
+        """Whether records may be shown: a table of one's own is the secret, unless its records are kept anyway."""
+        return not self.audit.own or self.audit.spec.keep_records
+
+    @property
+    def sized(self) -> bool:
+        """Whether batch sizes differ, so that figures are told apart by them."""
+        return len({one["batch_size"] for one in self.overviews}) > 1
+
+    @property
+    def defended(self) -> bool:
+        """Whether there is a defense, so that figures are told apart by it."""
+        return any(one["defense"] != UNDEFENDED for one in self.overviews)
+
+    @property
+    def units(self) -> str:
+        """What figures are means of, as the head of a column."""
+        return f"{self.audit.spec.unit}s".capitalize()
+
+    def label(self, setting: Setting) -> str:
+        """Return a configuration in words, without what all have in common."""
+        size, defense = setting
+        parts = [f"batch size {size}"] if self.sized else []
+        if self.defended or not self.sized:
+            parts.append("no defense" if defense == UNDEFENDED else clean(defense, 40))
+        return ", ".join(parts)
+
+    def place(self, size: int | None, defense: str) -> str:
+        """Return the begin of a sentence: the configuration and who attacks."""
+        parts = [] if size is None else [f"at batch size {size}"]
+        if defense != UNDEFENDED:
+            parts.append(f"under {clean(defense, 60)}")
+        elif self.defended:
+            parts.append("with no defense")
+        words = " ".join([*parts, lowered(self.audit.about.attacker)])
+        return words[:1].upper() + words[1:]
+
+    def schema_of(self, evidence: Evidence) -> Schema:
+        """Return the schema of the columns that evidence speaks of."""
+        assert self.audit.dataset is not None
+        schema = self.audit.dataset.schema
+        known = {column.name: column for column in (*schema.columns, schema.target)}
+        if evidence.column_names == schema.names:
+            return schema
+        return schema.model_copy(update={"columns": tuple(known[name] for name in evidence.column_names)})
+
+    def telling(self, wanted: str, mixed: bool = False) -> tuple[Record, Evidence] | None:
+        """Return the configuration in which most leaks among those with evidence that has ``wanted``.
+
+        Args:
+            wanted: name of the field.
+            mixed: whether a configuration in which nearly every cell is right is passed over for another, since all
+                that is to be compared is alike there.
+        """
+        having = []
+        for one in self.overviews:
+            kept = self.evidence.get((one["batch_size"], one["defense"], one["attack"]))
+            if kept is not None and getattr(kept, wanted) is not None:
+                having.append((one, kept))
+        telling = [one for one, kept in having if not mixed or kept.right.mean() < _NEARLY_ALL]
+        best = frames.worst(telling or [one for one, _ in having])
+        return next(((one, kept) for one, kept in having if one is best), None)

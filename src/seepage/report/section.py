@@ -1,0 +1,78 @@
+"""A part of a report, and what several parts show alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from seepage.report import grids
+from seepage.report.figures import Figure
+from seepage.report.frames import Record
+from seepage.report.grids import Grid
+from seepage.report.result import AuditResult
+from seepage.text import clean
+
+MOST_ROWS = 2000
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a page.
+
+    Attributes:
+        name: its anchor.
+        title: its heading.
+        words: paragraphs.
+        points: a list of facts.
+        figures: each with the table of its data.
+        grids: tables of their own.
+        kind: a word for parts with a layout of their own.
+        extra: what that layout needs.
+    """
+
+    name: str
+    title: str
+    words: Sequence[str] = ()
+    points: Sequence[str] = ()
+    figures: Sequence[tuple[Figure, Grid]] = ()
+    grids: Sequence[Grid] = ()
+    kind: str = "plain"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def empty(name: str, title: str, why: str) -> Section:
+    """Return a part that only says why there is nothing to show."""
+    return Section(name, title, [why], kind="empty")
+
+
+def setting_columns(result: AuditResult) -> list[grids.Column]:
+    """Return the columns that tell the configurations of an audit apart."""
+    sizes = [grids.count("Batch size", "batch_size")] if result.sized else []
+    return [*sizes, grids.text("Defense", "defense")] if result.defended or not sizes else sizes
+
+
+def score_columns(result: AuditResult, baseline: bool = True) -> list[grids.Column]:
+    """Return the columns of a share that was read, beside the best baseline where that is no row of its own."""
+    return [
+        grids.share("Read", "mean"),
+        grids.interval("95% interval"),
+        *([grids.share("Best baseline", "baseline"), grids.text("which", "baseline_name")] if baseline else []),
+        grids.gain("Lift (points)", "lift"),
+        grids.interval("Interval of lift", "lift_low", "lift_high"),
+        *([] if baseline else [grids.text("over", "baseline_name")]),
+        grids.tier("Leakage"),
+        grids.count(result.units, "n"),
+    ]
+
+
+def where(result: AuditResult, one: Record) -> str:
+    """Return the attack and the configuration of a record."""
+    return f"{clean(one['attack'])}, {result.label((one['batch_size'], one['defense']))}"
+
+
+def cut(count: int) -> str | None:
+    """Return what to say of a table that does not show all rows, None where it does."""
+    if count <= MOST_ROWS:
+        return None
+    return f"The first {MOST_ROWS:,} of {count:,}; results.csv beside this file has all of them."

@@ -1,0 +1,300 @@
+"""What an audit of horizontal federated learning is to do: plain values, checked before anything runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from seepage import registry
+from seepage.attacks.horizontal.matching.profile import Profile
+from seepage.errors import BadInputError
+from seepage.models.head import Head
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option
+from seepage.settings.part import Part, Parts, several
+from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, Spec
+
+Labels = Literal["restored", "true", "ordered"]
+BatchStatistics = Literal["hidden", "granted"]
+
+
+def _all_baselines() -> tuple[Part, ...]:
+    return tuple(Part(name=name) for name in registry.baselines.of("horizontal").names())
+
+
+def _all_metrics() -> tuple[Part, ...]:
+    return tuple(Part(name=name) for name in registry.metrics.names())
+
+
+def _label_text(value: Any) -> Any:
+    # YAML reads the word as a truth value.
+    return "true" if value is True else value
+
+
+class Training(Plain):
+    """Training of the network before and during the rounds that are attacked: rounds of the same clients.
+
+    Each client trains on records of its own, the same in every round, all of them in one step an epoch, and the
+    server takes the mean of what comes out. With one epoch that is FedSGD at the same learning rate.
+
+    Attributes:
+        rounds: number of rounds before the attack; an attack in round k comes after k - 1 of them.
+        attacked_rounds: number of successive rounds from there on in which a victim's messages are received.
+        clients: number of clients in each round.
+        records: number of records of a client; fewer where the table has not as many for all of them.
+        epochs: number of local steps of a round.
+        learning_rate: learning rate of these steps.
+    """
+
+    rounds: Annotated[
+        int, Field(ge=0, le=100_000), Option("Number of rounds of training before the attacked one.", PARTIES)
+    ] = 0
+    attacked_rounds: Annotated[
+        int,
+        Field(ge=1, le=1_000),
+        Option("Number of successive rounds in which a victim's messages are received.", PARTIES),
+    ] = 1
+    clients: Annotated[int, Field(ge=1), Option("Number of clients in each round.", PARTIES)] = 50
+    records: Annotated[
+        int, Field(ge=1), Option("Number of records of a client, fewer where the table has not as many.", PARTIES)
+    ] = 32
+    epochs: Annotated[int, Field(ge=1), Option("Number of local steps of a round.", PARTIES)] = 1
+    learning_rate: Annotated[float, Field(gt=0, lt=float("inf")), Option("Learning rate of local steps.", PARTIES)] = (
+        0.5
+    )
+
+
+class HorizontalSpec(Spec):
+    """An audit of horizontal federated learning in plain values; its fields say themselves what they are.
+
+    Example:
+        >>> HorizontalSpec(dataset="adult", batch_sizes=8, attacks=["tableak"], victims=4).batch_sizes
+        (8,)
+    """
+
+    setting: ClassVar[str] = "horizontal"
+    about: ClassVar[str] = "horizontal federated learning: what the server reads of a client's records"
+    unit: ClassVar[str] = "victim"
+    repeats: ClassVar[str] = "victims"
+    guide: ClassVar[
+        str
+    ] = """Attack gradients and report what was read out of them, beside what guessing would have got.
+
+Each victim is one batch of a client's records. Attacks see its gradient as the server does; their guesses are then
+matched to the true records. The run folder gets report.html to read in a browser, results.json and results.csv (one row
+a figure, with interval, baseline and lift), audit.sqlite (all that was measured, from which a run that was stopped
+continues) and provenance.json.
+
+A document may be of any setting; all options of that setting can be given beside it and take precedence.
+
+`Examples`
+
+The default audit of census records, under two minutes:
+
+    seepage audit
+
+One configuration, into a folder of your choice:
+
+    seepage audit --dataset german --batch-size 8 --attack tableak --victims 4 --out german-8
+
+Your own table, with a look at the columns that matter:
+
+    seepage audit --data patients.csv --target readmitted --sensitive hiv --sensitive age
+
+What a document says (`seepage spec new` drafts one, of any of the four settings), with more victims:
+
+    seepage audit audit.yaml --victims 40 --out mine
+
+A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
+
+    seepage audit --data patients.csv --target readmitted --fail-above 0.2
+"""
+
+    model: Annotated[
+        str,
+        Option(
+            "Network; `seepage models` lists them. Of your own: package.module:factory or path/to/file.py:factory.",
+            PARTIES,
+            "NAME[:OPTIONS]",
+            parts="models",
+            own=True,
+            replaces=("model_options", "weights", "head", "model_seed"),
+        ),
+    ] = "nn3"
+    model_options: Annotated[
+        dict[str, Any],
+        Option("Argument of the network's factory.", PARTIES, "NAME=VALUE", below="model", key=""),
+    ] = Field(default_factory=dict)
+    weights: Annotated[
+        File | None,
+        Option(
+            "Weights of the network (.safetensors).",
+            PARTIES,
+            "FILE",
+            default="those of its initialisation",
+            below="model",
+            key="weights",
+        ),
+    ] = None
+    head: Annotated[
+        Head | None,
+        Option("Output of the network.", PARTIES, default="what the target asks for", below="model", key="head"),
+    ] = None
+    model_seed: Annotated[
+        int | None,
+        Field(ge=0, lt=2**63),
+        Option("Seed of the network's initialisation.", PARTIES, default="seed", below="model", key="seed"),
+    ] = None
+    training: Annotated[
+        Training | None,
+        Option(
+            "Rounds of training before the attacked one, and number of rounds in which the same victims are attacked, "
+            "such as '{rounds: 9, clients: 5}'.",
+            PARTIES,
+            "OPTIONS",
+            default="none, and one round",
+            example="{rounds: 9, clients: 5}",
+        ),
+    ] = None
+    protocol: Annotated[
+        str,
+        Option(
+            "Training of the parties: fedsgd, or fedavg with options such as "
+            "'fedavg:{epochs: 5, local_batch_size: 8, learning_rate: 0.01}'.",
+            PARTIES,
+            "NAME[:OPTIONS]",
+            parts="protocols",
+            replaces=("protocol_options",),
+        ),
+    ] = "fedsgd"
+    protocol_options: Annotated[
+        dict[str, Any],
+        Option(
+            "Argument of the protocol, such as epochs=5 of fedavg.", PARTIES, "NAME=VALUE", below="protocol", key=""
+        ),
+    ] = Field(default_factory=dict)
+    batch_sizes: Annotated[
+        tuple[Annotated[int, Field(ge=1)], ...],
+        BeforeValidator(several),
+        Option(
+            "Number of records behind one message. Each is audited.",
+            PARTIES,
+            "RECORDS",
+            below="protocol",
+            key="batch_size",
+            swept=True,
+        ),
+    ] = (8, 32)
+    replacement: Annotated[
+        bool,
+        Option("Whether a batch may hold a row twice.", PARTIES, below="protocol", key="replacement"),
+    ] = False
+    attacks: Attacks = (Part(name="unmix"), Part(name="inverting_gradients"))
+    labels: Annotated[
+        Labels,
+        BeforeValidator(_label_text),
+        Option(
+            "Labels that the attacker has: restored from the message, the true ones in no particular order, or ordered "
+            "as clients go through their records (with local steps, where clients do not shuffle).",
+            KNOWLEDGE,
+        ),
+    ] = "restored"
+    batch_statistics: Annotated[
+        BatchStatistics,
+        Option(
+            "Whether the attacker is granted mean and variance of each batch where the network normalises it, as it is "
+            "where clients send running statistics along.",
+            KNOWLEDGE,
+        ),
+    ] = "hidden"
+    profile: Annotated[
+        Profile,
+        Option(
+            "Configuration of attacks: default is the strongest we know; faithful has the official implementations' "
+            "details.",
+            ATTACK,
+            of_attacks=True,
+        ),
+    ] = "default"
+    restarts: Annotated[
+        int | None,
+        Field(ge=1),
+        Option(
+            "Number of random starts of attacks that use several.", ATTACK, default="each attack's own", of_attacks=True
+        ),
+    ] = None
+    iterations: Annotated[
+        int | None,
+        Field(ge=1),
+        Option("Number of descent steps of an attack.", ATTACK, default="each attack's own", of_attacks=True),
+    ] = None
+    baselines: Baselines = Field(default_factory=_all_baselines)
+    metrics: Annotated[
+        Parts, Option("Figure that is measured.", ATTACK, "NAME[:OPTIONS]", parts="metrics", default="all")
+    ] = Field(default_factory=_all_metrics)
+    victims: Annotated[int, Field(ge=1), Option("Number of batches attacked in each configuration.", ATTACK)] = 10
+
+    @field_validator("model_options")
+    @classmethod
+    def _not_what_the_audit_gives(cls, options: dict[str, Any]) -> dict[str, Any]:
+        for name in ("schema", "seed", "head"):
+            if name in options:
+                said = {"schema": "comes from the table", "seed": "is model_seed", "head": "is a setting of its own"}
+                raise BadInputError(f"model option {name!r} {said[name]}; leave it out of the model's options.")
+        return options
+
+    @field_validator("protocol_options")
+    @classmethod
+    def _not_what_the_protocol_is_given(cls, options: dict[str, Any]) -> dict[str, Any]:
+        for name in ("batch_size", "replacement", "defense"):
+            if name in options:
+                raise BadInputError(f"protocol option {name!r} is a setting of its own; leave it out of the options.")
+        return options
+
+    @field_validator("defenses")
+    @classmethod
+    def _one_mechanism(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        for i, part in enumerate(parts):
+            if len(part.mechanisms) > 1:
+                raise ItemError(
+                    i,
+                    f"{part.name!r} combines mechanisms, but what an attacker of horizontal learning knows of a "
+                    "defense is about one of them; give each as a defense of its own.",
+                )
+        return parts
+
+    @field_validator("metrics")
+    @classmethod
+    def _with_accuracy(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        if "accuracy" not in {part.name for part in parts}:
+            raise BadInputError(
+                "an audit measures the accuracy, which its verdict rests on; add 'accuracy' to metrics."
+            )
+        return parts
+
+    @field_validator("batch_sizes")
+    @classmethod
+    def _some(cls, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        if not sizes:
+            raise BadInputError("an audit needs at least one batch size; give 8, for example.")
+        return tuple(dict.fromkeys(sizes))
+
+    @property
+    def attacked_rounds(self) -> int:
+        """Number of rounds in which the same victims are attacked."""
+        return 1 if self.training is None else self.training.attacked_rounds
+
+
+def make_spec(**values: Any) -> HorizontalSpec:
+    """Return a spec of horizontal learning.
+
+    Raises:
+        BadInputError: a value is unknown, of the wrong kind or out of range; one paragraph names all.
+
+    Example:
+        >>> make_spec(attacks=["tabelak"])
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: unknown attack 'tabelak'; did you mean 'tableak'...
+    """
+    return HorizontalSpec.of(**values)

@@ -1,0 +1,171 @@
+"""What front ends read of a spec's fields: commands, documents, starter documents and the reference are made of it."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+Kind = Literal["switch", "whole", "number", "text", "choice", "path", "list", "mapping", "model"]
+
+# Panels of help and reference, in their order.
+TABLE, PARTIES, ATTACK = "The table", "The parties and what they train", "What is attacked, and how"
+KNOWLEDGE, OUTPUT, GATE, RUNNING = "What the attacker knows", "Output", "Gate", "Running"
+PANELS = (TABLE, PARTIES, ATTACK, KNOWLEDGE, OUTPUT, GATE, RUNNING)
+
+
+@dataclass(frozen=True)
+class Option:
+    """All that is said of a field beside its type, bounds and default.
+
+    Attributes:
+        help: what the field is, for people.
+        panel: one of ``PANELS``.
+        metavar: stands for the value in help; follows from the type if None.
+        name: key in documents and, with dashes, option of the command line; the field's name if None, of a field with
+            several values in the singular on the command line.
+        default: the default in words, where its value does not say it.
+        below: field that documents may say this one with, as in ``protocol: {name: fedsgd, batch_size: 8}``.
+        key: key there; empty for the field that takes all keys of no other field.
+        parts: kind of registry that names are looked up in, such as ``attacks``.
+        own: whether a name may also be that of something of one's own.
+        replaces: fields that say more about the value of this one, and are of no use for another value.
+        of_attacks: whether single attacks may have an option of the same name, which this one replaces.
+        whole: the field of a nested model that may stand for the whole, as in ``gate: 0.2``.
+        example: a value in YAML, for starter documents, where the default is None.
+        as_text: whether the value is written as text, whatever its type.
+        swept: whether an audit goes through the items of a list one by one, so that repeats say nothing.
+    """
+
+    help: str
+    panel: str
+    metavar: str | None = None
+    name: str | None = None
+    default: str | None = None
+    below: str | None = None
+    key: str | None = None
+    parts: str | None = None
+    own: bool = False
+    replaces: tuple[str, ...] = ()
+    of_attacks: bool = False
+    whole: str | None = None
+    example: str | None = None
+    as_text: bool = False
+    swept: bool = False
+
+
+@dataclass(frozen=True)
+class SpecField:
+    """One field of a spec as front ends see it.
+
+    Attributes:
+        name: name of the field.
+        option: what is said of it.
+        kind: what one value is.
+        annotation: type, without what is said of it and without None.
+        item: type of an item of a list; None for what is no list.
+        info: pydantic's view of the field.
+    """
+
+    name: str
+    option: Option
+    kind: Kind
+    annotation: Any
+    item: Any
+    info: FieldInfo
+
+    @property
+    def several(self) -> bool:
+        """Whether a list is one value of the field."""
+        return self.kind == "list"
+
+    @property
+    def parts(self) -> bool:
+        """Whether its values are attacks, defenses, baselines or metrics, with options and labels."""
+        return self.several and self.option.parts is not None
+
+    @property
+    def key(self) -> str:
+        """Key in documents."""
+        return self.option.name or self.name
+
+    @property
+    def flag(self) -> str:
+        """Option of the command line."""
+        name = self.key
+        # What can be given several times is named in the singular.
+        if self.kind in ("list", "mapping") and name.endswith("s") and self.option.name is None:
+            name = name[:-1]
+        return f"--{name.replace('_', '-')}"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Values that there are; empty where they are not listed."""
+        return get_args(self.annotation) if self.kind == "choice" else ()
+
+    @property
+    def default(self) -> Any:
+        """The default, as Python has it."""
+        return self.info.get_default(call_default_factory=True, validated_data={})
+
+    @property
+    def fields(self) -> Mapping[str, SpecField]:
+        """Fields of a nested model; empty for anything else."""
+        return fields_of(self.annotation) if self.kind == "model" else {}
+
+
+@cache
+def fields_of(model: type[BaseModel]) -> Mapping[str, SpecField]:
+    """Return the fields of a spec, or of a model nested in one, by their names."""
+    return {name: _field(name, info) for name, info in model.model_fields.items()}
+
+
+def _field(name: str, info: FieldInfo) -> SpecField:
+    option = next((one for one in reversed(info.metadata) if isinstance(one, Option)), None)
+    if option is None:
+        raise TypeError(f"the field {name} says nothing of itself; annotate it with an Option.")
+    annotation = _bare(info.annotation)
+    kind = _kind(annotation)
+    item = _bare(get_args(annotation)[0]) if kind == "list" else None
+    return SpecField(name, option, kind, annotation, item, info)
+
+
+def _bare(annotation: Any) -> Any:
+    """Return a type without what is said of it and without None."""
+    while True:
+        origin = get_origin(annotation)
+        if origin is Annotated:
+            annotation = get_args(annotation)[0]
+        elif origin in (Union, types.UnionType) and type(None) in get_args(annotation):
+            rest = [one for one in get_args(annotation) if one is not type(None)]
+            annotation = rest[0] if len(rest) == 1 else Union[tuple(rest)]  # noqa: UP007 - the members are data
+            if len(rest) > 1:
+                return annotation
+        else:
+            return annotation
+
+
+def _kind(annotation: Any) -> Kind:
+    origin = get_origin(annotation) or annotation
+    if origin is Literal:
+        return "choice"
+    if isinstance(origin, type):
+        simple: tuple[tuple[type, Kind], ...] = (
+            (bool, "switch"),
+            (int, "whole"),
+            (float, "number"),
+            (Path, "path"),
+            (tuple, "list"),
+            (dict, "mapping"),
+            (BaseModel, "model"),
+        )
+        for known, kind in simple:
+            if issubclass(origin, known):
+                return kind
+    return "text"

@@ -1,0 +1,161 @@
+"""The registered attacks that a configuration admits, and why it does not admit the others.
+
+An attack declares the view that it takes, by its annotation, and the side information that it needs, where it is
+registered. A protocol declares the views that it reveals. A spec says the rest. Nothing is trained or attacked here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from seepage import registry
+from seepage.errors import BadInputError
+from seepage.needs import NEEDS, ActsOn, Need
+from seepage.settings.catalogue import setting
+from seepage.settings.part import Part
+from seepage.settings.spec import Spec
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What a deployment shows and grants the attacker.
+
+    Attributes:
+        setting: name of the setting.
+        protocol: name of the protocol, in sentences.
+        reveals: view types that the protocol shows the attacker.
+        grants: side information that the attacker holds.
+        model: name of the trained network; None where attacks need none that is crafted.
+        defenses: name of each mechanism that is audited, and the part of the message that it blurs or withholds.
+    """
+
+    setting: str
+    protocol: str
+    reveals: tuple[type, ...]
+    grants: frozenset[Need] = frozenset()
+    model: str | None = None
+    defenses: tuple[tuple[str, ActsOn], ...] = ()
+
+
+@dataclass(frozen=True)
+class Applicability:
+    """Whether an attack can be run on a deployment.
+
+    Attributes:
+        attack: registered name.
+        sees: names of the view types that the attack takes.
+        needs: side information that the attack needs.
+        reason: sentence that names both sides of a mismatch; None where the attack applies.
+    """
+
+    attack: str
+    sees: tuple[str, ...]
+    needs: tuple[Need, ...]
+    reason: str | None
+
+    @property
+    def applies(self) -> bool:
+        """Whether the attack can be run."""
+        return self.reason is None
+
+
+def deployment_of(spec: Spec) -> Deployment:
+    """Return what a spec's deployment shows and grants the attacker, as its setting declares it.
+
+    Raises:
+        BadInputError: the spec is of a setting that declares no threat model.
+    """
+    found = setting(spec.setting)
+    if found.deployment is None:
+        raise BadInputError(
+            f"the setting {spec.setting!r} declares no threat model; give its plug-in a function from a spec to a "
+            "Deployment, so that attacks can be held against it."
+        )
+    return found.deployment(spec)
+
+
+def granted(amounts: Mapping[Need, float | int | None], further: Iterable[Need] = ()) -> frozenset[Need]:
+    """Return what is granted: amounts that are not 0 (None stands for as much as there is), and what else there is.
+
+    Args:
+        amounts: amount of each kind of side information.
+        further: side information without an amount.
+    """
+    return frozenset({*(need for need, amount in amounts.items() if amount != 0), *further})
+
+
+def mechanisms(setting: str, parts: Iterable[Part]) -> tuple[tuple[str, ActsOn], ...]:
+    """Return the mechanisms of some defenses, each with the part of the message that it blurs or withholds."""
+    names = dict.fromkeys(one.name for part in parts for one in part.mechanisms)
+    registered = registry.defenses.of(setting)
+    acts_on = {name: getattr(registered[name].factory, "acts_on", None) for name in names}
+    return tuple((name, part) for name, part in acts_on.items() if part is not None)
+
+
+def applicability(entry: registry.Entry[registry.Attack], deployment: Deployment) -> Applicability:
+    """Return whether an attack can be run on a deployment.
+
+    Example:
+        >>>         >>> deployment = deployment_of(SplitSpec(private_columns="sex", auxiliary=0))
+        >>> found = applicability(registry.attacks["fsha"], deployment)
+        >>> found.applies, found.needs
+        (False, ('auxiliary',))
+    """
+    return Applicability(
+        entry.name, tuple(view.__name__ for view in entry.sees), entry.needs, _reason(entry, deployment)
+    )
+
+
+def grid_of_attacks(deployment: Deployment) -> list[Applicability]:
+    """Return for each registered attack of the setting whether it can be run, in order of registration."""
+    return [applicability(entry, deployment) for entry in registry.attacks.of(deployment.setting).entries()]
+
+
+def refuse_inapplicable(attacks: Iterable[Part], deployment: Deployment) -> None:
+    """Refuse attacks that cannot be run, before anything is.
+
+    Raises:
+        BadInputError: says of each what it takes or needs, and what the deployment shows or grants instead.
+    """
+    registered = registry.attacks.of(deployment.setting)
+    found = [applicability(registered[part.name], deployment).reason for part in attacks]
+    reasons = [reason for reason in dict.fromkeys(found) if reason is not None]
+    if reasons:
+        raise BadInputError(" ".join(reasons))
+
+
+def _reason(entry: registry.Entry[registry.Attack], deployment: Deployment) -> str | None:
+    sees = entry.sees
+    # An attack without an annotation is taken at its word.
+    if sees and not any(issubclass(view, deployment.reveals) for view in sees):
+        return (
+            f"The attack {entry.name!r} takes {_names(sees)} ({_described(sees)}), but {deployment.setting} learning "
+            f"by {deployment.protocol!r} reveals {_names(deployment.reveals)}; choose another attack or protocol."
+        )
+    for need in entry.needs:
+        if need == "crafted_network":
+            crafted = getattr(entry.factory, "network", None)
+            # Of a network of one's own only running it tells whether it was crafted.
+            if deployment.model in (crafted, None) or deployment.model not in registry.models:
+                continue
+            return (
+                f"The attack {entry.name!r} needs {NEEDS[need]}, {crafted!r}, but the parties train "
+                f"{deployment.model!r}; audit the model {crafted!r}, or leave the attack out."
+            )
+        if need not in deployment.grants:
+            return (
+                f"The attack {entry.name!r} needs {NEEDS[need]}, but {deployment.setting} learning as configured "
+                f"grants none ({need}: 0); grant some, or leave the attack out."
+            )
+    return None
+
+
+def _names(views: Iterable[type]) -> str:
+    return " or ".join(view.__name__ for view in views)
+
+
+def _described(views: Iterable[type]) -> str:
+    said = ((inspect.getdoc(view) or "").split("\n", 1)[0].rstrip(".") for view in views)
+    return "; ".join(f"{words[:1].lower()}{words[1:]}" for words in said)

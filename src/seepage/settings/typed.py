@@ -1,0 +1,415 @@
+"""Types of the options of ``seepage.audit``, written by ``tools/typed_options.py`` from the specs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+# An attack, a defense, a baseline or a metric: a text such as ``name:{option: value}``, or a mapping.
+PartLike = str | Mapping[str, Any]
+
+
+class HorizontalOptions(TypedDict, total=False):
+    """Options of horizontal federated learning: what the server reads of a client's records."""
+
+    dataset_options: Mapping[str, Any]
+    """Argument of the dataset's loader, such as missing=category of adult."""
+    data_folder: str | Path | None
+    """Folder with the files of datasets."""
+    data: str | Path | None
+    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    schema_file: str | Path | None
+    """YAML schema of your table; `seepage schema` drafts one."""
+    target: str | None
+    """Column of your table that the model learns."""
+    sensitive: str | Sequence[str]
+    """Column of your table that the report singles out."""
+    drop: str | Sequence[str]
+    """Column of your table to leave out."""
+    overrides: Mapping[str, Any]
+    """Kind of a column of your table: discrete or continuous, or fields of the schema as in 'age={low: 0, high: 110}'.
+    """
+    missing: Literal["refuse", "drop", "category"]
+    """Missing cells of your table: refuse the table, drop the rows that have one, or take them as a category of their
+    own and as the median of numbers.
+    """
+    most_categories: int
+    """Number of different values that a discrete column keeps, fewer in tables that would get too wide. The rarest
+    beyond are taken together as (other), which the attacker then guesses as one.
+    """
+    most_encoded: int
+    """Number of encoded columns beyond which most_categories is lowered."""
+    separator: str
+    """Character between the cells of your CSV file."""
+    attacks: PartLike | Sequence[PartLike]
+    """Attack by name; `seepage attacks` lists them."""
+    baselines: PartLike | Sequence[PartLike]
+    """Baseline to compare attacks with, which knows all but the message."""
+    defenses: PartLike | Sequence[PartLike]
+    """Defense by name, none for no defense; `seepage defenses` lists them. Each is audited."""
+    seed: int
+    """Seed that every random number of the audit follows from."""
+    device: str
+    """Device that computes: auto (a GPU where there is one), cpu, cuda or cuda:1."""
+    workers: int | None
+    """Number of processes that compute at the same time; figures do not depend on it."""
+    threads: int
+    """Number of CPU threads of each worker."""
+    time_budget: str | float | None
+    """Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as many more
+    as fit.
+    """
+    keep_records: bool
+    """Whether true and reconstructed records of your own table are stored."""
+    control: bool
+    """Whether a positive control shows that the attacks work here."""
+    gate: Mapping[str, Any] | None
+    """Limit that the audit has to stay below."""
+    variant: str | None
+    """Name that tells this audit from others beside it in results."""
+    model_options: Mapping[str, Any]
+    """Argument of the network's factory."""
+    weights: str | Path | None
+    """Weights of the network (.safetensors)."""
+    head: Literal["softmax", "sigmoid", "regression"] | None
+    """Output of the network."""
+    model_seed: int | None
+    """Seed of the network's initialisation."""
+    training: Mapping[str, Any] | None
+    """Rounds of training before the attacked one, and number of rounds in which the same victims are attacked, such as
+    '{rounds: 9, clients: 5}'.
+    """
+    protocol: str
+    """Training of the parties: fedsgd, or fedavg with options such as 'fedavg:{epochs: 5, local_batch_size: 8,
+    learning_rate: 0.01}'.
+    """
+    protocol_options: Mapping[str, Any]
+    """Argument of the protocol, such as epochs=5 of fedavg."""
+    batch_sizes: int | Sequence[int]
+    """Number of records behind one message. Each is audited."""
+    replacement: bool
+    """Whether a batch may hold a row twice."""
+    labels: Literal["restored", "true", "ordered"]
+    """Labels that the attacker has: restored from the message, the true ones in no particular order, or ordered as
+    clients go through their records (with local steps, where clients do not shuffle).
+    """
+    batch_statistics: Literal["hidden", "granted"]
+    """Whether the attacker is granted mean and variance of each batch where the network normalises it, as it is where
+    clients send running statistics along.
+    """
+    profile: Literal["default", "faithful"]
+    """Configuration of attacks: default is the strongest we know; faithful has the official implementations' details.
+    """
+    restarts: int | None
+    """Number of random starts of attacks that use several."""
+    iterations: int | None
+    """Number of descent steps of an attack."""
+    metrics: PartLike | Sequence[PartLike]
+    """Figure that is measured."""
+    victims: int
+    """Number of batches attacked in each configuration."""
+
+
+class SplitOptions(TypedDict, total=False):
+    """Options of split learning: what the server reads of the client's columns and labels."""
+
+    dataset_options: Mapping[str, Any]
+    """Argument of the dataset's loader, such as missing=category of adult."""
+    data_folder: str | Path | None
+    """Folder with the files of datasets."""
+    data: str | Path | None
+    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    schema_file: str | Path | None
+    """YAML schema of your table; `seepage schema` drafts one."""
+    target: str | None
+    """Column of your table that the model learns."""
+    sensitive: str | Sequence[str]
+    """Column of your table that the report singles out."""
+    drop: str | Sequence[str]
+    """Column of your table to leave out."""
+    overrides: Mapping[str, Any]
+    """Kind of a column of your table: discrete or continuous, or fields of the schema as in 'age={low: 0, high: 110}'.
+    """
+    missing: Literal["refuse", "drop", "category"]
+    """Missing cells of your table: refuse the table, drop the rows that have one, or take them as a category of their
+    own and as the median of numbers.
+    """
+    most_categories: int
+    """Number of different values that a discrete column keeps, fewer in tables that would get too wide. The rarest
+    beyond are taken together as (other), which the attacker then guesses as one.
+    """
+    most_encoded: int
+    """Number of encoded columns beyond which most_categories is lowered."""
+    separator: str
+    """Character between the cells of your CSV file."""
+    attacks: PartLike | Sequence[PartLike]
+    """Attack by name; `seepage attacks` lists them."""
+    baselines: PartLike | Sequence[PartLike]
+    """Baseline to compare attacks with, which knows all but the message."""
+    defenses: PartLike | Sequence[PartLike]
+    """Defense by name, none for no defense; `seepage defenses` lists them. Each is audited."""
+    seed: int
+    """Seed that every random number of the audit follows from."""
+    device: str
+    """Device that computes: auto (a GPU where there is one), cpu, cuda or cuda:1."""
+    workers: int | None
+    """Number of processes that compute at the same time; figures do not depend on it."""
+    threads: int
+    """Number of CPU threads of each worker."""
+    time_budget: str | float | None
+    """Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as many more
+    as fit.
+    """
+    keep_records: bool
+    """Whether true and reconstructed records of your own table are stored."""
+    control: bool
+    """Whether a positive control shows that the attacks work here."""
+    gate: Mapping[str, Any] | None
+    """Limit that the audit has to stay below."""
+    variant: str | None
+    """Name that tells this audit from others beside it in results."""
+    private_columns: str | Sequence[str]
+    """Column that the client holds."""
+    protocol: Literal["split", "federated_split"]
+    """Clients: one that holds all rows (split), or many of rows_each rows each (federated_split)."""
+    hidden: int | Sequence[int]
+    """Number of units of a hidden layer of DeepFM at the client."""
+    tower: int | Sequence[int]
+    """Number of units of a hidden layer of DeepFM at the server."""
+    logit: bool
+    """Whether DeepFM ends in one logit for two classes."""
+    epochs: int
+    """Number of passes over the rows before the attack."""
+    batch_size: int
+    """Number of records of an exchange with one client."""
+    learning_rate: float
+    """Learning rate of Adagrad."""
+    rows_each: int
+    """Number of rows of each of many clients."""
+    clients: int
+    """Number of clients in an exchange, where there are many."""
+    test_share: float
+    """Share of rows that are not trained on; attacked ones are among them."""
+    attacked_records: int | None
+    """Largest number of attacked records."""
+    auxiliary: int
+    """Number of training rows that the attacker holds whole; 0 for marginals alone."""
+    stale: int
+    """Number of epochs by which the client weights that the server knows are old."""
+    final: int
+    """Number of epochs before the end at which the attacked exchange takes place, where the server knows the client's
+    final weights alone; 0 for an exchange after the end.
+    """
+    repetitions: int
+    """Number of trainings, each from seeds of its own; intervals are over them."""
+
+
+class VerticalOptions(TypedDict, total=False):
+    """Options of vertical learning: what the active party reads of a passive party's columns."""
+
+    dataset_options: Mapping[str, Any]
+    """Argument of the dataset's loader, such as missing=category of adult."""
+    data_folder: str | Path | None
+    """Folder with the files of datasets."""
+    data: str | Path | None
+    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    schema_file: str | Path | None
+    """YAML schema of your table; `seepage schema` drafts one."""
+    target: str | None
+    """Column of your table that the model learns."""
+    sensitive: str | Sequence[str]
+    """Column of your table that the report singles out."""
+    drop: str | Sequence[str]
+    """Column of your table to leave out."""
+    overrides: Mapping[str, Any]
+    """Kind of a column of your table: discrete or continuous, or fields of the schema as in 'age={low: 0, high: 110}'.
+    """
+    missing: Literal["refuse", "drop", "category"]
+    """Missing cells of your table: refuse the table, drop the rows that have one, or take them as a category of their
+    own and as the median of numbers.
+    """
+    most_categories: int
+    """Number of different values that a discrete column keeps, fewer in tables that would get too wide. The rarest
+    beyond are taken together as (other), which the attacker then guesses as one.
+    """
+    most_encoded: int
+    """Number of encoded columns beyond which most_categories is lowered."""
+    separator: str
+    """Character between the cells of your CSV file."""
+    attacks: PartLike | Sequence[PartLike]
+    """Attack by name; `seepage attacks` lists them."""
+    baselines: PartLike | Sequence[PartLike]
+    """Baseline to compare attacks with, which knows all but the message."""
+    defenses: PartLike | Sequence[PartLike]
+    """Defense by name, none for no defense; `seepage defenses` lists them. Each is audited."""
+    seed: int
+    """Seed that every random number of the audit follows from."""
+    device: str
+    """Device that computes: auto (a GPU where there is one), cpu, cuda or cuda:1."""
+    workers: int | None
+    """Number of processes that compute at the same time; figures do not depend on it."""
+    threads: int
+    """Number of CPU threads of each worker."""
+    time_budget: str | float | None
+    """Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as many more
+    as fit.
+    """
+    keep_records: bool
+    """Whether true and reconstructed records of your own table are stored."""
+    control: bool
+    """Whether a positive control shows that the attacks work here."""
+    gate: Mapping[str, Any] | None
+    """Limit that the audit has to stay below."""
+    variant: str | None
+    """Name that tells this audit from others beside it in results."""
+    passive: str | Sequence[str] | Sequence[str | Sequence[str]]
+    """Columns of a passive party, with commas between them, a party each; the active party has the rest."""
+    parties: int
+    """Number of parties with equal shares, where no columns are named."""
+    share: float | None
+    """Share of the columns that the attacked party holds; the others share the rest."""
+    columns_seed: int | None
+    """Seed of a random order of columns before they are shared."""
+    victim: int
+    """Number of the passive party that is attacked, from 1."""
+    bottom: int | Sequence[int]
+    """Number of units of a hidden layer of bottom models."""
+    features: int
+    """Number of features that each party sends."""
+    top: int | Sequence[int]
+    """Number of units of a hidden layer of the top model."""
+    epochs: int
+    """Number of passes over the rows before the attack."""
+    batch_size: int
+    """Number of records of an exchange."""
+    learning_rate: float
+    """Learning rate of Adam."""
+    attacked: Literal["held_out", "trained"]
+    """Attacked records: held out and predicted for, or trained on, whose labels are known."""
+    test_share: float
+    """Share of rows that are not trained on."""
+    attacked_records: int | None
+    """Largest number of attacked records."""
+    auxiliary: float
+    """Share of the rows left for training that the attacker holds whole; they are not trained on."""
+    queries: int | None
+    """Number of queries that a passive party answers."""
+    leaked: int
+    """Number of attacked records that the attacker knows; they do not count."""
+    gradient_batches: int
+    """Number of batches of attacked records that attacks on gradients are granted gradients of."""
+    gradient_batch: int
+    """Number of records of such a batch; these alone are guessed."""
+    repetitions: int
+    """Number of trainings, each from seeds of its own; intervals are over them."""
+
+
+class PooledOptions(TypedDict, total=False):
+    """Options of pooled learning: what a joint model's answers tell of a sensitive column's distribution."""
+
+    dataset_options: Mapping[str, Any]
+    """Argument of the dataset's loader, such as missing=category of adult."""
+    data_folder: str | Path | None
+    """Folder with the files of datasets."""
+    data: str | Path | None
+    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    schema_file: str | Path | None
+    """YAML schema of your table; `seepage schema` drafts one."""
+    target: str | None
+    """Column of your table that the model learns."""
+    sensitive: str | Sequence[str]
+    """Column whose distribution is the secret, exactly one."""
+    drop: str | Sequence[str]
+    """Column of your table to leave out."""
+    overrides: Mapping[str, Any]
+    """Kind of a column of your table: discrete or continuous, or fields of the schema as in 'age={low: 0, high: 110}'.
+    """
+    missing: Literal["refuse", "drop", "category"]
+    """Missing cells of your table: refuse the table, drop the rows that have one, or take them as a category of their
+    own and as the median of numbers.
+    """
+    most_categories: int
+    """Number of different values that a discrete column keeps, fewer in tables that would get too wide. The rarest
+    beyond are taken together as (other), which the attacker then guesses as one.
+    """
+    most_encoded: int
+    """Number of encoded columns beyond which most_categories is lowered."""
+    separator: str
+    """Character between the cells of your CSV file."""
+    attacks: PartLike | Sequence[PartLike]
+    """Attack by name; `seepage attacks` lists them."""
+    baselines: PartLike | Sequence[PartLike]
+    """Baseline to compare attacks with, which knows all but the message."""
+    defenses: PartLike | Sequence[PartLike]
+    """Defense by name, none for no defense; `seepage defenses` lists them. Each is audited."""
+    seed: int
+    """Seed that every random number of the audit follows from."""
+    device: str
+    """Device that computes: auto (a GPU where there is one), cpu, cuda or cuda:1."""
+    workers: int | None
+    """Number of processes that compute at the same time; figures do not depend on it."""
+    threads: int
+    """Number of CPU threads of each worker."""
+    time_budget: str | float | None
+    """Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as many more
+    as fit.
+    """
+    keep_records: bool
+    """Whether true and reconstructed records of your own table are stored."""
+    control: bool
+    """Whether a positive control shows that the attacks work here."""
+    gate: Mapping[str, Any] | None
+    """Limit that the audit has to stay below."""
+    variant: str | None
+    """Name that tells this audit from others beside it in results."""
+    value: str | float | bool | None
+    """Value of the sensitive column whose share is asked for; of numbers, those above it."""
+    keep: bool
+    """Whether models are trained on the sensitive column, too."""
+    inputs: str | Sequence[str]
+    """Column that models are trained on besides."""
+    synthetic: Mapping[str, Any] | None
+    """Sensitive column A to be made up, such as '{strength: 0.8}'."""
+    protocol: Literal["multi_party", "single_party", "update"]
+    """Part of the attacker: it puts rows of its own into the pool (multi_party), only asks (single_party), or compares
+    answers before and after the victim brings in new rows, whose share is asked for (update).
+    """
+    hidden: int | Sequence[int]
+    """Number of units of a hidden layer of models."""
+    epochs: int
+    """Number of passes over the pooled rows."""
+    batch_size: int
+    """Number of records of a step of training."""
+    learning_rate: float
+    """Learning rate of training."""
+    weight_decay: float
+    """Weight decay of training."""
+    rows: int
+    """Number of rows of the victim, the attacker and each further party."""
+    auxiliary: int
+    """Number of rows of the attacker's own in which the attribute is known."""
+    auxiliary_share: float
+    """Share of the attribute in the auxiliary rows."""
+    auxiliary_from: Literal["rows", "marginals", "answers"]
+    """Origin of the auxiliary rows: rows of the same kind, or made up from columns' marginals, or from a joint model's
+    answers.
+    """
+    own_share: float
+    """Share of the attribute in the rows that the attacker puts in."""
+    queries: int
+    """Number of queries that the attacker asks."""
+    apart: bool
+    """Whether queries are rows of their own, and not among the auxiliary ones."""
+    shares: float | Sequence[float]
+    """Share of the attribute in the victim's rows to be told apart, as many targets of each."""
+    parties: int
+    """Number of parties that pool their rows, the attacker among them."""
+    targets: int
+    """Number of joint models attacked for each attack seed."""
+    shadows: int
+    """Number of models that the attacker trains for each attack seed."""
+    repetitions: int
+    """Number of attack seeds: another auxiliary sample, attacker, shadow models and targets each; intervals are over
+    them.
+    """

@@ -1,0 +1,52 @@
+"""Choices in how the schema of a table is inferred. Nothing here imports pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from seepage.errors import BadInputError, check_choice, check_count
+
+Missing = Literal["refuse", "drop", "category"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Choices in the inference of a schema.
+
+    Attributes:
+        overrides: for each column, fields to set instead of the inferred ones: any field of ``Discrete`` or
+            ``Continuous`` except the name. Other fields are still inferred. An overridden column is kept even if it
+            has one value or looks like an identifier.
+        sensitive: columns that a report singles out.
+        drop: columns to leave out.
+        missing: ``refuse`` missing cells; ``drop`` the rows that have one; or take them as a
+            ``category`` of their own, in columns of numbers as the median. Rows without a target are
+            dropped by the last as well.
+        most_categories: largest number of categories of a discrete column; the rarest beyond it are merged as
+            ``(other)``.
+        most_encoded: number of encoded columns of the table above which ``most_categories`` is lowered, to 20 at least.
+        tolerance_factor: tolerance of a continuous column in standard deviations.
+        discrete_at_most: largest number of different whole numbers that are taken as categories.
+
+    Raises:
+        BadInputError: an unknown choice, or a limit that is too low.
+    """
+
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sensitive: Iterable[str] = ()
+    drop: Iterable[str] = ()
+    missing: Missing = "refuse"
+    most_categories: int = 100
+    most_encoded: int = 1000
+    tolerance_factor: float = 0.319
+    discrete_at_most: int = 10
+
+    def __post_init__(self) -> None:
+        check_choice("policy for missing cells:", self.missing, Missing)
+        check_count("most_encoded", self.most_encoded)
+        if self.most_categories < 2:
+            raise BadInputError(
+                f"most_categories is a whole number from 2 up (one for the rest), got {self.most_categories!r}."
+            )

@@ -1,0 +1,114 @@
+"""Sentences that carry the verdict, and the terminal that shows them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from seepage.assessment.row import ResultRow
+from seepage.report.report import Report
+from seepage.report.result import AuditResult
+from seepage.report.summary import headline, summary
+from tests.report.parts import CoinAudit
+from tests.results.test_verdict import row
+
+WORDS: dict[str, Any] = {"attacker": "The server", "secret": "all cells", "message": "the gradient", "columns": ()}
+
+
+def result(rows: Sequence[ResultRow], sensitive: Sequence[str] = ()) -> AuditResult:
+    return AuditResult(CoinAudit(**WORDS, sensitive=tuple(sensitive)), rows)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"baseline": None, "baseline_name": None, "lift": None, "lift_low": None, "lift_high": None}, "No baseline"),
+        (
+            {"baseline": 1.0, "lift": 0.0, "lift_low": 0.0, "lift_high": 0.0},
+            "The best baseline is always right already.",
+        ),
+        ({"n": 1, "low": None, "high": None, "lift_low": None, "lift_high": None}, "One flip allows no interval"),
+        ({"n": 3, "lift_low": 0.2, "lift_high": 0.2}, "All 3 flips are alike"),
+    ],
+)
+def test_the_summary_says_why_there_is_no_tier(changes: dict[str, Any], reason: str) -> None:
+    text = summary(result([row(**changes)]))
+    assert f"Leakage: inconclusive. {reason}" in text
+
+
+def test_the_summary_says_what_was_read_and_what_baselines_get() -> None:
+    rows = [
+        row(),
+        row(metric="exact_match", mean=0.25),
+        row(column="age", mean=0.9, baseline=0.3, lift=0.6, lift_low=0.5, lift_high=0.63),
+        row(column="purpose", mean=0.3, baseline=0.29, lift=0.01, lift_low=-0.2, lift_high=0.02),
+    ]
+    text = summary(result(rows, ["age"]))
+    assert "At batch size 8 the server reads 70.0% of all cells" in text
+    assert "20.0 points more than the best baseline (random, 50.0%)" in text
+    assert "25.0% of the records come back whole. Leakage: moderate." in text
+    assert "Clearly above the baseline, most of all: age (90%, baseline 30%)." in text
+    assert "Sensitive columns by leakage: total: age." in text or "high: age" in text
+    assert "purpose" not in text
+
+
+def test_an_attack_that_cannot_be_told_from_a_baseline_is_not_called_safe() -> None:
+    text = summary(result([row(lift=0.01, lift_low=-0.05, lift_high=0.07)]))
+    assert "do not tell the attack from the baseline, which does not show that nothing leaks" in text
+    worse = summary(result([row(lift=-0.05, lift_low=-0.07, lift_high=-0.03)]))
+    assert "includes zero" not in worse
+    assert "The baseline does better than this attack, which does not show that nothing leaks" in worse
+
+
+def test_columns_above_a_baseline_do_not_contradict_an_attack_that_is_not() -> None:
+    columns = [
+        row(column="age", mean=0.9, baseline=0.3, lift=0.6, lift_low=0.5, lift_high=0.63),
+        # Two victims that happen to be alike.
+        row(column="purpose", mean=0.5, baseline=0.3, lift=0.2, lift_low=0.2, lift_high=0.2),
+    ]
+    text = summary(result([row(lift=0.01, lift_low=-0.05, lift_high=0.07), *columns]))
+    assert "Clearly above the baseline" not in text
+    assert (
+        "Single columns whose interval lies above the baseline all the same: age (90%, baseline 30%); 2 columns" in text
+    )
+    assert "purpose" not in text
+
+
+def test_every_defense_has_a_paragraph_of_its_own() -> None:
+    rows = [row(), row(defense="noise(0.1)", mean=0.55, lift=0.05, lift_low=0.01, lift_high=0.09)]
+    text = summary(result(rows))
+    assert "At batch size 8 with no defense the server reads 70.0%" in text
+    assert "At batch size 8 under noise(0.1) the server reads 55.0%" in text
+
+
+def test_the_terminal_shows_every_defense_and_what_has_no_figure() -> None:
+    mode = row(
+        attack="mode", kind="baseline", seconds_per_victim=None, mean=0.5, lift=None, lift_low=None, lift_high=None
+    )
+    rows = [row(), mode, row(defense="noise(0.1)", mean=0.55, lift=0.05), row(defense="noise(0.1)", metric="other")]
+    rows.append(row(defense="broken", attack="dlg", mean=None, lift=None, low=None, high=None))
+    written = io.StringIO()
+    console = Console(file=written, width=200)
+    known = {"labels": "true", "sees": "what it sees"}
+    Report(CoinAudit(**WORDS), [replace(one, knowledge=known) for one in rows]).show(console)
+    assert "noise(0.1)" in written.getvalue()
+    assert "broken" in written.getvalue()
+    assert "55.0" in written.getvalue()
+
+
+def test_the_headline_is_about_the_configuration_in_which_most_leaks() -> None:
+    rows = [row(), row(defense="noise", mean=0.55, lift=0.05, lift_low=0.01, lift_high=0.09)]
+    found = headline(result(rows))
+    assert found.words == (
+        "At batch size 8 with no defense the server reads 70% of all cells; without the gradient the best baseline "
+        "gets 50%."
+    )
+    assert found.tier == "moderate"
+    nothing = headline(result([row(mean=None, lift=None, baseline=None, status="failed")]))
+    assert (nothing.record, nothing.tier) == (None, "inconclusive")
+    assert "Nothing could be measured" in nothing.words

@@ -1,0 +1,226 @@
+"""Split, vertical and pooled learning as audits: controls on planted columns, forecasts, workers, kept rows."""
+
+from __future__ import annotations
+
+import pickle  # noqa: TID251 - as audits go to worker processes
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from seepage.assessment import Measurement
+from seepage.errors import BadInputError
+from seepage.settings.pooled import DRAWN, PooledAudit
+from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.setting import Audit, Configuration, Outcome
+from seepage.settings.split import SplitAudit
+from seepage.settings.split_spec import SplitSpec
+from seepage.settings.units import UnitFigures, outcome
+from seepage.settings.vertical import VerticalAudit
+from seepage.settings.vertical_spec import VerticalSpec
+from tests.attacks.split.test_exact import table as cut_table
+from tests.attacks.vertical.parts import table as feature_table
+from tests.settings.test_pooled import SMALL, people
+
+SPLIT = {
+    "dataset": "made",
+    "private_columns": ("a", "c"),
+    "hidden": (16, 8),
+    "batch_size": 32,
+    "auxiliary": 100,
+    "repetitions": 2,
+}
+VERTICAL = {
+    "dataset": "made",
+    "passive": ["a", "b", "n"],
+    "bottom": (16,),
+    "features": 8,
+    "top": (8,),
+    "auxiliary": 0.4,
+    "leaked": 40,
+    "repetitions": 2,
+    "epochs": 4,
+    "attacks": ["ridge_sa", {"name": "uifv_sa", "options": {"epochs": 8, "steps": 150}}, "student_dpa"],
+    "baselines": ["constant", "random"],
+}
+
+
+def split_audit(**more: object) -> SplitAudit:
+    return SplitAudit(SplitSpec.of(**{**SPLIT, **more}), cut_table(2, rows=600))
+
+
+def vertical_audit(**more: object) -> VerticalAudit:
+    return VerticalAudit(VerticalSpec.of(**{**VERTICAL, **more}), feature_table(rows=700))
+
+
+def pooled_audit(**more: object) -> PooledAudit:
+    return PooledAudit(PooledSpec.of(**{**SMALL, "attacks": ["meta", "kl"], **more}), people(0.0))
+
+
+def measured(audit: Audit) -> dict[str, list[float]]:
+    """Return the accuracy over all cells of each attack and baseline of the first configuration, unit by unit."""
+    configuration = audit.configurations[0]
+    size = audit.group(configuration, audit.parts[0])
+    found: dict[str, list[float]] = {}
+    for start in range(0, audit.units, size):
+        exposure = audit.expose(configuration, range(start, start + size))
+        for part in audit.parts:
+            if part.kind != "about":
+                found.setdefault(part.label, []).extend(accuracy(exposure.measure(part)))
+    return found
+
+
+def accuracy(found: Outcome) -> list[float]:
+    [values] = [m.values for m in found.measured if isinstance(m, Measurement) and (m.metric, m.column) == SCORE]
+    return values.tolist()
+
+
+SCORE = ("accuracy", None)
+
+
+@pytest.mark.parametrize("make", [split_audit, vertical_audit, pooled_audit])
+def test_attacks_read_the_positive_control_and_nothing_of_the_negative_one(
+    make: Callable[..., Audit],
+) -> None:
+    audit = make()
+    control, negative = audit.control(), audit.negative()
+    assert control is not None
+    assert negative is not None
+    attacks = [part.label for part in control.parts if part.kind == "attack"]
+    assert attacks
+    read, nothing = measured(control), measured(negative)
+    for found in (read, nothing):
+        found["best"] = [max(values) for values in zip(*(v for k, v in found.items() if k not in attacks), strict=True)]
+    for attack in attacks:
+        # More than half of the gap in every unit.
+        assert all(2 * (a - b) >= 1 - b for a, b in zip(read[attack], read["best"], strict=True)), (attack, read)
+        mean, best = (sum(values) / len(values) for values in (nothing[attack], nothing["best"]))
+        assert mean <= best + 0.05, (attack, nothing)
+    # Same rows, seeds and networks: what is received makes the difference, and results are kept apart.
+    configuration = control.configurations[0]
+    one, other = (a.identity(configuration, a.parts[-1]) for a in (control, negative))
+    assert {key for key in other if one.get(key) != other[key]} == {"swapped"}
+
+
+def test_a_control_says_which_attacks_it_leaves_out() -> None:
+    found = vertical_audit().control()
+    assert found is not None
+    assert "leaves out student_dpa: they have no pair" in found.about.notes[-1]
+    assert [part.label for part in found.parts if part.kind == "attack"] == ["ridge_sa", "uifv_sa"]
+    assert vertical_audit(attacks=["student_dpa"]).control() is None
+    found = split_audit(attacks=["exact", "unsplit"]).control()
+    assert found is not None
+    assert "leaves out unsplit: they learn the client's part" in found.about.notes[-1]
+    assert split_audit(attacks=["fsha"]).negative() is None
+
+
+@pytest.mark.parametrize("make", [split_audit, vertical_audit, pooled_audit])
+def test_a_worker_measures_the_same(make: Callable[..., Audit]) -> None:
+    audit = make()
+    configuration = audit.configurations[0]
+    units = range(audit.group(configuration, audit.parts[0]))
+    sent = pickle.loads(pickle.dumps(audit))  # noqa: S301 - made here
+    for part in (audit.parts[0], audit.parts[-1]):
+        here, there = (one.expose(configuration, units).measure(part) for one in (audit, sent))
+        for a, b in zip(here.measured, there.measured, strict=True):
+            assert isinstance(a, Measurement)
+            assert isinstance(b, Measurement)
+            torch.testing.assert_close(a.values, b.values, rtol=0, atol=0, equal_nan=True)
+    assert sent.identity(configuration, audit.parts[0]) == audit.identity(configuration, audit.parts[0])
+
+
+def test_labels_and_numbers_of_units_are_no_part_of_an_identity_and_options_are() -> None:
+    def identity(**more: object) -> dict:
+        audit = split_audit(attacks=["exact"], **more)
+        return audit.identity(audit.configurations[-1], audit.parts[-1])
+
+    flip = {"name": "label_flip", "probability": 0.1}
+    first = identity(defenses=[flip])
+    assert first == identity(
+        defenses=["none", {**flip, "label": "other"}], repetitions=5, keep_records=True, variant="mine"
+    )
+    assert first != identity(defenses=[{**flip, "probability": 0.2}])
+    assert first != identity(defenses=[flip], epochs=3)
+    # Trainings of vertical learning are made side by side.
+    by_units = [
+        audit.identity(audit.configurations[0], audit.parts[0])
+        for audit in (vertical_audit(repetitions=count) for count in (2, 3))
+    ]
+    assert by_units[0] != by_units[1]
+    audit = vertical_audit()
+    with pytest.raises(BadInputError, match="made all at once, 2 here"):
+        audit.expose(audit.configurations[0], range(1))
+
+
+@pytest.mark.parametrize("make", [split_audit, vertical_audit, pooled_audit])
+def test_a_forecast_is_near_what_the_units_take(make: Callable[..., Audit]) -> None:
+    audit = make()
+    configuration = audit.configurations[0]
+    # The first run of anything takes longer than all others.
+    audit.expose(configuration, range(audit.group(configuration, audit.parts[0]))).measure(audit.parts[0])
+    expected = audit.forecast(configuration)
+    assert expected is not None
+    begun = time.perf_counter()
+    exposure = audit.expose(configuration, range(audit.group(configuration, audit.parts[0])))
+    for part in audit.parts:
+        exposure.measure(part)
+    taken = time.perf_counter() - begun
+    assert taken / 8 < expected < 8 * taken
+    assert audit.forecast(configuration) == expected
+
+
+@pytest.mark.parametrize("make", [split_audit, vertical_audit, pooled_audit])
+def test_other_devices_are_refused(make: Callable[..., Audit]) -> None:
+    with pytest.raises(BadInputError, match="computed on the CPU alone, got device='cuda'"):
+        make(device="cuda")
+    assert make(device="cpu").where == "cpu"
+
+
+def test_a_part_that_fails_leaves_the_exposure_as_it_was() -> None:
+    audit = pooled_audit(attacks=["meta", "ratio"], shadows=8, targets=8)
+    exposure = audit.expose(audit.configurations[0], range(1))
+    parts = {part.label: part for part in audit.parts}
+    with pytest.raises(BadInputError, match="at least 20 shadow models"):
+        exposure.measure(parts["ratio"])
+    alone = pooled_audit(attacks=["meta"], shadows=8, targets=8)
+    fresh = alone.expose(alone.configurations[0], range(1))
+    assert accuracy(exposure.measure(parts["meta"])) == accuracy(fresh.measure(parts["meta"]))
+
+
+def test_drawn_rows_are_kept_where_records_are(tmp_path: Path) -> None:
+    pooled_audit().save(tmp_path)
+    assert not list(tmp_path.iterdir())
+    audit = PooledAudit(PooledSpec.of(**{**SMALL, "keep_records": True, "repetitions": 1}), people(0.0), own=True)
+    audit.save(tmp_path)
+    [file] = (tmp_path / DRAWN).iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    kept = load_file(file)
+    assert kept["drawn"].shape == (20, 1, 150)
+    # Rows with the attribute are as many as the shares say, target by target.
+    shares = kept["carries"][kept["drawn"][:, 0]].double().mean(1)
+    torch.testing.assert_close(shares, torch.tensor([0.33, 0.67] * 10, dtype=torch.float64), rtol=0, atol=0.01)
+
+
+def test_figures_that_a_unit_lacks_are_missing_and_not_zero() -> None:
+    about = split_audit().about
+    units = [
+        UnitFigures({("accuracy", None): 0.5, ("loss", None): 1.0}, 2.0),
+        UnitFigures({("accuracy", None): None}, 4.0),
+    ]
+    found = outcome(units, about)
+    values = {(m.metric, m.column): m.values.tolist() for m in found.measured if isinstance(m, Measurement)}
+    assert [str(value) for value in values["accuracy", None]] == ["0.5", "nan"]
+    assert [str(value) for value in values["loss", None]] == ["1.0", "nan"]
+    assert found.seconds == 3.0
+    clusters = outcome([UnitFigures({SCORE: 0.5}, each={SCORE: [0.0, 1.0]})], about).measured[0]
+    assert isinstance(clusters, Measurement)
+    assert [one.tolist() for one in clusters.clusters or ()] == [[0.0, 1.0]]
+
+
+def test_a_configuration_stands_for_a_defense() -> None:
+    audit = split_audit(defenses=["none", "label_flip:{probability: 0.1}"])
+    assert audit.configurations == (Configuration("none", 32), Configuration("label_flip", 32))

@@ -1,0 +1,135 @@
+"""A setting is a plug-in: an invented one goes through everything that seepage's own settings go through."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tokenize
+from pathlib import Path
+
+import pytest
+
+import seepage
+from seepage.auditing import audit_document, run_all
+from seepage.config.document import make_specs
+from seepage.errors import BadInputError
+from seepage.results.gate import gate
+from seepage.run import runner
+from seepage.run.runner import Listener
+from tests.settings import fifth
+
+PLUGIN = Path(fifth.__file__)
+PROGRAM = [sys.executable, "-c", "import tests.settings.fifth; from seepage.cli import main; main()"]
+GLOVES = "gloves:{noise: 6.0}"
+
+
+def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *arguments], capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "XDG_DATA_HOME": str(folder)}, check=False,
+    )  # fmt: skip
+
+
+def test_the_plug_in_is_one_short_file() -> None:
+    text = PLUGIN.read_text()
+    docstrings = {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None
+        for line in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+    }
+    code = {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type not in (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    assert len(code - docstrings) <= 150
+
+
+def test_python_takes_it_with_controls_checks_gate_and_report(tmp_path: Path) -> None:
+    report = seepage.audit(
+        "adult", setting="coins", repetitions=8, defenses=["none", {"name": "gloves", "noise": 6.0}], out=tmp_path
+    )
+    score = {row.defense: row for row in report.rows if row.is_attack and row.column is None}
+    assert score["none"].mean == 1.0
+    assert score["none"].baseline_name == "heads"
+    assert (score["gloves"].mean or 0) < 0.8
+    assert {row.setting for row in report.rows} == {"coins"}
+    codes = {one.code for one in report.findings}
+    assert not codes & {"SEEP004", "SEEP005", "SEEP021"}
+    assert report.control is not None
+    assert report.negative is not None
+    assert "SEEP012" in report.not_applicable
+    assert gate(report.rows, 0.2, None, report.findings, "toss").failed
+    assert "A listener reads 100.0% of all coins" in report.summary()
+    page = (tmp_path / "report.html").read_text()
+    assert "The attacker listens." in page
+    assert json.loads((tmp_path / "results.json").read_text())["rows"][0]["setting"] == "coins"
+    # Again from the same folder: nothing is measured again.
+    again = seepage.audit(
+        "adult", setting="coins", repetitions=8, defenses=["none", {"name": "gloves", "noise": 6.0}], out=tmp_path
+    )
+    assert again.rows == report.rows
+
+
+def test_a_document_takes_it() -> None:
+    [report] = audit_document({"setting": "coins", "repetitions": 5, "coins": 10})
+    assert {row.n for row in report.rows} == {5}
+    with pytest.raises(BadInputError, match="did you mean 'coins'"):
+        make_specs({"setting": "coins", "coin": 3})
+
+
+class Interrupting(Listener):
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def started(self, what: str) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+def test_a_stopped_run_continues_and_workers_change_no_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit = fifth.CoinAudit(fifth.CoinSpec(repetitions=7, workers=2))
+    [whole] = run_all([audit])
+    with pytest.raises(KeyboardInterrupt):
+        run_all([audit], tmp_path, Interrupting(4))
+    [resumed] = run_all([audit], tmp_path)
+    assert resumed.rows == whole.rows
+    monkeypatch.setattr(runner, "_WORTH_WORKERS_SECONDS", 0.0)
+    [apart] = run_all([audit])
+    assert apart.rows == whole.rows
+
+
+def test_the_command_line_takes_it_and_a_kill_loses_nothing(tmp_path: Path) -> None:
+    shown = run("coins", "--help", folder=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    for option in ("--repetitions", "--coins", "--attack", "--workers", "--fail-above", "--keep-records"):
+        assert option in shown.stdout
+    arguments = ["coins", "--repetitions", "400", "--defense", "none", "--defense", GLOVES, "--workers", "1", "--quiet"]
+    killed = tmp_path / "killed"
+    running = subprocess.Popen(
+        [*PROGRAM, *arguments, "--out", str(killed)], cwd=Path(__file__).parents[2], start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    until = time.monotonic() + 120
+    while not (killed / "audit.sqlite").exists() and running.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.communicate()
+    done = run(*arguments, "--out", str(killed), "--fail-above", "0.2", folder=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "listen" in done.stderr
+    whole = run(*arguments, "--out", str(tmp_path / "whole"), folder=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    assert (killed / "results.csv").read_text().splitlines()[1:]
+    rows = [json.loads((place / "results.json").read_text())["rows"] for place in (killed, tmp_path / "whole")]
+    assert rows[0] == rows[1]

@@ -1,0 +1,36 @@
+"""The types of options, and their reference page, are what the fields of the specs say."""
+
+from __future__ import annotations
+
+import inspect
+from typing import get_type_hints
+
+import pytest
+
+import site_options
+import typed_options
+from seepage.settings import typed
+from seepage.settings.catalogue import settings
+from seepage.settings.option import PANELS, fields_of
+
+
+def test_the_types_are_up_to_date() -> None:
+    assert typed_options.PLACE.read_text(encoding="utf-8") == typed_options.render()
+
+
+@pytest.mark.parametrize("setting", ["horizontal", "split", "vertical", "pooled"])
+def test_every_field_has_a_type(setting: str) -> None:
+    options = getattr(typed, f"{setting.capitalize()}Options")
+    assert inspect.getdoc(options)
+    fields = [name for name in fields_of(settings()[setting].spec) if name not in typed_options.ARGUMENTS]
+    assert list(get_type_hints(options)) == fields
+
+
+def test_every_field_is_on_the_reference_page() -> None:
+    page = site_options.options()
+    for setting in settings().values():
+        for one in fields_of(setting.spec).values():
+            assert one.option.panel in PANELS
+            assert one.option.help.endswith(".")
+            assert f"| `{one.key}`" in page
+            assert one.option.help.replace("|", "\\|") in page

@@ -1,0 +1,103 @@
+"""Writes the types of ``seepage.audit``'s options, which editors complete, from the fields of the specs.
+
+Run as ``python tools/typed_options.py`` after a field has changed; with ``--check`` nothing is written and the exit
+status is 1 where the file is not what the fields say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from seepage.settings.catalogue import settings
+from seepage.settings.option import SpecField, fields_of
+
+PLACE = Path(__file__).resolve().parent.parent / "src" / "seepage" / "settings" / "typed.py"
+_HEAD = '''"""Types of the options of ``seepage.audit``, written by ``tools/typed_options.py`` from the specs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+# An attack, a defense, a baseline or a metric: a text such as ``name:{option: value}``, or a mapping.
+PartLike = str | Mapping[str, Any]
+'''
+# Fields that are arguments of ``seepage.audit`` themselves, one by the name of source.
+ARGUMENTS = ("dataset", "model")
+_SIMPLE = {"switch": "bool", "whole": "int", "number": "float", "path": "str | Path", "text": "str"}
+_WIDTH = 120
+
+
+def render() -> str:
+    """Return the text of the module."""
+    return _HEAD + "".join(_options(name) for name in ("horizontal", "split", "vertical", "pooled"))
+
+
+def _options(setting: str) -> str:
+    spec = settings()[setting].spec
+    lines = [
+        f"\n\nclass {setting.capitalize()}Options(TypedDict, total=False):",
+        f'    """Options of {spec.about}."""',
+        "",
+    ]
+    for one in fields_of(spec).values():
+        if one.name in ARGUMENTS:
+            continue
+        lines += [f"    {one.name}: {_type(one)}", f'    """{_help(one)}"""']
+    return "\n".join(lines) + "\n"
+
+
+def _type(one: SpecField) -> str:
+    found = _without_none(one)
+    # None stands for the default that the help describes.
+    return f"{found} | None" if not one.info.is_required() and one.default is None else found
+
+
+def _without_none(one: SpecField) -> str:
+    if one.parts:
+        return "PartLike | Sequence[PartLike]"
+    if one.several:
+        item = {int: "int", float: "float", str: "str"}.get(one.item, "str | Sequence[str]")
+        return f"{item} | Sequence[{item}]"
+    if one.kind == "choice":
+        return f"Literal[{', '.join(repr(choice).replace(chr(39), chr(34)) for choice in one.choices)}]"
+    if one.kind in ("mapping", "model"):
+        return "Mapping[str, Any]"
+    if one.option.as_text:
+        return "str | float"
+    # A category is a text, a number or a truth value.
+    return "str | float | bool" if one.kind == "text" and one.annotation is not str else _SIMPLE[one.kind]
+
+
+def _help(one: SpecField) -> str:
+    text = " ".join(one.option.help.split())
+    if len(text) > _WIDTH - 12:
+        words, lines = text.split(), [""]
+        for word in words:
+            if len(lines[-1]) + len(word) + 1 > _WIDTH - 8:
+                lines.append("")
+            lines[-1] = f"{lines[-1]} {word}".strip()
+        text = "\n    ".join(lines)
+        return f"{text}\n    "
+    return text
+
+
+def main() -> int:
+    """Write the module, or say whether it is up to date."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where the file is outdated")
+    text = render()
+    if parser.parse_args().check:
+        current = PLACE.read_text(encoding="utf-8") if PLACE.exists() else ""
+        if current != text:
+            print(f"{PLACE} is not what the fields say; run python tools/typed_options.py.", file=sys.stderr)
+        return int(current != text)
+    PLACE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
