@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +126,17 @@ def test_any_evidence_comes_back_bit_for_bit(right: np.ndarray, rarity: float) -
     assert found.right.tobytes() == right.tobytes()
     assert found.rarity.tobytes() == given_.rarity.tobytes()
     assert found.uncertainty is found.true is found.guess is found.loss is None
+
+
+def test_what_cells_are_certified_under_comes_back_for_each_victim() -> None:
+    one, two = (
+        replace(part, regime=("all",), conditions=(text,)) for part, text in zip(seen(2), ("if", ""), strict=True)
+    )
+    with Store(None) as store:
+        store.add("k", SETTING, range(2), scores(0.5, 0.5), 0.1, [one, two])
+        found = store.evidence("k", range(2))
+    assert found is not None
+    assert (found.regime, found.conditions) == (("all", "all"), ("if", ""))
 
 
 def test_a_failure_is_kept_until_the_job_is_done(tmp_path: Path) -> None:

@@ -43,6 +43,8 @@ class Evidence:
         true, guess: float64 (victim, record, column), cells as in ``RecordsSecret``, matched; None for a user's own
             data, unless records are to be kept.
         regime: for each victim, the method that the attack chose, see ``RecordsGuess``; None where it has only one.
+        conditions: for each victim, a sentence with the conditions of its certified cells, empty without any; None for
+            attacks without certificates.
     """
 
     column_names: tuple[str, ...]
@@ -56,6 +58,7 @@ class Evidence:
     guess: np.ndarray | None
     certified: np.ndarray | None = None
     regime: tuple[str, ...] | None = None
+    conditions: tuple[str, ...] | None = None
 
     @property
     def victims(self) -> int:
@@ -99,6 +102,7 @@ def evidence_of(
                 true=matched.true[one].numpy() if keep_records else None,
                 guess=matched.guess[one].numpy() if keep_records else None,
                 regime=None if guess.regime is None else (guess.regime[v],),
+                conditions=None if guess.certificates is None else (str(guess.certificates[v] or ""),),
             )
         )
     return evidence
@@ -146,9 +150,17 @@ def together(parts: Sequence[Evidence]) -> Evidence:
     for name in ("right", "uncertainty", "rarity", "loss", "course", "certified", "true", "guess"):
         held = [getattr(part, name) for part in parts]
         arrays[name] = None if any(array is None for array in held) else np.concatenate(held)
-    regimes = [part.regime for part in parts]
-    regime = None if any(r is None for r in regimes) else tuple(way for r in regimes for way in r or ())
-    return replace(parts[0], groups=groups, regime=regime, **arrays)
+    return replace(
+        parts[0],
+        groups=groups,
+        regime=_all_of([part.regime for part in parts]),
+        conditions=_all_of([part.conditions for part in parts]),
+        **arrays,
+    )
 
 
-ARRAYS = tuple(f.name for f in fields(Evidence) if f.name not in ("column_names", "groups", "regime"))
+def _all_of(parts: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    return None if any(part is None for part in parts) else tuple(text for part in parts for text in part or ())
+
+
+ARRAYS = tuple(f.name for f in fields(Evidence) if f.name not in ("column_names", "groups", "regime", "conditions"))

@@ -96,7 +96,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     if exact and exact[0].mean is not None:
         text += f"; {percent(exact[0].mean)} of the records come back whole"
     if proved and proved[0].mean:
-        text += f", and {percent(proved[0].mean)} are proved to be in the message and no estimates"
+        text += f", and {percent(proved[0].mean)} are certified, under the conditions that check SEEP020 names"
     text += f". Leakage: {found.tier}."
     if found.tier == "inconclusive":
         text += f" {_why_inconclusive(score, found.because, audit.spec.unit)}"

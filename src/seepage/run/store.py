@@ -409,6 +409,7 @@ def _packed(evidence: Evidence) -> tuple[str, bytes]:
     )
     about = {"columns": evidence.column_names, "groups": evidence.groups, "layout": layout}
     about |= {} if evidence.regime is None else {"regime": evidence.regime}
+    about |= {} if evidence.conditions is None else {"conditions": evidence.conditions}
     return json.dumps(about, ensure_ascii=False), zlib.compress(content, 6)
 
 
@@ -422,10 +423,12 @@ def _unpacked(about: str, arrays: bytes) -> Evidence:
         begin += count * dtype.itemsize
     groups = {name: {c: (int(n), int(r)) for c, (n, r) in counts.items()} for name, counts in told["groups"].items()}
     regime = tuple(told["regime"]) if "regime" in told else None
+    conditions = tuple(told["conditions"]) if "conditions" in told else None
     return Evidence(
         column_names=tuple(told["columns"]),
         groups=groups,
         regime=regime,
+        conditions=conditions,
         **found,  # pyright: ignore[reportArgumentType]
     )
 

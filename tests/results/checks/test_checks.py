@@ -36,7 +36,7 @@ from seepage.settings.spec import Part
 from seepage.settings.subject import Subject, prepare
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
-from seepage.wire.horizontal import Knowledge
+from seepage.wire.horizontal import Certificate, Knowledge
 
 SPEC: dict[str, Any] = {"dataset": "german", "model": "nn1", "batch_sizes": 8, "attacks": "tableak", "victims": 10}
 
@@ -139,6 +139,22 @@ def a_run(
     }
     part = PlannedPart(Part(name=label), kind)
     return Run(Configuration(defense, batch_size), part, **{**plain, **changes})
+
+
+def test_certificates_are_shown_with_their_conditions() -> None:
+    """Also those of which an attack without any has nothing to say."""
+    cells = np.zeros((3, 1, 1))
+    sentences = (str(Certificate(8, 4, "float32", "the mean gradient of the batch", 32.0)),) * 2 + ("",)
+    regimes = ("all 8 records proved", "all 8 records proved", "not tried: no hidden layer")
+    evidence = Evidence(("a",), cells > 0, None, cells[..., 0], {}, None, None, None, None)
+    evidence = replace(evidence, regime=regimes, conditions=sentences)
+    known = replace(facts(), runs=[a_run("unmix", evidence=evidence)])
+    [told] = found("SEEP020", known)
+    assert "all 8 records proved (2 of 3 victims); not tried: no hidden layer (1 of 3 victims)" in told.message
+    assert f"Cells are {sentences[0]}." in told.message
+    assert "every multiple of 4 leaves the same message" in told.message
+    bare = replace(facts(), runs=[a_run(evidence=replace(evidence, conditions=None))])
+    assert "Cells are" not in found("SEEP020", bare)[0].message
 
 
 def with_course(course: np.ndarray, **changes: Any) -> Run:

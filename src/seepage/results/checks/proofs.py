@@ -31,8 +31,9 @@ def falsely_certified(facts: Facts) -> Iterator[Found]:
 
 @check("SEEP020", "note", "Which records are certified", "proofs")
 def regimes(facts: Facts) -> Iterator[Found]:
-    """An attack with proofs says for each setting what it proved, or why it only estimated."""
+    """An attack with proofs says for each setting what it proved, under which conditions, or why it only estimated."""
     told, where = [], []
+    conditions: Counter[str] = Counter()
     for run in facts.runs:
         if run.evidence is None or run.evidence.regime is None:
             continue
@@ -44,9 +45,11 @@ def regimes(facts: Facts) -> Iterator[Found]:
             + "; ".join(f"{way} ({times} of {count} {facts.audit.spec.unit}s)" for way, times in ways[:3])
         )
         where.append(one)
+        conditions.update(text for text in run.evidence.conditions or () if text)
     if told:
+        given = f" Cells are {few([text for text, _ in conditions.most_common()])}." if conditions else ""
         yield Found(
-            f"{few(told)}. What is proved is no estimate: it is in the message, and another attacker reads the same. "
-            "What is estimated is what this attacker could not prove.",
+            f"{few(told)}. What is proved is no estimate: it is in the message, and another attacker reads the same."
+            f"{given} What is estimated is what this attacker could not prove.",
             tuple(where),
         )

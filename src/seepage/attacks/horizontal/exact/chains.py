@@ -19,6 +19,8 @@ from seepage.attacks.horizontal.exact.layers import (
 from seepage.models.batch_norm import BatchNorm
 from seepage.models.resnet import Residual
 
+_KNOWN = (nn.Linear, nn.ReLU, BatchNorm, nn.Unflatten, nn.Conv1d, nn.Flatten)
+
 
 def parts_of(module: nn.Module) -> list[nn.Module] | None:
     """Return the layers of a network with closed-form passes, in order; None where it holds any other layer.
@@ -55,6 +57,26 @@ def affine_layers(module: nn.Module) -> list[nn.Linear] | None:
     layers = [part for part in parts if isinstance(part, nn.Linear)]
     plain = [type(part) for part in parts] == [nn.ReLU if i % 2 else nn.Linear for i in range(2 * len(layers) - 1)]
     return layers if plain and layers else None
+
+
+def obstacle(module: nn.Module) -> str:
+    """Return in a few words what keeps a network from being a plain ReLU network.
+
+    Example:
+        >>> obstacle(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)))
+        'it has Tanh'
+        >>> obstacle(nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 1)))
+        'a layer without a bias'
+        >>> obstacle(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)))
+        'its layers are in another order'
+    """
+    leaves = [part for part in module.modules() if next(part.children(), None) is None]
+    strange = [type(part).__name__ for part in leaves if not isinstance(part, _KNOWN)]
+    if strange:
+        return f"it has {', '.join(dict.fromkeys(strange))}"
+    if any(isinstance(part, nn.Linear) and part.bias is None for part in leaves):
+        return "a layer without a bias"
+    return "its layers are in another order"
 
 
 def chain_of(

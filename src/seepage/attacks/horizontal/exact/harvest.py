@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, Found, occurring
+from seepage.attacks.horizontal.exact.certificates import prove_cells
 from seepage.attacks.horizontal.exact.first_layer import quotients
-from seepage.attacks.horizontal.exact.networks import Network, extended
+from seepage.attacks.horizontal.exact.gradients import Gradient
 from seepage.attacks.horizontal.exact.one_layer import search_one_layer
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
 from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
-from seepage.models.model import Head
 from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
-from seepage.wire.horizontal import GradientView
 
 # Squared misfit at which a search has arrived. False ends lie at 1e-3 and above.
 ARRIVED = 1e-6
-# A proof's relative distances from the spans, and how far a count of copies may be from a whole number.
-OUTSIDE = 1e-4
-_UNCOUNTED = 3e-4
 # Fewer dimensions outside a span prove nothing.
 _LEAST_OUTSIDE = 2
 # Dimensions outside the spans without which a record is not certified while others are missing.
@@ -38,6 +34,10 @@ _PATIENCE = 3
 _REFINED_AT_ONCE = 2000
 # How far numbers are usually off before they are refined, standardised.
 _MOVE = 1e-3
+# Of a unit's received row, in roundings, what has to be left so that it is decoded.
+_DECODED = 32.0
+# Rows among which one that activates no unit is sought.
+_TYPICAL = 256
 # Of the received gradient, what the replayed one may differ by to count as the same, in roundings.
 _SAME = 100.0
 
@@ -51,8 +51,10 @@ class Harvest:
         labels: of them.
         spread: standard error of each number in its column's unit, NaN for discrete columns.
         left: of the gradient of each layer (weights and bias side by side).
-        complete: whether nothing but rounding is left, which proves all of them.
-        sure: which records are proved, see ``Harvester``.
+        complete: whether the records replay the message, so that nothing but rounding is left.
+        proved: cells that the message proves, see ``Harvester``.
+        traceless: records whose cells leave no trace in the message.
+        divisor: greatest common divisor of the numbers of copies with each label.
         dimensions: rank of each hidden layer's gradient, in the order of the layers.
     """
 
@@ -61,155 +63,22 @@ class Harvest:
     spread: Float[Tensor, "record column"]
     left: list[Tensor]
     complete: bool
-    sure: Bool[Tensor, " record"]
+    proved: Bool[Tensor, "record column"]
+    traceless: Bool[Tensor, " record"]
+    divisor: int
     dimensions: tuple[int, ...]
-
-
-class _Proved(NamedTuple):
-    """Which candidates passed, and how often each is there with which label."""
-
-    passed: Bool[Tensor, " candidate"]
-    counts: Float[Tensor, "candidate label"]
-
-
-class Evidence(NamedTuple):
-    """What a layer's gradient says of candidates.
-
-    Attributes:
-        outside, off: share of the input and of the error that lies outside their spans.
-        chances: of the labels, by the network.
-        total: copies times chances, less the number of copies with each label, if the candidate is a record.
-    """
-
-    outside: Float[Tensor, " candidate"]
-    off: Float[Tensor, " candidate"]
-    chances: Float[Tensor, "candidate label"]
-    total: Float[Tensor, "candidate label"]
-
-
-class Gradient:
-    """One victim's gradient layer by layer, and what is left of it when records are taken away.
-
-    Args:
-        network: where the gradient was taken.
-        head: of the model.
-        layers: weights and bias side by side, (unit, input + 1).
-        records: behind it, of whose losses it is the mean.
-        rounding: relative precision of the numbers.
-    """
-
-    def __init__(self, network: Network, head: Head, layers: Sequence[Tensor], records: int, rounding: float) -> None:
-        self.network, self.head, self.records, self.rounding = network, head, records, rounding
-        self.received = [layer.double() for layer in layers]
-        self.left = list(self.received)
-        self._scale = [row_scale(layer) for layer in self.left]
-        self._largest = [
-            float(torch.linalg.matrix_norm(layer / scale[:, None], 2))
-            for layer, scale in zip(self.left, self._scale, strict=True)
-        ]
-
-    @classmethod
-    def of(cls, view: GradientView, victim: int, records: int) -> Gradient:
-        """Return a single victim's gradient of a plain network."""
-        place = view.model.parameters if view.parameters is None else {n: p[victim] for n, p in view.parameters.items()}
-        received = [g[victim] for g in view.gradient.values()]
-        layers = [torch.cat([w, b[:, None]], 1) for w, b in zip(received[::2], received[1::2], strict=True)]
-        rounding = torch.finfo(received[0].dtype).eps
-        return cls(Network.at(list(place.values())), view.model.head, layers, records, rounding)
-
-    @property
-    def classes(self) -> int:
-        """Number of labels; one output under a sigmoid tells two apart."""
-        return 2 if self.head == "sigmoid" else len(self.network.biases[-1])
-
-    def spans(self) -> list[Span]:
-        """Return what is left of each layer's gradient spans; the last layer's says nothing of single records."""
-        return [self.span(at, layer) for at, layer in enumerate(self.left[:-1])]
-
-    def span(self, at: int, layer: Tensor) -> Span:
-        """Return what a layer's gradient spans, or a part of it, measured as the whole is."""
-        return Span.of(layer, self._scale[at], self._largest[at], self.rounding)
-
-    def contributions(self, rows: Tensor, counts: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Return each record's errors and extended inputs, layer by layer; their products add up to the gradient."""
-        inputs = self.network.inputs(rows)
-        errors = self.network.errors(inputs, self._error(inputs[-1], counts))
-        return errors, [extended(entered) for entered in inputs[:-1]]
-
-    def take(self, rows: Tensor, counts: Tensor) -> None:
-        """Leave what the received gradient holds besides these records."""
-        errors, inputs = self.contributions(rows, counts)
-        self.left = [
-            layer - error.T @ entered for layer, error, entered in zip(self.received, errors, inputs, strict=True)
-        ]
-
-    def _error(self, outputs: Tensor, counts: Tensor) -> Tensor:
-        copies = counts.sum(-1, keepdim=True)
-        if self.head == "softmax":
-            return (copies * outputs.softmax(-1) - counts) / self.records
-        return (copies * outputs.sigmoid() - counts[:, 1:]) / self.records
-
-    def prove(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"], most: int) -> _Proved:
-        """Test candidates against one layer: input and error in its spans, and a whole number of copies.
-
-        Args:
-            at: the layer.
-            span: of what is left of its gradient.
-            rows: encoded as the client did.
-            most: number of records not yet found.
-        """
-        told = self.evidence(at, span, rows)
-        counts = torch.zeros_like(told.chances)
-        open_ = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
-        for copies in range(1, most + 1):
-            held = copies * told.chances - told.total
-            whole = held.round()
-            fits = open_ & ((held - whole).abs().amax(1) < _UNCOUNTED) & (whole >= 0).all(1)
-            counts[fits] = whole[fits]
-            open_ &= ~fits
-        return _Proved(~open_ & (told.outside < OUTSIDE) & (told.off < OUTSIDE), counts)
-
-    def evidence(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> Evidence:
-        """Return what one layer says of candidates.
-
-        With u the error of one copy and v its extended input at the layer, c u v^T is part of the gradient G, and its
-        removal lowers the rank, just if v lies in the span of G's rows, u in that of its columns and c v^T G^+ u = 1
-        (Wedderburn). c says how many copies there are and of which labels.
-
-        Args:
-            at: the layer.
-            span: of what is left of its gradient.
-            rows: encoded as the client did.
-        """
-        inputs = self.network.inputs(rows)
-        entered = extended(inputs[at])
-        outside = (entered @ span.off_rows.T).norm(dim=1) / entered.norm(dim=1)
-        outputs = inputs[-1]
-        # Errors at the outputs add up to 0 under a softmax.
-        eye = torch.eye(outputs.shape[-1], dtype=rows.dtype, device=rows.device)
-        basis = eye[1:] - eye[:1] if self.head == "softmax" else eye
-        back = torch.stack([self.network.errors(inputs, one.expand_as(outputs))[at] for one in basis], 1) / span.scale
-        beyond = back @ span.off_columns.T
-        if len(basis) == 1:
-            weights = torch.ones_like(back[..., 0])
-        else:
-            weights = torch.linalg.svd(beyond.mT, full_matrices=True).Vh[:, -1]
-        error = torch.einsum("nk,nku->nu", weights, back)
-        off = torch.einsum("nk,nkr->nr", weights, beyond).norm(dim=1) / error.norm(dim=1)
-        share = torch.einsum("nu,eu,ne->n", error, span.inverse, entered).reciprocal()
-        total = self.records * share[:, None] * (weights @ basis)
-        if self.head == "softmax":
-            return Evidence(outside, off, outputs.softmax(-1), total)
-        chances = torch.cat([1 - outputs.sigmoid(), outputs.sigmoid()], -1)
-        return Evidence(outside, off, chances, torch.cat([-total, total], -1))
 
 
 class Harvester:
     """Takes records out of gradients, one victim at a time.
 
-    Where nothing but rounding is left in the end, the records replay the gradient and all are proved. While some are
-    missing, those are that came once, have nothing like them among the others, and pass the proof
-    again with all others taken away, against at least eight dimensions outside each span.
+    Where nothing but rounding is left in the end, the records replay the gradient. While some are missing, the gradient
+    needs those that came once, have nothing like them among the others, and pass the proof again with all others
+    taken away, against at least eight dimensions outside each span. Of these records those cells are proved that no
+    others could replace, see ``prove_cells``.
+
+    Records of no active unit add the same to the gradient, whatever their cells are. A typical one of them stands for
+    each.
 
     Args:
         client: its encoder, in its precision.
@@ -236,12 +105,13 @@ class Harvester:
         counts = torch.empty(0, gradient.classes, dtype=torch.float64, device=device)
         spans = gradient.spans()
         dimensions = tuple(span.rank for span in spans)
+        silent = self._silent(gradient)
         barren = 0
         for _ in rounds_within(self._rounds, self._seconds):
             left = gradient.records - int(counts.sum())
             if left == 0 or barren == _PATIENCE or not any(tells(span) for span in spans):
                 break
-            candidates = self._candidates(gradient, spans, generator)
+            candidates = torch.cat([silent, self._candidates(gradient, spans, generator)])
             new, held = self._proved(gradient, spans, candidates, left)
             if len(new):
                 cells, counts = torch.cat([cells, new]), torch.cat([counts, held])
@@ -250,14 +120,18 @@ class Harvester:
             spans = gradient.spans()
         repeats = counts.sum(1).long()
         complete = int(repeats.sum()) == gradient.records and _rounding_left(gradient)
-        sure = torch.ones_like(repeats, dtype=torch.bool) if complete else self._sure(gradient, cells, counts)
+        proofs = prove_cells(gradient, self._client, cells, counts, complete)
+        needed = torch.ones_like(proofs.traceless) if complete else self._needed(gradient, cells, counts)
+        proved = proofs.cells & needed[:, None]
         return Harvest(
             cells=cells.repeat_interleave(repeats, 0),
             labels=spell_out(counts),
             spread=self._spread(gradient, cells, counts).repeat_interleave(repeats, 0),
             left=gradient.left,
             complete=complete,
-            sure=sure.repeat_interleave(repeats),
+            proved=proved.repeat_interleave(repeats, 0),
+            traceless=proofs.traceless.repeat_interleave(repeats),
+            divisor=math.gcd(*counts.flatten().long().tolist()),
             dimensions=dimensions,
         )
 
@@ -280,10 +154,19 @@ class Harvester:
     def _arrived(self, found: Found) -> Tensor:
         return self._starts.ends(found, ARRIVED)
 
+    def _silent(self, gradient: Gradient) -> Float[Tensor, "one column"]:
+        """Return the most typical of some rows that activate no unit of the first layer; none where all do."""
+        cells = self._starts.typical(_TYPICAL)
+        rows = self._client.encode(cells).double()
+        return cells[~(gradient.network.inputs(rows)[1] > 0).any(1)][:1]
+
     def _alone(self, gradient: Gradient) -> Tensor:
         """Return what the rows of single units decode to, where that is nearly what they say."""
         layer = gradient.left[0]
-        rows = quotients(layer[None, :, :-1], layer[None, :, -1])[0]
+        # Where a unit's records have been taken, rounding is left, which decodes to anything.
+        sizes = [torch.linalg.vector_norm(part, dim=1) for part in (layer, gradient.received[0])]
+        layer = layer[sizes[0] > _DECODED * gradient.rounding * sizes[1]]
+        rows = quotients(layer[None, :, :-1], layer[None, :, -1])[0] if len(layer) else layer[:, :-1]
         rows = rows[rows.isfinite().all(-1)]
         valid = self._encoder.project(rows)
         near = (rows - valid).norm(dim=1) < 1e-3 * valid.norm(dim=1)
@@ -301,6 +184,9 @@ class Harvester:
             passed |= proof.passed
         if counts is None:
             return cells[:0], cells.new_empty(0, gradient.classes)
+        # Rows that activate no unit pass as one: they stand for the same records.
+        silent = passed & ~(gradient.network.inputs(rows)[1] > 0).any(1)
+        passed &= ~silent | (silent.cumsum(0) == 1)
         # Several copies may be the mean of records that no layer tells apart; what comes alone goes first.
         alone = passed & (counts.sum(1) == 1)
         passed = alone if alone.any() else passed
@@ -308,8 +194,8 @@ class Harvester:
         fits = counts[passed].sum(1).cumsum(0) <= left
         return cells[passed][fits], counts[passed][fits]
 
-    def _sure(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
-        """Return which records are proved though others are missing: single ones that pass again beside the rest."""
+    def _needed(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
+        """Return which records are needed though some are missing: single ones that pass again beside the rest."""
         sure = torch.zeros(len(cells), dtype=torch.bool, device=cells.device)
         at = len(gradient.received) - 2
         # All taken and yet not the gradient: something among them is wrong. One hidden layer does not tell which

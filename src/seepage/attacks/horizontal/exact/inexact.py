@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, Found
 from seepage.attacks.horizontal.exact.first_layer import quotients
-from seepage.attacks.horizontal.exact.harvest import CHANGES, Evidence, Gradient, Harvest, spell_out, tells
+from seepage.attacks.horizontal.exact.gradients import Evidence, Gradient
+from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, spell_out, tells
 from seepage.attacks.horizontal.exact.spans import Span
 from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
 from seepage.tabular.encoder import Encoder
@@ -103,7 +105,9 @@ class InexactHarvester:
             spread=spreads.repeat_interleave(repeats, 0),
             left=gradient.left,
             complete=False,
-            sure=torch.zeros(int(repeats.sum()), dtype=torch.bool, device=cells.device),
+            proved=torch.zeros(int(repeats.sum()), cells.shape[1], dtype=torch.bool, device=cells.device),
+            traceless=torch.zeros(int(repeats.sum()), dtype=torch.bool, device=cells.device),
+            divisor=math.gcd(*counts.flatten().long().tolist()),
             dimensions=tuple(span.rank for span in spans),
         )
 

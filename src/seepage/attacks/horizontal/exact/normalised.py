@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -12,8 +13,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch
+from seepage.attacks.horizontal.exact.certificates import move
 from seepage.attacks.horizontal.exact.chains import branch_of, parts_of
-from seepage.attacks.horizontal.exact.harvest import CHANGES, Evidence, Harvest, spell_out
+from seepage.attacks.horizontal.exact.gradients import Evidence
+from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, spell_out
 from seepage.attacks.horizontal.exact.inexact import counted
 from seepage.attacks.horizontal.exact.networks import Network, extended
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
@@ -22,6 +25,7 @@ from seepage.learning import batch_statistics, gradient
 from seepage.models.batch_norm import BatchNorm, Moments, normalisations
 from seepage.models.resnet import Residual
 from seepage.tabular.encoder import Encoder
+from seepage.tabular.schema import Discrete
 from seepage.wire.horizontal import GradientView
 
 # Squared misfit at which a search has arrived; false ends lie at 1e-3 and above.
@@ -38,7 +42,7 @@ _PATIENCE = 4
 # Share of a column in a span of differences that is more than rounding.
 _VARIES = 1e-4
 # What a replay may differ by from what was received to count as the same, in roundings.
-_SAME = 300.0
+SAME = 300.0
 # Times that numbers are fitted, and unknown numbers up to which they are.
 _FITS = 3
 _FITTED_AT_ONCE = 1000
@@ -112,7 +116,8 @@ class NormalisedHarvester:
     front leaves no such span; there the second layer's alone is searched.
 
     A whole batch is proved by the client's computation on it: no more than rounding is left of the received gradient,
-    nor of the statistics.
+    nor of the statistics. Its cells are proved with all others fixed, where every alternative of one moves the first
+    statistics that the attacker is granted by more than that.
 
     Args:
         client: its encoder, in its precision.
@@ -178,9 +183,16 @@ class NormalisedHarvester:
             spread=errors,
             left=[],
             complete=spread is not None,
-            sure=torch.full((len(cells),), spread is not None, device=cells.device),
+            proved=self._visible(seen, cells, labels, spread),
+            traceless=torch.zeros(len(cells), dtype=torch.bool, device=cells.device),
+            divisor=1,
             dimensions=tuple(span.rank for span in seen.spans),
         )
+
+    def _visible(self, seen: Seen, cells: Tensor, labels: Tensor, spread: Tensor | None) -> Tensor:
+        if spread is None:
+            return torch.zeros_like(cells, dtype=torch.bool)
+        return seen.visible(self._client, cells, labels)
 
     def _replayed(
         self, seen: Seen, cells: Float[Tensor, "record column"], labels: Float[Tensor, " record"]
@@ -259,6 +271,7 @@ class Seen:
                     self._counts = raw * records
                     self.occurring = encoder.is_continuous | (self._counts > 0.5)
                 first = _span(torch.cat([basis, open_]), mean)
+        self._averaging = self._moving(weight, opened.first_norm, positions)
         inside = len(weight)
         basis = self._basis(opened.second, opened.second_norm)
         if opened.second_norm is None:
@@ -296,6 +309,57 @@ class Seen:
         raw = self._counts - (rows * self._encoder.std + self._encoder.mean).sum(0)
         return self._encoder.decode(((raw - self._encoder.mean) / self._encoder.std)[None])
 
+    def visible(
+        self, client: Encoder, cells: Float[Tensor, "record column"], labels: Float[Tensor, " record"]
+    ) -> Bool[Tensor, "record column"]:
+        """Return which cells have only alternatives that change gradient or statistics by more than rounding.
+
+        Args:
+            client: encoder in the client's precision.
+            cells, labels: whole batch; but for the alternative, all stay as they are.
+        """
+        schema = self._encoder.schema
+        seen = self._moves_mean(cells)
+        # What the mean does not show, the whole computation may.
+        every = [
+            (record, i, other)
+            for i, column in enumerate(schema.columns)
+            for record, cell in enumerate(cells[:, i].tolist())
+            if not seen[record, i]
+            for other in (
+                [code for code in range(column.width) if code != cell]
+                if isinstance(column, Discrete)
+                else [cell - move(column), cell + move(column)]
+            )
+        ]
+        rest = self.left(client.encode(cells[None]).double(), labels)
+        for record, i, _ in every:
+            seen[record, i] = True
+        for begin in range(0, len(every), _AT_ONCE):
+            some = every[begin : begin + _AT_ONCE]
+            records, columns, others = map(list, zip(*some, strict=True))
+            tried = cells.repeat(len(some), 1, 1)
+            tried[range(len(some)), records, columns] = torch.tensor(others, dtype=cells.dtype, device=cells.device)
+            moved = self.left(client.encode(tried).double(), labels) - rest
+            for record, i, change in zip(records, columns, moved, strict=True):
+                seen[record, i] &= not self.is_rounding(change / 2)
+        return seen
+
+    def _moves_mean(self, cells: Tensor) -> Bool[Tensor, "record column"]:
+        """Return which cells have only alternatives that move the first layer's granted mean."""
+        seen, averaging = torch.zeros_like(cells, dtype=torch.bool), self._averaging
+        if averaging is None:
+            return seen
+        for i, column in enumerate(self._encoder.schema.columns):
+            block = self._encoder.schema.blocks[i]
+            moved = averaging[:, block] / self._encoder.std[block]
+            if isinstance(column, Discrete):
+                between = torch.cdist(moved.T, moved.T).fill_diagonal_(torch.inf)
+                seen[:, i] = between.amin(1)[cells[:, i].long()] > 2 * SAME
+            else:
+                seen[:, i] = float(moved.norm()) * move(column) > 2 * SAME
+        return seen
+
     def evidence(self, rows: Float[Tensor, "record encoded"]) -> Evidence:
         """Return what the last layer says of copies and labels, if these are all records there are."""
         weight, bias = self._affine(self._last)
@@ -329,7 +393,7 @@ class Seen:
         """Return whether what is left is rounding in each layer's gradient and each of the statistics."""
         sizes = [g.numel() for g in self._received.values()]
         sizes += [t.numel() for moments in self._moments.values() for t in moments]
-        return all(float(part.square().mean().sqrt()) <= _SAME for part in left.split(sizes))
+        return all(float(part.square().mean().sqrt()) <= SAME for part in left.split(sizes))
 
     def _usual(self, name: str) -> float:
         """Return the root mean square of a layer's gradient; that of a bias before normalisation is rounding alone."""
@@ -364,6 +428,16 @@ class Seen:
         weight, bias = self._affine(norm)
         scale = weight * (variance * self._biased(positions) + norm.eps).rsqrt()
         return scale.repeat_interleave(positions), (bias - scale * mean).repeat_interleave(positions)
+
+    def _moving(
+        self, weight: Float[Tensor, "unit encoded"], norm: BatchNorm | None, positions: int
+    ) -> Float[Tensor, "channel encoded"] | None:
+        """Return how the granted mean moves with an entry of one row, in roundings of its usual size."""
+        if norm is None:
+            return None
+        mean, variance = self._moments[self._names[norm]]
+        level = float((mean.square() + variance).mean().sqrt()) * math.sqrt(len(mean))
+        return weight.unflatten(0, (-1, positions)).mean(1) / (self._records * level * self._rounding)
 
     def _biased(self, positions: int) -> float:
         return 1 - 1 / (self._records * positions)

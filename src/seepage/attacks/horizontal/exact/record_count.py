@@ -8,7 +8,8 @@ import torch
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
 from seepage.attacks.horizontal.exact.chains import affine_layers
-from seepage.attacks.horizontal.exact.harvest import ARRIVED, CHANGES, OUTSIDE, Gradient, tells
+from seepage.attacks.horizontal.exact.gradients import OUTSIDE, Gradient
+from seepage.attacks.horizontal.exact.harvest import ARRIVED, CHANGES, tells
 from seepage.attacks.horizontal.matching.starts import Starts
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema

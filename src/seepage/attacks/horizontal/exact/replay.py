@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from seepage.attacks.horizontal.exact.harvest import Gradient
+from seepage.attacks.horizontal.exact.certificates import apart, distances
+from seepage.attacks.horizontal.exact.gradients import Gradient
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.starts import Starts
 from seepage.learning import gradient, local_update
@@ -21,7 +22,13 @@ from seepage.wire.horizontal import GradientView, UpdateView, View
 _CHANCE = 4.0
 # Standard deviations by which another cell has to move the message for the test to see it: what is left would be longer
 # by the square of this, where chance makes some hundreds of squared standard deviations of a message's thousands.
-_SEEN = 40.0
+SEEN = 40.0
+# Standard deviations of the noise that count as none.
+_NONE = 1e-3
+# Of the errors, what is rounding in float64.
+_PRECISE = 1e-12
+# Standard deviations of a column by which copies of a record may differ after their numbers were fitted.
+_COPIES = 1e-2
 # Times that cells are fitted.
 _FITS = 8
 # Shares of a Newton step that are tried, and of the largest singular value, what a careful one leaves out.
@@ -42,12 +49,14 @@ class Replay:
 
     Attributes:
         cells: those that explain the message best.
-        sure: which records are proved.
-        error: standard error of each record's standardised row.
+        proved: which cells are proved.
+        traceless: records whose cells leave nothing but noise in the message.
+        error: standard error of each record's standardised row; infinite where it leaves no trace of its own.
     """
 
     cells: Float[Tensor, "record column"]
-    sure: Bool[Tensor, " record"]
+    proved: Bool[Tensor, "record column"]
+    traceless: Bool[Tensor, " record"]
     error: Float[Tensor, " record"]
 
 
@@ -65,9 +74,10 @@ def replayed(
 
     What the records leave of the message has to be no longer than noise makes it. Then any others that explain
     it as well differ by no more than noise can hide. A record's error at the first layer's units, as far as it
-    is independent of the other records', says how much the message moves with its row, whatever the others do: it
-    is proved if another category would have moved it by far more than the noise. To first order: that other rows have
-    other errors is left out.
+    is independent of the other records', says how much the message moves with its row, whatever the others do: a
+    cell is proved if each of its alternatives would have moved the message by far more than the noise. To first
+    order: that other rows have other errors is left out. Copies of a record count as one. Their categories are proved
+    as a single record's are; their numbers are not, which may be those of different records with the same mean.
 
     Args:
         view: what was received; its way can be gone again, see ``can_replay``.
@@ -81,7 +91,6 @@ def replayed(
     counts = torch.nn.functional.one_hot(labels.long(), read.classes).double()
     errors, _ = read.contributions(client.encode(cells).double(), counts)
     inverse = torch.linalg.pinv(errors[0].mT)
-    alone = inverse.norm(dim=1).reciprocal()
     damped = torch.linalg.pinv(errors[0].mT, rtol=_DAMPED)
     left = _left(view, victim, client, cells, labels)
     length = _length(left, noise)
@@ -96,11 +105,27 @@ def replayed(
             break
         cells, left, length = tried[best], rests[best], lengths[best]
     entries = sum(part.numel() for part in left)
-    discrete = ~client.is_continuous
-    # Another category moves a row by at least so much.
-    step = math.sqrt(2) / float(client.std[discrete].max()) if bool(discrete.any()) else math.inf
     fits = length <= entries + _CHANCE * math.sqrt(2 * entries)
-    return Replay(cells, (alone * step > _SEEN * noise[0]) & fits, noise[0] / alone)
+    rows = client.encode(cells).double()
+    kind = _kinds(starts, cells)
+    errors, inputs = read.contributions(rows, counts)
+    merged = errors[0].new_zeros(int(kind.max()) + 1, errors[0].shape[1]).index_add_(0, kind, errors[0])
+    blur = [max(size, math.ulp(0.0)) for size in noise]
+    alone = apart(merged, max(_NONE * noise[0], _PRECISE * float(merged.norm())))[kind]
+    proved = alone[:, None] * distances(client, cells, rows) > SEEN * noise[0]
+    several = torch.bincount(kind)[kind] > 1
+    proved[:, starts.continuous] &= ~several[:, None]
+    trace = torch.stack(
+        [e.norm(dim=1) * v[:, :-1].norm(dim=1) / n for e, v, n in zip(errors[:2], inputs[:2], blur, strict=False)]
+    )
+    traceless = trace.amax(0) <= SEEN
+    return Replay(cells, proved & fits & ~traceless[:, None], traceless, noise[0] / alone)
+
+
+def _kinds(starts: Starts, cells: Float[Tensor, "record column"]) -> Int[Tensor, " record"]:
+    """Return the number of the first record that each one is a copy of, counted without gaps."""
+    alike = ~starts.apart(cells, cells, _COPIES)
+    return alike.long().argmax(1).unique(return_inverse=True)[1]
 
 
 def _left(view: View, victim: int, client: Encoder, cells: Tensor, labels: Tensor) -> list[Tensor]:

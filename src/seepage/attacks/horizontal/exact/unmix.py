@@ -11,11 +11,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seepage.attacks.horizontal.exact.chains import affine_layers
-from seepage.attacks.horizontal.exact.harvest import Gradient, Harvest, Harvester
+from seepage.attacks.horizontal.exact.certificates import ROUNDINGS
+from seepage.attacks.horizontal.exact.chains import affine_layers, obstacle
+from seepage.attacks.horizontal.exact.gradients import Gradient
+from seepage.attacks.horizontal.exact.harvest import Harvest, Harvester
 from seepage.attacks.horizontal.exact.inexact import InexactHarvester
-from seepage.attacks.horizontal.exact.normalised import NormalisedHarvester, opening
-from seepage.attacks.horizontal.exact.replay import can_replay, replayed
+from seepage.attacks.horizontal.exact.normalised import SAME, NormalisedHarvester, opening
+from seepage.attacks.horizontal.exact.replay import SEEN, can_replay, replayed
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.optimise import Progress, scaled
@@ -28,7 +30,15 @@ from seepage.registry import attacks
 from seepage.tabular.align import match as assign
 from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
-from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, View
+from seepage.wire.horizontal import (
+    NOT_TRIED,
+    Certificate,
+    GradientView,
+    Knowledge,
+    RecordsGuess,
+    UpdateView,
+    View,
+)
 
 # A number is proved where its standard error is this much smaller than what counts as right.
 _SURE = 4.0
@@ -132,7 +142,10 @@ class Unmix:
         if why:
             guess = self.fallback(view, knowledge, seeds, progress)
             return replace(
-                guess, certified=torch.zeros_like(guess.cells, dtype=torch.bool), regime=(why,) * view.victims
+                guess,
+                certified=torch.zeros_like(guess.cells, dtype=torch.bool),
+                regime=(NOT_TRIED + why,) * view.victims,
+                certificates=(None,) * view.victims,
             )
         read, known = as_gradient(view, knowledge)
         first = next(iter(read.gradient.values()))
@@ -159,7 +172,7 @@ class Unmix:
                 progress(1 / view.victims)
         if noise is None and not normalised:
             return self._completed(read, known, seeds, found, encoder, progress)
-        return self._estimated(view, knowledge, seeds, found, encoder, progress)
+        return self._estimated(view, knowledge, seeds, found, encoder, noise, progress)
 
     def _estimated(
         self,
@@ -168,6 +181,7 @@ class Unmix:
         seeds: Sequence[int],
         found: Sequence[Harvest],
         encoder: Encoder,
+        noise: Sequence[float] | None,
         progress: Progress | None,
     ) -> RecordsGuess:
         """Return what was harvested, in place of the nearest of as many records that the fallback guesses."""
@@ -201,7 +215,11 @@ class Unmix:
             loss=loss.double().cpu(),
             course=torch.stack(courses),
             certified=torch.stack(certain).cpu(),
-            regime=tuple(_estimated_regime(harvest, knowledge.batch_size) for harvest in found),
+            regime=tuple(_regime(harvest, one, False) for harvest, one in zip(found, certain, strict=True)),
+            certificates=tuple(
+                _certificate(view, knowledge.batch_size, harvest, one, noise)
+                for harvest, one in zip(found, certain, strict=True)
+            ),
         )
 
     def _completed(
@@ -250,7 +268,10 @@ class Unmix:
             loss=loss.double().cpu(),
             course=course,
             certified=certified.cpu(),
-            regime=tuple(_regime(harvest, records) for harvest in found),
+            regime=tuple(_regime(harvest, one, True) for harvest, one in zip(found, certified, strict=True)),
+            certificates=tuple(
+                _certificate(view, records, harvest, one, None) for harvest, one in zip(found, certified, strict=True)
+            ),
         )
 
 
@@ -260,25 +281,25 @@ def _outside(view: View, knowledge: Knowledge) -> str | None:
     if layers is None:
         return _outside_normalised(view, knowledge)
     if len(layers) < 2:
-        return "not tried: no hidden layer"
+        return "no hidden layer"
     if view.model.head == "regression":
-        return "not tried: labels are numbers"
+        return "labels are numbers"
     if knowledge.defense.signs or knowledge.defense.kept < 1:
-        return f"not tried: gradients went through {knowledge.defense.name}"
+        return f"gradients went through {knowledge.defense.name}"
     if (knowledge.defense.name != "none" or not isinstance(view, GradientView)) and len(layers) < 3:
-        return "not tried: one hidden layer, and gradients that are not exact"
+        return "one hidden layer, and gradients that are not exact"
     return None
 
 
 def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
     if opening(view.model.module) is None:
-        return "not tried: no plain ReLU network"
+        return f"no plain ReLU network ({obstacle(view.model.module)})"
     if view.model.head == "regression":
-        return "not tried: labels are numbers"
+        return "labels are numbers"
     if not isinstance(view, GradientView) or knowledge.defense.name != "none":
-        return "not tried: batch normalisation, and gradients that are not exact"
+        return "batch normalisation, and gradients that are not exact"
     if not normalisations(view.model.module).keys() <= (knowledge.batch_statistics or {}).keys():
-        return "not tried: batch normalisation by statistics that are not granted, which running statistics give away"
+        return "batch normalisation by statistics that are not granted, which running statistics give away"
     return None
 
 
@@ -316,11 +337,13 @@ def _proved(
     if len(harvest.cells) < gradient.records or not can_replay(view, gradient.records):
         return harvest
     found = replayed(view, victim, gradient, client, starts, harvest.cells, harvest.labels, noise)
-    if not bool(found.sure.any()):
-        return harvest
+    if not bool(found.proved.any()):
+        return replace(harvest, traceless=found.traceless)
     spread = torch.full_like(harvest.spread, torch.nan)
     spread[:, starts.continuous] = found.error[:, None] * client.std[starts.place].to(found.error)
-    return replace(harvest, cells=found.cells, sure=found.sure, spread=spread, complete=bool(found.sure.all()))
+    return replace(
+        harvest, cells=found.cells, proved=found.proved, traceless=found.traceless, spread=spread, complete=True
+    )
 
 
 def _unmatched(encoder: Encoder, taken: Tensor, guessed: Tensor) -> Tensor:
@@ -370,23 +393,60 @@ def _doubt(encoder: Encoder, harvest: Harvest) -> tuple[Float[Tensor, "record co
         error = harvest.spread[:, i].clamp(max=scale)
         doubt[:, i] = 0.5 + 0.5 * (2 * math.pi * (error / scale).square()).log()
         certain[:, i] = _SURE * harvest.spread[:, i] <= allowed[i]
-    return doubt, certain & harvest.sure[:, None]
+    doubt[:, list(schema.discrete)] += harvest.traceless[:, None].to(doubt)
+    return doubt, certain & harvest.proved
 
 
-def _estimated_regime(harvest: Harvest, records: int) -> str:
-    read, sure = len(harvest.cells), int(harvest.sure.sum())
-    if harvest.complete:
-        return f"all {records} records proved by a replay"
+def _regime(harvest: Harvest, certified: Bool[Tensor, "record column"], exact: bool) -> str:
+    """Return in a few words what was certified and what was not.
+
+    Args:
+        harvest: what was read.
+        certified: its cells, and those of the estimated records.
+        exact: whether records were taken out of an exact gradient; else a replay has to prove them.
+    """
+    records, read = len(certified), len(harvest.cells)
+    proved, whole = int(certified.any(1).sum()), int(certified.all(1).sum())
+    silent = int((harvest.traceless & ~certified[:read].any(1)).sum())
     ranks = " and ".join(map(str, harvest.dimensions))
-    return (
-        f"{read or 'none'} of {records} records read one by one in gradients of rank {ranks}, {sure or 'none'} proved"
+    if not read and exact:
+        return f"estimated: nothing found in layers' gradients of rank {ranks}"
+    by_replay = " by a replay" if harvest.complete and not exact else ""
+    text = f"all {records} records proved" if proved == records else f"{proved or 'none'} of {records} records proved"
+    if not exact and not harvest.complete:
+        text = f"{read or 'none'} of {records} records read one by one in gradients of rank {ranks}, "
+        text += f"{proved or 'none'} proved"
+    text += by_replay
+    if whole < proved:
+        text += f", {proved - whole} of them in part"
+    if silent:
+        text += f", {silent} leave{'s' if silent == 1 else ''} no trace"
+    rest = exact and proved + silent < records
+    return f"{text}, the others estimated" if rest else text
+
+
+def _certificate(
+    view: View, records: int, harvest: Harvest, certified: Bool[Tensor, "record column"], noise: Sequence[float] | None
+) -> Certificate | None:
+    """Return what the certified cells of a victim are conditional on."""
+    if not bool(certified.any()):
+        return None
+    sent = next(iter(view.message.values()))
+    normalised = affine_layers(view.model.module) is None
+    if isinstance(view, UpdateView):
+        training = view.training
+        recipe = f"{training.epochs} local steps over the whole batch at rate {training.learning_rate:g}"
+    else:
+        recipe = "the mean gradient of the batch" + (", normalised by the granted statistics" if normalised else "")
+    least, unit = (ROUNDINGS, "roundings") if noise is None else (SEEN, "standard deviations of its noise")
+    if isinstance(view, GradientView) and noise is not None:
+        recipe += f", with noise of standard deviation {noise[0]:g}"
+    return Certificate(
+        batch_size=records,
+        multiple_of=records // harvest.divisor if harvest.complete else records,
+        precision=str(sent.dtype).removeprefix("torch."),
+        recipe=recipe,
+        least=2 * SAME if normalised else least,
+        unit=unit,
+        others_fixed=normalised,
     )
-
-
-def _regime(harvest: Harvest, records: int) -> str:
-    sure, ranks = int(harvest.sure.sum()), " and ".join(map(str, harvest.dimensions))
-    if harvest.complete:
-        return f"all {records} records proved"
-    if len(harvest.cells):
-        return f"{sure or 'none'} of {records} records proved, the others estimated"
-    return f"estimated: nothing found in layers' gradients of rank {ranks}"

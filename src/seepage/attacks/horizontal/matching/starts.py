@@ -54,6 +54,13 @@ class Starts:
                 cells[:, i] = torch.where(held[cells[:, i].long()], cells[:, i], drawn.double())
         return self.of(cells)
 
+    def typical(self, count: int) -> Float[Tensor, "row column"]:
+        """Return the row of all medians, then rows of public marginals, the same ones every time."""
+        columns = len(self.encoder.schema.columns)
+        uniform = torch.rand(count - 1, columns, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        median = torch.tensor([[marginal.median for marginal in self._statistics.marginals]], dtype=torch.float64)
+        return torch.cat([median, self._statistics.rows(uniform)]).to(self.encoder.mean.device)
+
     def of(
         self, cells: Float[Tensor, "row column"]
     ) -> tuple[Int[Tensor, "row discrete"], Float[Tensor, "row continuous"]]:

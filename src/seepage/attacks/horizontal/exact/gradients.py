@@ -1,0 +1,188 @@
+"""One victim's gradient layer by layer: what single records add to it, and what is left when they are taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seepage.attacks.horizontal.exact.networks import Network, extended
+from seepage.attacks.horizontal.exact.spans import Span, row_scale
+from seepage.models.model import Head
+from seepage.wire.horizontal import GradientView
+
+# A proof's relative distances from the spans, and how far a count of copies may be from a whole number.
+OUTSIDE = 1e-4
+_UNCOUNTED = 3e-4
+
+
+class Passed(NamedTuple):
+    """Which candidates passed, and how often each is there with which label."""
+
+    passed: Bool[Tensor, " candidate"]
+    counts: Float[Tensor, "candidate label"]
+
+
+class Evidence(NamedTuple):
+    """What a layer's gradient says of candidates.
+
+    Attributes:
+        outside, off: share of the input and of the error that lies outside their spans.
+        chances: of the labels, by the network.
+        total: copies times chances, less the number of copies with each label, if the candidate is a record.
+    """
+
+    outside: Float[Tensor, " candidate"]
+    off: Float[Tensor, " candidate"]
+    chances: Float[Tensor, "candidate label"]
+    total: Float[Tensor, "candidate label"]
+
+
+class Gradient:
+    """One victim's gradient layer by layer, and what is left of it when records are taken away.
+
+    Args:
+        network: where the gradient was taken.
+        head: of the model.
+        layers: weights and bias side by side, (unit, input + 1).
+        records: behind it, of whose losses it is the mean.
+        rounding: relative precision of the numbers.
+    """
+
+    def __init__(self, network: Network, head: Head, layers: Sequence[Tensor], records: int, rounding: float) -> None:
+        self.network, self.head, self.records, self.rounding = network, head, records, rounding
+        self.received = [layer.double() for layer in layers]
+        self.left = list(self.received)
+        self._scale = [row_scale(layer) for layer in self.left]
+        self._largest = [
+            float(torch.linalg.matrix_norm(layer / scale[:, None], 2))
+            for layer, scale in zip(self.left, self._scale, strict=True)
+        ]
+
+    @classmethod
+    def of(cls, view: GradientView, victim: int, records: int) -> Gradient:
+        """Return a single victim's gradient of a plain network."""
+        place = view.model.parameters if view.parameters is None else {n: p[victim] for n, p in view.parameters.items()}
+        received = [g[victim] for g in view.gradient.values()]
+        layers = [torch.cat([w, b[:, None]], 1) for w, b in zip(received[::2], received[1::2], strict=True)]
+        rounding = torch.finfo(received[0].dtype).eps
+        return cls(Network.at(list(place.values())), view.model.head, layers, records, rounding)
+
+    @property
+    def classes(self) -> int:
+        """Number of labels; one output under a sigmoid tells two apart."""
+        return 2 if self.head == "sigmoid" else len(self.network.biases[-1])
+
+    def spans(self) -> list[Span]:
+        """Return what is left of each layer's gradient spans; the last layer's says nothing of single records."""
+        return [self.span(at, layer) for at, layer in enumerate(self.left[:-1])]
+
+    def span(self, at: int, layer: Tensor) -> Span:
+        """Return what a layer's gradient spans, or a part of it, measured as the whole is."""
+        return Span.of(layer, self._scale[at], self._largest[at], self.rounding)
+
+    def contributions(self, rows: Tensor, counts: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """Return each record's errors and extended inputs, layer by layer; their products add up to the gradient."""
+        inputs = self.network.inputs(rows)
+        errors = self.network.errors(inputs, self._error(inputs[-1], counts))
+        return errors, [extended(entered) for entered in inputs[:-1]]
+
+    def take(self, rows: Tensor, counts: Tensor) -> None:
+        """Leave what the received gradient holds besides these records."""
+        errors, inputs = self.contributions(rows, counts)
+        self.left = [
+            layer - error.T @ entered for layer, error, entered in zip(self.received, errors, inputs, strict=True)
+        ]
+
+    def roundings(
+        self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
+    ) -> list[Float[Tensor, " unit"]]:
+        """Return the length of the rounding in each unit's row of the first two layers; infinite where nothing reacts.
+
+        The client adds up numbers that may cancel, in a row as in a unit or in the difference of a chance and 1, and
+        rounds each of them. So a record counts with the sizes of what is added up, an error at the outputs with 1.
+
+        Args:
+            rows: encoded records, those that were taken.
+            counts: number of copies of each record with each label.
+        """
+        inputs = self.network.inputs(rows)
+        outputs = inputs[-1]
+        each = [self.network.errors(inputs, one.expand_as(outputs))[:2] for one in self._basis(outputs)]
+        weight, bias = self.network.weights[0], self.network.biases[0]
+        entering = [rows.square().sum(1) + 1, 1 + (rows.square() @ weight.square().T + bias.square()).sum(1)]
+        copies = counts.sum(1) / self.records
+        found = []
+        for at, size in enumerate(entering):
+            reach = torch.stack([one[at].square() for one in each]).sum(0)
+            added = (copies * size) @ reach
+            sizes = (added + self.received[at].square().sum(1)).sqrt()
+            there = sizes > 0
+            found.append(torch.where(there, self.rounding * sizes, torch.full_like(sizes, torch.inf)))
+        return found
+
+    def _basis(self, outputs: Tensor) -> Tensor:
+        """Return what errors at the outputs are combinations of; under a softmax they add up to 0."""
+        eye = torch.eye(outputs.shape[-1], dtype=outputs.dtype, device=outputs.device)
+        return eye[1:] - eye[:1] if self.head == "softmax" else eye
+
+    def _error(self, outputs: Tensor, counts: Tensor) -> Tensor:
+        copies = counts.sum(-1, keepdim=True)
+        if self.head == "softmax":
+            return (copies * outputs.softmax(-1) - counts) / self.records
+        return (copies * outputs.sigmoid() - counts[:, 1:]) / self.records
+
+    def prove(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"], most: int) -> Passed:
+        """Test candidates against one layer: input and error in its spans, and a whole number of copies.
+
+        Args:
+            at: the layer.
+            span: of what is left of its gradient.
+            rows: encoded as the client did.
+            most: number of records not yet found.
+        """
+        told = self.evidence(at, span, rows)
+        counts = torch.zeros_like(told.chances)
+        open_ = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+        for copies in range(1, most + 1):
+            held = copies * told.chances - told.total
+            whole = held.round()
+            fits = open_ & ((held - whole).abs().amax(1) < _UNCOUNTED) & (whole >= 0).all(1)
+            counts[fits] = whole[fits]
+            open_ &= ~fits
+        return Passed(~open_ & (told.outside < OUTSIDE) & (told.off < OUTSIDE), counts)
+
+    def evidence(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> Evidence:
+        """Return what one layer says of candidates.
+
+        With u the error of one copy and v its extended input at the layer, c u v^T is part of the gradient G, and its
+        removal lowers the rank, just if v lies in the span of G's rows, u in that of its columns and c v^T G^+ u = 1
+        (Wedderburn). c says how many copies there are and of which labels.
+
+        Args:
+            at: the layer.
+            span: of what is left of its gradient.
+            rows: encoded as the client did.
+        """
+        inputs = self.network.inputs(rows)
+        entered = extended(inputs[at])
+        outside = (entered @ span.off_rows.T).norm(dim=1) / entered.norm(dim=1)
+        outputs = inputs[-1]
+        basis = self._basis(outputs)
+        back = torch.stack([self.network.errors(inputs, one.expand_as(outputs))[at] for one in basis], 1) / span.scale
+        beyond = back @ span.off_columns.T
+        if len(basis) == 1:
+            weights = torch.ones_like(back[..., 0])
+        else:
+            weights = torch.linalg.svd(beyond.mT, full_matrices=True).Vh[:, -1]
+        error = torch.einsum("nk,nku->nu", weights, back)
+        off = torch.einsum("nk,nkr->nr", weights, beyond).norm(dim=1) / error.norm(dim=1)
+        share = torch.einsum("nu,eu,ne->n", error, span.inverse, entered).reciprocal()
+        total = self.records * share[:, None] * (weights @ basis)
+        if self.head == "softmax":
+            return Evidence(outside, off, outputs.softmax(-1), total)
+        chances = torch.cat([1 - outputs.sigmoid(), outputs.sigmoid()], -1)
+        return Evidence(outside, off, chances, torch.cat([-total, total], -1))
