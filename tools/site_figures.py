@@ -92,7 +92,7 @@ def figures(root: Path, method: str, labels: str = "true") -> str:
         head = ["batch size", "printed", "`faithful`", "n", "difference [95%]", "outcome"]
         # What is stronger than the published attack is not held against its figures.
         head += ["`default`", "n"] if default else []
-        head += ["best guess"] if any(line["guess"] for line in faithful.values()) else []
+        head += ["best baseline"] if any(line["guess"] for line in faithful.values()) else []
         rows = []
         for size, line in faithful.items():
             found = verdict(about, line)
@@ -100,11 +100,11 @@ def figures(root: Path, method: str, labels: str = "true") -> str:
             row += [_NONE if found is None else found.agreement or _NONE]
             if default:
                 row += _ours(default[size])[:2] if size in default else [_NONE] * 2
-            if "best guess" in head:
+            if "best baseline" in head:
                 row += [f"{points(line['guess'])}{_SPACE}({line['guess_name']})" if line["guess"] else _NONE]
             rows.append(row)
         parts.append(
-            f"**{about.audit['dataset'].capitalize()}**, {labels} labels, share of all cells in percent, mean ± "
+            f"**{about.spec['dataset'].capitalize()}**, {labels} labels, share of all cells in percent, mean ± "
             f"standard deviation over n victims (printed: {about.published_victims}); printed in {about.source}.\n\n"
             + _table(head, rows)
         )

@@ -54,7 +54,7 @@ def test_every_line_of_the_result_files_is_in_the_method_s_tables(method: str) -
 def test_the_default_profile_stands_beside_where_it_was_run() -> None:
     [head, *rows] = [row for row in cells(site_figures.figures(ROOT, "tableak")) if row[0] in ("batch size", "32")][:2]
     # The stronger profile is not held against the print.
-    assert head[6:] == ["`default`", "n", "best guess"]
+    assert head[6:] == ["`default`", "n", "best baseline"]
     [line] = [
         one for one in lines(site_figures.PUBLISHED["tableak/table17"], "tableak", "default") if one["batch_size"] == 32
     ]

@@ -43,7 +43,7 @@ def test_the_upper_end_decides(above: float, failed: bool) -> None:
         ({"lift": None, "lift_low": None, "lift_high": None, "baseline": None}, "no baseline"),
         ({"n": 1, "lift_low": None, "lift_high": None}, "allows no interval"),
         ({"lift_low": 0.0, "lift_high": 0.0}, "all 10 victims are alike"),
-        ({"baseline": 1.0, "lift": 0.0, "lift_low": -0.1, "lift_high": 0.0}, "guessing is always right"),
+        ({"baseline": 1.0, "lift": 0.0, "lift_low": -0.1, "lift_high": 0.0}, "the best baseline is always right"),
         ({"mean": None}, "no attack was scored"),
     ],
 )

@@ -268,7 +268,7 @@ def _records(
 def _scores(
     capture: Capture, knowledge: Knowledge, guess: RecordsGuess, truth: Table, seed: int
 ) -> list[dict[str, Any]]:
-    """Return the figures of the one victim, each beside the best guess without the update."""
+    """Return the figures of the one victim, each beside the best baseline, which has no update."""
     secret = RecordsSecret(truth.cells[None], truth.labels[None])
     schema, statistics = knowledge.schema, knowledge.statistics
     seeds = [stream(seed, 0, "baseline")]

@@ -176,9 +176,9 @@ def _cell(value: object, certainty: torch.Tensor, spread: torch.Tensor) -> Text:
 
 
 def _scores(found: Recovered) -> Any:
-    grid = make_table("Beside the truth: share of cells read, and what guessing without the update gives")
+    grid = make_table("Beside the truth: share of cells read, and the best baseline, which has no update")
     grid.add_column("cells", no_wrap=True)
-    for name in ("read", "best guess", "lift in points"):
+    for name in ("read", "best baseline", "lift in points"):
         grid.add_column(name, justify="right")
     for row in found.scores or []:
         if row["metric"] == "accuracy":

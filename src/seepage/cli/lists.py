@@ -59,7 +59,7 @@ def attacks(
         ),
     ] = None,
 ) -> None:
-    """List the attacks and the guesses that they are compared with, setting by setting.
+    """List the attacks and baselines by setting.
 
     Those of horizontal learning are named to [bold]seepage audit[/bold], the others to [bold]seepage split[/bold],
     [bold]vertical[/bold] and [bold]pooled[/bold], which run the ones that they say by default.

@@ -85,7 +85,7 @@ def _table(run: str, axes: Sequence[str], cells: list[Compared]) -> Table:
     for axis in differ:
         number = all(isinstance(cell.place.get(axis, 0), int | float) for cell in cells)
         grid.add_column(_head(axis), justify="right" if number else "left", no_wrap=True)
-    for name in ("ours ± sd", "n", "printed ± sd", "difference [95%]", "outcome", "best guess", "lift", "s/victim"):
+    for name in ("ours ± sd", "n", "printed ± sd", "difference [95%]", "outcome", "best baseline", "lift", "s/victim"):
         grid.add_column(name, justify="right", no_wrap=True)
     order = {axis: list(dict.fromkeys(cell.place.get(axis) for cell in cells)) for axis in differ}
     axes = sorted(differ, key=lambda axis: axis == "method")

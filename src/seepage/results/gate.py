@@ -36,12 +36,12 @@ def gate(
     alarms: Sequence[Alarm] = (),
     unit: str = "victim",
 ) -> Decision:
-    """Decide whether an audit stays below a lift over guessing in every setting.
+    """Decide whether an audit stays below a lift over the best baseline in every configuration.
 
     In each setting (batch size and defense) the strongest attack counts, the one with the highest accuracy
     on what is looked at. The upper end of the 95% interval of its lift decides, so that few victims never
     help to pass. An audit that shows nothing passes no gate: without an attack, a baseline or an interval,
-    where all victims are alike, where guessing is always right, or where an error alarm concerns the figure,
+    where all victims are alike, where the best baseline is always right, or where an error alarm concerns the figure,
     it fails.
 
     Args:
@@ -98,7 +98,7 @@ def _decide(
     if upper is None or problem is not None:
         return Decision(True, f"gate failed: {told} shows nothing: {problem}.", None)
     line = (
-        f"{told} gains {points(row.lift)} points over guessing, 95% interval up to {points(upper)}; "
+        f"{told} gains {points(row.lift)} points over the best baseline, 95% interval up to {points(upper)}; "
         f"up to {points(above)} passes."
     )
     return Decision(failed, f"gate {'failed' if failed else 'passed'}: {line}", upper)
@@ -112,7 +112,7 @@ def check_gate(above: float, column: str | None, columns: Iterable[str]) -> None
     """
     if not 0 <= above < 1:
         raise BadInputError(
-            f"a gate takes a lift over guessing from 0 up to but below 1 (0.2 is 20 points), got {above:g}."
+            f"a gate takes a lift over the best baseline from 0 up to but below 1 (0.2 is 20 points), got {above:g}."
         )
     columns = list(dict.fromkeys(columns))
     if column is not None and column not in columns:
@@ -123,7 +123,7 @@ def _nothing_shown(row: ResultRow, alarms: Sequence[Alarm], unit: str) -> str | 
     if row.baseline is None:
         return "no baseline was run to compare with"
     if row.baseline >= 1:
-        return f"guessing is always right, so no lift is possible on these {unit}s"
+        return f"the best baseline is always right, so no lift is possible on these {unit}s"
     if row.lift_high is None:
         return f"{row.n} {unit} allows no interval"
     if row.lift_low == row.lift_high:

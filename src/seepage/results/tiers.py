@@ -13,7 +13,7 @@ BOUNDS: tuple[tuple[float, Tier], ...] = ((0.05, "none"), (0.2, "low"), (0.5, "m
 
 
 def tier_of(closed: float | None) -> Tier:
-    """Return the tier of a share of the gap between guessing and certainty.
+    """Return the tier of a share of the gap between the best baseline and certainty.
 
     Example:
         >>> [tier_of(share) for share in (-0.1, 0.05, 0.2, 0.5, 0.9, None)]
@@ -28,15 +28,15 @@ def tier_of(closed: float | None) -> Tier:
 
 
 def closed_gap(row: ResultRow, field: Literal["lift", "lift_low", "lift_high"] = "lift") -> float | None:
-    """Return the share of the gap between the best guess and certainty that a row's attack closes.
+    """Return the share of the gap between the best baseline and certainty that a row's attack closes.
 
     Args:
         row: of results.
         field: ``lift``, or ``lift_low`` or ``lift_high`` for an end of its interval.
 
     Returns:
-        0 for guessing, 1 for certainty, negative below guessing; None without a baseline, without the
-        field, or where guessing is always right.
+        0 for the best baseline, 1 for certainty, negative below the best baseline; None without a baseline, without the
+        field, or where the best baseline is always right.
 
     Example:
         >>> from dataclasses import replace
@@ -51,7 +51,7 @@ def closed_gap(row: ResultRow, field: Literal["lift", "lift_low", "lift_high"] =
 
 
 def is_whole(exact: ResultRow | None) -> bool:
-    """Return whether half of all records come back whole, of those too that the best guess does not get whole.
+    """Return whether half of all records come back whole, of those too that the best baseline does not get whole.
 
     Args:
         exact: a row of exact matches, None where there is none.

@@ -1,4 +1,4 @@
-"""How bad is it: the share of the gap between guessing and certainty that an attack closes, in tiers."""
+"""How bad is it: the share of the gap between the best baseline and certainty that an attack closes, in tiers."""
 
 from __future__ import annotations
 

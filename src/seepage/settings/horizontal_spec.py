@@ -78,9 +78,7 @@ class HorizontalSpec(Spec):
     unit: ClassVar[str] = "victim"
     repeats: ClassVar[str] = "victims"
     quick: ClassVar[Mapping[str, Any]] = {"victims": 3}
-    guide: ClassVar[
-        str
-    ] = """Attack gradients and report what was read out of them, beside what guessing would have got.
+    guide: ClassVar[str] = """Attack gradients and report what was read out of them, beside the best baseline.
 
 Each victim is one batch of a client's records. Attacks see its gradient as the server does; their guesses are then
 matched to the true records. The run folder gets report.html to read in a browser, results.json and results.csv (one row

@@ -126,7 +126,7 @@ class PooledAudit(Audit[PooledSpec]):
             secret="shares of a sensitive column",
             message="the joint model",
             control="The target follows the planted column, so answers differ with its share and a working attack "
-            "tells nearly all shares apart.",
+            "distinguishes nearly all shares.",
             threat_model=_threat_model(spec, source),
             notes=source.notes,
             rows=source.count,

@@ -69,7 +69,7 @@ which holds all but the features.
 
 `Examples`
 
-    seepage vertical --passive age,education,occupation --defense none --defense 'feature_noise:{ratio: 0.1}'
+    seepage vertical --passive age,education,occupation --defense none --defense 'feature_noise:{scale: 0.1}'
 
     seepage vertical --data people.csv --target outcome --parties 4 --fail-above 0.2 --out vertical
 """

@@ -27,11 +27,11 @@ def undecided(facts: Facts) -> Iterator[Found]:
             parts.append(f"{len(columns)} of {len(marked)} sensitive column(s)")
         if parts:
             at = Where(size, defense)
-            told.append(f"{place(at)}: {' and '.join(parts)}")
+            told.append(f"{place(at) or 'no defense'}: {' and '.join(parts)}")
             where.append(at)
     if told:
         yield Found(
-            f"With these {facts.audit.spec.unit}s the tier of leakage is open at {few(told)}. The tier shown is that "
+            f"With these {facts.audit.spec.unit}s the tier of leakage is open ({few(told)}). The tier shown is that "
             "of the upper end. Audit more of them; four times as many halve an interval.",
             tuple(where),
         )
@@ -98,7 +98,7 @@ def no_baseline(facts: Facts) -> Iterator[Found]:
     rows = [row for row in facts.scores if row.baseline is None]
     if rows:
         yield Found(
-            "No baseline was run, so nobody can tell what the update gave away from what anyone could have guessed. "
+            "No baseline was run, so leakage cannot be separated from what is known without the message. "
             "Leave the baselines on; they cost next to nothing.",
             tuple(dict.fromkeys(Where(row.batch_size, row.defense) for row in rows)),
         )

@@ -28,7 +28,7 @@ def titles() -> list[tuple[str, str, str]]:
 
     Example:
         >>> titles()[0]
-        ('SEEP001', 'error', 'An attack does worse than guessing')
+        ('SEEP001', 'error', 'An attack does worse than a baseline')
     """
     found = []
     for path in _HERE.glob("*.py"):

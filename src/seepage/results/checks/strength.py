@@ -13,13 +13,13 @@ from seepage.settings.setting import LEAKED
 from seepage.text import points
 
 
-@check("SEEP001", "error", "An attack does worse than guessing")
-def below_guessing(facts: Facts) -> Iterator[Found]:
+@check("SEEP001", "error", "An attack does worse than a baseline")
+def below_baseline(facts: Facts) -> Iterator[Found]:
     """The interval of the lift lies wholly below zero.
 
-    Whoever does worse than a guess that ignores the gradient does not use it well, so the figures say nothing
-    about what it gives away. Under a defense that is what success looks like, so there it is a warning, as
-    long as the positive control shows that the attack works.
+    An attack that does worse than a baseline without the message does not use the message well, so its figures say
+    nothing about what that gives away. A working defense has the same effect, so there it is a warning, as long as the
+    positive control shows that the attack works.
     """
     by_severity: dict[Severity, list[ResultRow]] = {}
     for row in facts.scores:
@@ -35,10 +35,10 @@ def below_guessing(facts: Facts) -> Iterator[Found]:
             for one, row in zip(where, rows, strict=True)
         ]
         after = (
-            "The same attack works on the positive control, so this may be the defense's doing; an attacker could "
-            "still guess instead, so read it as no less than guessing."
+            "The same attack works on the positive control, so the defense may be the reason. An attacker could use "
+            "the baseline instead, so read it as no less than that."
             if severity == "warning"
-            else "An attack that loses to a guess which ignores the update does not show what the update gives away. "
+            else "An attack that loses to a baseline without the message does not show what the message gives away. "
             "Use a stronger attack, more iterations or restarts, or a smaller batch."
         )
         yield Found(f"{few(told)}. {after}", where, severity)
@@ -55,7 +55,7 @@ def control_failed(facts: Facts) -> Iterator[Found]:
                 failed.append((row, closed))
     if failed:
         told = [
-            f"{row.attack} reads {share(row.mean or 0.0)} of the cells where guessing gives "
+            f"{row.attack} reads {share(row.mean or 0.0)} of the cells where the best baseline gives "
             + ("no figure" if row.baseline is None else share(row.baseline))
             for row, _ in failed
         ]

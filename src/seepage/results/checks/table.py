@@ -30,8 +30,8 @@ def duplicates(facts: Facts) -> Iterator[Found]:
     if repeated >= _SOME:
         yield Found(
             f"{share(repeated)} of the client's {len(table)} rows occur more than once. A batch may hold a record "
-            "twice, rows that are common are guessed more easily, and a record that comes back whole may fit several "
-            "people. If they are copies, drop them; if not, read whole records and rare ones with that in mind.",
+            "twice, frequent rows are easier for attacks and baselines, and a record that comes back whole may fit "
+            "several people. If they are copies, drop them; if not, read whole records and rare ones with that in mind.",
             severity="warning" if repeated >= _MANY else None,
         )
 
@@ -85,8 +85,8 @@ def pooled(facts: Facts) -> Iterator[Found]:
         ]
         yield Found(
             f"In {len(found)} column(s) many cells are one of the rarer values that are taken together: {few(told)}. "
-            "Whoever guesses the collective category is counted as right without having read the value, so accuracy "
-            "and best guess of such a column say little about its values. Keep more values (--most-categories, "
+            "An attack or a baseline that answers with the collective category counts as right without the value, so "
+            "both figures of such a column say little about its values. Keep more values (--most-categories, "
             "most_categories in a document), or group them as their meaning suggests before you audit.",
             severity="warning" if max(found.values()) >= _MOST else None,
         )
