@@ -104,7 +104,7 @@ def figures(root: Path, method: str, labels: str = "true") -> str:
                 row += [f"{points(line['guess'])}{_SPACE}({line['guess_name']})" if line["guess"] else _NONE]
             rows.append(row)
         parts.append(
-            f"**{about.audit['dataset'].capitalize()}**, {labels} labels, share of all cells in percent, mean ± "
+            f"**{about.spec['dataset'].capitalize()}**, {labels} labels, share of all cells in percent, mean ± "
             f"standard deviation over n victims (printed: {about.published_victims}); printed in {about.source}.\n\n"
             + _table(head, rows)
         )
