@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from seepage.registry import Entry, Registry
+from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.spec import Spec
 
 
 def register(
@@ -20,3 +22,10 @@ def register(
     """Register a factory until the patch is undone; one that has the name already gives way."""
     patch.setitem(registry._entries, (setting, name), Entry(registry.kind, name, setting, factory.__module__))
     registry.register(name, setting)(factory)
+
+
+def horizontal(specs: Sequence[Spec]) -> list[HorizontalSpec]:
+    """Return the specs of documents that are all about horizontal learning."""
+    found = [spec for spec in specs if isinstance(spec, HorizontalSpec)]
+    assert len(found) == len(specs)
+    return found

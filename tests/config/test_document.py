@@ -24,12 +24,13 @@ from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.option import fields_of
 from seepage.settings.part import Part
 from seepage.settings.spec import Gate
+from tests.parts import horizontal
 
 KEYS = list(keys_of(HorizontalSpec))
 
 
 def read(text: str, given: dict[str, Any] | None = None) -> list[HorizontalSpec]:
-    return read_text_document(textwrap.dedent(text), "audit.yaml", Path(), given)
+    return horizontal(read_text_document(textwrap.dedent(text), "audit.yaml", Path(), given))
 
 
 def one(text: str, given: dict[str, Any] | None = None) -> HorizontalSpec:
@@ -210,7 +211,7 @@ def test_a_model_of_ones_own_is_named_with_its_options_and_weights() -> None:
     spec = one("model: {name: 'nets/mine.py:make', width: 3, weights: w.safetensors}")
     assert (spec.model, spec.weights) == ("nets/mine.py:make", Path("w.safetensors"))
     assert spec.model_options == {"width": 3}
-    [there] = read_text_document("model: {name: 'mine.py:make', weights: w}", "a.yaml", Path("there"))
+    [there] = horizontal(read_text_document("model: {name: 'mine.py:make', weights: w}", "a.yaml", Path("there")))
     assert (there.model, there.weights) == ("there/mine.py:make", Path("there/w"))
     assert one("model: package.nets:make").model == "package.nets:make"
     assert one("model: nn1", {"weights": Path("w")}).weights == Path("w")
@@ -385,7 +386,7 @@ def test_a_mapping_takes_plain_values_only() -> None:
     endless.append(endless)
     with pytest.raises(DocumentError, match="levels deep"):
         make_specs({"seed": endless})
-    assert make_specs({"labels": True, "data": Path("a.csv"), "target": "ill"})[0].labels == "true"
+    assert horizontal(make_specs({"labels": True, "data": Path("a.csv"), "target": "ill"}))[0].labels == "true"
 
 
 def test_options_take_precedence() -> None:
@@ -462,7 +463,7 @@ def test_the_settings_are_the_product_of_the_lists(lists: dict[str, list[Any]]) 
             document[entry][option] = values
         else:
             document[entry] = values
-    specs = make_specs(document)
+    specs = horizontal(make_specs(document))
     assert len(specs) == math.prod(len(values) for key, values in lists.items() if key not in _IN_A_SPEC)
     assert len({(spec.model, spec.variant) for spec in specs}) == len(specs)
     for spec in specs:
@@ -502,9 +503,9 @@ def test_garbage_gives_mistakes_with_their_line(text: str) -> None:
 
 
 def test_metrics_are_chosen_as_other_parts_are() -> None:
-    [spec] = make_specs({"metrics": ["accuracy", {"name": "exact_match"}]})
+    [spec] = horizontal(make_specs({"metrics": ["accuracy", {"name": "exact_match"}]}))
     assert [part.name for part in spec.metrics] == ["accuracy", "exact_match"]
-    assert len(make_specs({})[0].metrics) == len(registry.metrics.names())
+    assert len(horizontal(make_specs({}))[0].metrics) == len(registry.metrics.names())
     assert "did you mean 'accuracy'" in mistakes("metrics: acuracy")[0]
     assert "add 'accuracy' to metrics" in mistakes("metrics: [rmse]")[0]
     assert mistakes("dataset: adult\nmetrics: [rmse]")[0].startswith("audit.yaml:2: metrics")

@@ -21,6 +21,7 @@ from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.catalogue import settings
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.option import fields_of
+from tests.parts import horizontal
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_a_table_is_named_from_the_folder_of_the_document(people: Path) -> None:
     (people.parent / "sub").mkdir()
     for out in (people.parent / "audit.yaml", people.parent / "sub" / "audit.yaml"):
         out.write_text(starter(data=people, target="no", out=out))
-        [spec] = read_document(out)
+        [spec] = horizontal(read_document(out))
         assert spec.data is not None
         assert spec.data.resolve() == people
         assert (spec.target, spec.batch_sizes) == ("no", (8, 20))

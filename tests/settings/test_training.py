@@ -22,6 +22,7 @@ from seepage.settings.tasks import learnt_rows
 from seepage.settings.training import train
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, RoundsView
+from tests.parts import horizontal
 
 
 class Remembering(Encoder):
@@ -88,7 +89,7 @@ def test_running_statistics_follow() -> None:
 
 
 def test_a_document_sweeps_over_rounds_and_results_say_how_well_the_network_does() -> None:
-    specs = make_specs({"dataset": "german", "training": {"rounds": [0, 9], "clients": 20}})
+    specs = horizontal(make_specs({"dataset": "german", "training": {"rounds": [0, 9], "clients": 20}}))
     assert [spec.variant for spec in specs] == ["rounds=0", "rounds=9"]
     subjects = Subjects()
     start, later = (subjects.of(spec) for spec in specs)
@@ -130,7 +131,7 @@ def test_a_document_sweeps_over_attacked_rounds() -> None:
         "victims": 2,
     }
     subjects = Subjects()
-    audits = [HorizontalAudit(spec, subjects.of(spec)) for spec in make_specs(document)]
+    audits = [HorizontalAudit(spec, subjects.of(spec)) for spec in horizontal(make_specs(document))]
     attacks = [(audit, audit.configurations[0], audit.parts[-1]) for audit in audits]
     assert all(part.kind == "attack" for _, _, part in attacks)
     assert len({repr(audit.identity(place, part)) for audit, place, part in attacks}) == 4

@@ -14,6 +14,7 @@ from seepage.errors import BadInputError
 from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 from tests.attacks.vertical.parts import images, table
+from tests.rows import number
 
 pytest.importorskip("skimage")
 DATA = images(rows=160)
@@ -38,7 +39,7 @@ SPEC = {
 def test_images_are_attacked_measured_and_shown(tmp_path: Path) -> None:
     spec = VerticalSpec.of(**SPEC)
     [report] = run_all([VerticalAudit(spec, DATA)], tmp_path)
-    mean = {(row.attack, row.metric): row.mean for row in report.rows if row.column is None}
+    mean = {(row.attack, row.metric): number(row.mean) for row in report.rows if row.mean is not None}
     # These images are smooth, and the party's answers to others of the kind say how they are inverted.
     assert mean["uifv_qa", "psnr"] > mean["constant", "psnr"] + 2
     assert mean["uifv_qa", "ssim"] > mean["constant", "ssim"]
