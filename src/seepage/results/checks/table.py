@@ -31,7 +31,8 @@ def duplicates(facts: Facts) -> Iterator[Found]:
         yield Found(
             f"{share(repeated)} of the client's {len(table)} rows occur more than once. A batch may hold a record "
             "twice, frequent rows are easier for attacks and baselines, and a record that comes back whole may fit "
-            "several people. If they are copies, drop them; if not, read whole records and rare ones with that in mind.",
+            "several people. If they are copies, drop them; if not, read whole records and rare ones with that in "
+            "mind.",
             severity="warning" if repeated >= _MANY else None,
         )
 
