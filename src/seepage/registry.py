@@ -251,7 +251,10 @@ class Registry(Generic[T_co]):
 
     def _named(self, name: str) -> list[Entry[T_co]]:
         self._declare()
-        return [entry for (_, known), entry in self._entries.items() if known == name and self._holds(entry)]
+        found = [entry for (_, known), entry in self._entries.items() if known == name and self._holds(entry)]
+        # A setting's own part comes before one of the same name that belongs to every setting.
+        own = [entry for entry in found if entry.setting is not None and entry.setting == self.setting]
+        return own or found
 
     def _unknown(self, name: str) -> BadInputError:
         elsewhere = [entry.setting for (_, known), entry in self._entries.items() if known == name]

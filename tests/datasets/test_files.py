@@ -16,7 +16,7 @@ import pytest
 
 from seepage import registry
 from seepage.datasets import catalogue, load
-from seepage.datasets.about import About, File, card_of
+from seepage.datasets.about import DatasetCard, File, card_of
 from seepage.datasets.files import cache_folder, obtain
 from seepage.errors import BadInputError
 
@@ -24,8 +24,8 @@ CONTENT = b"a,b\n1,2\n"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
-def card(*files: File, copies: tuple[File, ...] = ()) -> About:
-    return About("sample", 1, 1, 1, "b", "made here", "none", "https://example.org/sample", files, copies)
+def card(*files: File, copies: tuple[File, ...] = ()) -> DatasetCard:
+    return DatasetCard("sample", 1, 1, 1, "b", "made here", "none", "https://example.org/sample", files, copies)
 
 
 def zipped(name: str, data: bytes) -> bytes:

@@ -19,7 +19,7 @@ from seepage.errors import BadInputError
 from seepage.reproduce import Selection, load_table, reproduce, tables
 from seepage.reproduce.compare import beside
 from seepage.reproduce.table import PublishedTable, names
-from seepage.results.agreement import Agreement, Difference, Figure, agreement_of, margin_of, welch
+from seepage.results.agreement import Agreement, Difference, PublishedFigure, agreement_of, margin_of, welch
 from seepage.run.runner import kept_runs
 from seepage.run.store import Store
 from seepage.settings import horizontal
@@ -101,8 +101,8 @@ def test_figures_are_those_in_print(cell: tuple[str, dict[str, str | int]], mean
 def test_entropies_are_no_rates_and_correlations_have_no_spread() -> None:
     table = load_table("tableak/table25")
     at = {"kind": "discrete", "batch_size": 32}
-    assert table.figure({**at, "figure": "entropy"}, "plain") == Figure(mean=0.39, std=0.06)
-    assert table.figure({**at, "figure": "kendall_tau"}, "plain") == Figure(mean=-0.55, std=None)
+    assert table.figure({**at, "figure": "entropy"}, "plain") == PublishedFigure(mean=0.39, std=0.06)
+    assert table.figure({**at, "figure": "kendall_tau"}, "plain") == PublishedFigure(mean=-0.55, std=None)
     assert table.figure({**at, "figure": "kendall_tau", "batch_size": 1}, "plain") is None
 
 
@@ -155,7 +155,7 @@ def test_a_table_is_read_once_and_has_the_name_of_its_file() -> None:
 
 @given(st.floats(0, 1), st.floats(0.001, 0.2), st.integers(2, 60), st.floats(0, 1), st.floats(0.001, 0.2))
 def test_the_difference_is_welchs(mean: float, std: float, n: int, other: float, other_std: float) -> None:
-    found = welch(Estimate(mean, None, None, n, std), Figure(mean=other, std=other_std), 50)
+    found = welch(Estimate(mean, None, None, n, std), PublishedFigure(mean=other, std=other_std), 50)
     assert found is not None
     assert found.low is not None
     assert found.high is not None
@@ -174,7 +174,7 @@ def test_the_difference_is_welchs(mean: float, std: float, n: int, other: float,
 def test_agreement_is_the_margin_beyond_the_bounds_of_welch(
     mean: float, std: float, n: int, other: float, other_std: float
 ) -> None:
-    ours, published = Estimate(mean, None, None, n, std), Figure(mean=other, std=other_std)
+    ours, published = Estimate(mean, None, None, n, std), PublishedFigure(mean=other, std=other_std)
     one, two = std**2 / n, other_std**2 / 49
     freedom = (one + two) ** 2 / (one**2 / (n - 1) + two**2 / 49)
     reach = float(stats.t.ppf(0.95, freedom)) * math.sqrt(one + two)
@@ -194,25 +194,29 @@ def test_agreement_is_the_margin_beyond_the_bounds_of_welch(
 @pytest.mark.parametrize(
     ("ours", "published", "agreement"),
     [
-        (Estimate(1.0, None, None, 3, 0.0), Figure(mean=1.0, std=0.0), "agrees"),
-        (Estimate(1.0, None, None, 3, 0.0), Figure(mean=0.9, std=0.0), "differs"),
-        (Estimate(1.0, None, None, 3, 0.0), Figure(mean=0.2, std=None), "too few to tell"),
-        (Estimate(0.5, None, None, 1, None), Figure(mean=0.2, std=0.1), "too few to tell"),
-        (Estimate(None, None, None, 0, None), Figure(mean=0.2, std=0.1), "too few to tell"),
-        (Estimate(0.5, 0.46, 0.54, 20, None), Figure(mean=0.2, std=0.1), "differs"),
+        (Estimate(1.0, None, None, 3, 0.0), PublishedFigure(mean=1.0, std=0.0), "agrees"),
+        (Estimate(1.0, None, None, 3, 0.0), PublishedFigure(mean=0.9, std=0.0), "differs"),
+        (Estimate(1.0, None, None, 3, 0.0), PublishedFigure(mean=0.2, std=None), "too few to tell"),
+        (Estimate(0.5, None, None, 1, None), PublishedFigure(mean=0.2, std=0.1), "too few to tell"),
+        (Estimate(None, None, None, 0, None), PublishedFigure(mean=0.2, std=0.1), "too few to tell"),
+        (Estimate(0.5, 0.46, 0.54, 20, None), PublishedFigure(mean=0.2, std=0.1), "differs"),
     ],
 )
-def test_agreement_needs_both_deviations(ours: Estimate, published: Figure, agreement: Agreement) -> None:
+def test_agreement_needs_both_deviations(ours: Estimate, published: PublishedFigure, agreement: Agreement) -> None:
     assert agreement_of(ours, published, 50) == agreement
 
 
 def test_the_deviation_of_an_estimate_follows_from_its_interval() -> None:
     half = float(stats.t.ppf(0.975, 11)) * 0.05 / math.sqrt(12)
     known, shown = Estimate(0.8, None, None, 12, 0.05), Estimate(0.8, 0.8 - half, 0.8 + half, 12, None)
-    for published in (Figure(mean=0.80, std=0.05), Figure(mean=0.83, std=0.05), Figure(mean=0.90, std=0.05)):
+    for published in (
+        PublishedFigure(mean=0.80, std=0.05),
+        PublishedFigure(mean=0.83, std=0.05),
+        PublishedFigure(mean=0.90, std=0.05),
+    ):
         assert agreement_of(known, published, 50) == agreement_of(shown, published, 50)
     # What twelve victims are for: a deviation of five points on both sides.
-    assert agreement_of(known, Figure(mean=0.80, std=0.05), 50) == "agrees"
+    assert agreement_of(known, PublishedFigure(mean=0.80, std=0.05), 50) == "agrees"
 
 
 def test_only_the_papers_own_method_stands_beside_the_print() -> None:
@@ -299,10 +303,10 @@ def test_runs_of_a_table_may_have_networks_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_published_figure_without_spread_has_no_interval() -> None:
-    found = welch(Estimate(-0.5, -0.7, -0.2, 10), Figure(mean=-0.6, std=None), 50)
+    found = welch(Estimate(-0.5, -0.7, -0.2, 10), PublishedFigure(mean=-0.6, std=None), 50)
     assert found is not None
     assert (found.mean, found.low, found.high) == (pytest.approx(0.1), None, None)
-    assert welch(Estimate(-0.5, None, None, 3), Figure(mean=-1.0, std=None), 50) == Difference(0.5, None, None)
+    assert welch(Estimate(-0.5, None, None, 3), PublishedFigure(mean=-1.0, std=None), 50) == Difference(0.5, None, None)
 
 
 def test_a_sweep_is_an_audit_for_each_combination_and_axes_choose_among_them(tmp_path: Path) -> None:

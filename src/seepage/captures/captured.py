@@ -40,8 +40,8 @@ class Encoding(BaseModel):
     """What the client standardises encoded rows with, agreed upon before training.
 
     Attributes:
-        mean, std: of each encoded column: one a category of a discrete column, one a continuous column, in the
-            schema's order.
+        mean, std: mean and standard deviation of each encoded column: one column for each category of a discrete
+            column, one for each continuous column, in the schema's order.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -58,10 +58,10 @@ class Description(BaseModel):
         protocol: what the client took part in; ``fedsgd``: one gradient, the mean over one batch.
         batch_size: number of records in that batch.
         model: what the network is called; for people.
-        head: how its outputs are read.
+        head: reading of the network's outputs, such as ``softmax``.
         encoding: what rows are standardised with.
-        labels: of the batch's records in any order, codes (positions in the target's categories) or numbers. Only for
-            attackers that are granted them.
+        labels: labels of the batch's records in any order, codes (positions in the target's categories) or numbers.
+            Only for attackers that are granted them.
 
     Example:
         >>> Description(batch_size=4).model_dump(exclude_none=True)
@@ -116,10 +116,10 @@ def capture(
         named_parameters: ``model.named_parameters()``.
         path: the file, conventionally ``update.safetensors``; only its owner may read it.
         batch_size: number of records in the batch.
-        labels: of the records, codes or numbers, where the attacker is to be granted them.
+        labels: labels of the records, codes or numbers, where the attacker is to be granted them.
         model: what to call the network.
-        head: how its outputs are read.
-        statistics: with which seepage's encoder standardised the batch's rows, where it did.
+        head: reading of the network's outputs, such as ``softmax``.
+        statistics: statistics with which seepage's encoder standardised the batch's rows, where it did.
 
     Raises:
         BadInputError: a parameter has no gradient, or one that is not finite, or the file cannot be written.
@@ -224,7 +224,7 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
     Args:
         path: the file.
         model: the global model that the server sent out.
-        schema: of the table, against which head, labels and encoding are checked; not checked if None.
+        schema: schema of the table, against which head, labels and encoding are checked; not checked if None.
 
     Raises:
         BadInputError: the file is damaged or of a later format; a tensor is missing, unknown (the message names the

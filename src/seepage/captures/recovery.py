@@ -46,14 +46,15 @@ class Recovered:
     """What was read out of one update.
 
     Attributes:
-        schema: of the table.
+        schema: schema of the table.
         guess: records in no particular order, and the attacker's own doubts.
-        certainty: of each cell in [0, 1], see ``assessment.certainties``; NaN where the attack has no ensemble.
-        spread: of each continuous cell in its column's unit; NaN elsewhere.
-        settings: what was run: attack, seed, and so on.
+        certainty: certainty of each cell in [0, 1], see ``assessment.certainties``; NaN where the attack has no
+            ensemble.
+        spread: standard deviation of each continuous cell in its column's unit; NaN elsewhere.
+        settings: attack, seed and other settings of the run.
         knowledge: what the attacker was granted or assumed.
         notes: what a reader should know of the update.
-        scores: of each metric and column, beside guessing; None where the truth is not known.
+        scores: score of each metric and column, beside guessing; None where the truth is not known.
     """
 
     schema: Schema
@@ -102,7 +103,7 @@ def known_statistics(
     alone. Where the update says it, rows are standardised as the client did.
 
     Args:
-        schema: of the table.
+        schema: schema of the table.
         about: what is known of the update besides its numbers.
         reference: public rows of the same schema.
     """
@@ -133,13 +134,13 @@ def recover(
 
     Args:
         capture: the update and its model.
-        schema: of the table.
+        schema: schema of the table.
         statistics, origin: what the attacker knows of the columns, see ``known_statistics``.
         attack: registered name.
         batch_size: number of records, where the update does not say it; counted if neither does, see
             ``count_records``.
         options: arguments of the attack.
-        seed: of its random starts.
+        seed: seed of the attack's random starts.
         truth: the batch's records in any order, to score the guess with.
         progress: called now and then with the share of the work done since the last call.
 

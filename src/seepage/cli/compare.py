@@ -39,42 +39,42 @@ def compare(
 
         seepage compare runs/before runs/after --out compare.html
     """
-    found = compare_runs(load_run(first), load_run(second))
+    comparison = compare_runs(load_run(first), load_run(second))
     if out is not None:
         # Figures of a table of one's own are private, and nothing in results says whose they are.
-        write_whole(out, render_comparison(found), private=True)
+        write_whole(out, render_comparison(comparison), private=True)
     if as_json:
-        print(json.dumps(asdict(found), indent=1, ensure_ascii=False))
+        print(json.dumps(asdict(comparison), indent=1, ensure_ascii=False))
         return
     console = make_console()
-    _show(console, found)
+    _show(console, comparison)
     if out is not None:
         console.print(Text(f"Comparison: {clean(out, 400)}"))
 
 
-def _show(console: Console, found: Comparison) -> None:
-    first, second = found.names
-    for sentence in in_words(found):
+def _show(console: Console, comparison: Comparison) -> None:
+    first, second = comparison.names
+    for sentence in in_words(comparison):
         console.print(Padding(Text(sentence), (0, 0, 0, 2)))
     console.print()
-    if found.differing:
+    if comparison.differing:
         table = make_table("What differs, but for the time")
         for head in ("entry", first, second):
             table.add_column(Text(clean(head)), overflow="fold")
-        for name, one, other in found.differing[:_MOST_ENTRIES]:
+        for name, one, other in comparison.differing[:_MOST_ENTRIES]:
             table.add_row(Text(clean(name, 60)), Text(clean(one, 60)), Text(clean(other, 60)))
         console.print(table)
-        if len(found.differing) > _MOST_ENTRIES:
-            console.print(Text(f"  and {len(found.differing) - _MOST_ENTRIES} more\n", "dim"))
-    if shares := overall(found):
-        _show_figures(console, found, "Cells read, in percent [95% interval]", shares)
-    clear = [one for one in by_column(found) if one["clear"]]
+        if len(comparison.differing) > _MOST_ENTRIES:
+            console.print(Text(f"  and {len(comparison.differing) - _MOST_ENTRIES} more\n", "dim"))
+    if shares := overall(comparison):
+        _show_figures(console, comparison, "Cells read, in percent [95% interval]", shares)
+    clear = [one for one in by_column(comparison) if one["clear"]]
     if clear:
         title = f"Columns that differ clearly ({min(len(clear), _MOST_COLUMNS)} of {len(clear)})"
-        _show_figures(console, found, title, clear[:_MOST_COLUMNS])
+        _show_figures(console, comparison, title, clear[:_MOST_COLUMNS])
 
 
-def _show_figures(console: Console, found: Comparison, title: str, records: list[Record]) -> None:
+def _show_figures(console: Console, comparison: Comparison, title: str, records: list[Record]) -> None:
     table = make_table(title)
     columns = any(one["column"] is not None for one in records)
     defended = any(one["defense"] not in (None, "none") for one in records)
@@ -84,7 +84,7 @@ def _show_figures(console: Console, found: Comparison, title: str, records: list
     if defended:
         table.add_column("defense")
     table.add_column("attack")
-    for head in (*found.names, "difference"):
+    for head in (*comparison.names, "difference"):
         table.add_column(Text(clean(head)), justify="right")
     for one in records:
         cells = [Text(clean(one["column"], 32))] if columns else []

@@ -18,7 +18,7 @@ class OldOption:
     """An old option.
 
     Attributes:
-        type: what it takes; lists are repeatable.
+        type: type of its value; lists are repeatable.
         now: the new option with ``{}`` in the place of the value.
         field: field of the spec.
         value: makes the field's value, or one defense for each item of a list; None for the value itself.

@@ -97,7 +97,7 @@ def read_choices(
 
     Args:
         node, path: the entries and where they stand.
-        registry: of the names.
+        registry: registry of the names.
         mistakes: what is wrong is added there; what is returned is then of no use.
         own: whether names with a colon stand for a part of the user's own.
         default: name of an entry that says none; None where each needs one.
@@ -344,8 +344,8 @@ def check_names(
 
     Args:
         choice: the part.
-        options: those of its options to check.
-        registry: of its name.
+        options: names of the options to check.
+        registry: registry that has its name.
         given: arguments that the audit gives.
         mistakes: where to note them.
         beside: what else may stand there, of which messages remind.

@@ -15,8 +15,8 @@ class Mistake:
     """One mistake.
 
     Attributes:
-        line: of the document, from 1; 0 where it was not read from a text.
-        key: such as ``attacks[1].restarts``; empty where it is about the whole.
+        line: number of the line in the document, from 1; 0 where it was not read from a text.
+        key: key in the document, such as ``attacks[1].restarts``; empty where the mistake is about the whole.
         message: what was expected, what came and what to do.
     """
 

@@ -32,7 +32,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class About:
+class DatasetCard:
     """A dataset's card.
 
     Attributes:
@@ -64,14 +64,14 @@ class About:
     notes: tuple[str, ...] = ()
 
 
-_cards: dict[str, About] = {}
+_cards: dict[str, DatasetCard] = {}
 
 
-def dataset(card: About) -> Callable[[F], F]:
+def dataset(card: DatasetCard) -> Callable[[F], F]:
     """Register the decorated loader under the card's name, and the card with it.
 
-    The card is a call of ``About`` with literal values and constants of its module, so that the list of datasets can
-    read it without importing the module.
+    The card is a call of ``DatasetCard`` with literal values and constants of its module, so that the list of datasets
+    can read it without importing the module.
     """
 
     def add(loader: F) -> F:
@@ -82,7 +82,7 @@ def dataset(card: About) -> Callable[[F], F]:
     return add
 
 
-def card_of(name: str) -> About | None:
+def card_of(name: str) -> DatasetCard | None:
     """Return a dataset's card, without importing the dataset's module; None where it has none.
 
     Example:
@@ -94,8 +94,8 @@ def card_of(name: str) -> About | None:
         module = registry.datasets[name].module
         if module is not None:
             values = _constants(registry.source_of(module))
-            found = [_value(node, values) for node in values.values() if _called(node) == "About"]
-            _cards.update({card.name: card for card in found if isinstance(card, About) and card.name == name})
+            found = [_value(node, values) for node in values.values() if _called(node) == "DatasetCard"]
+            _cards.update({card.name: card for card in found if isinstance(card, DatasetCard) and card.name == name})
     return _cards.get(name)
 
 
@@ -119,7 +119,7 @@ def _value(node: ast.expr, values: Mapping[str, ast.expr]) -> Any:
     """Return what an expression of a card stands for: literals, tuples, constants of the module, files."""
     if isinstance(node, ast.Tuple):
         return tuple(_value(item, values) for item in node.elts)
-    made = {"About": About, "File": File}.get(_called(node) or "")
+    made = {"DatasetCard": DatasetCard, "File": File}.get(_called(node) or "")
     if made is not None and isinstance(node, ast.Call):
         named = {keyword.arg: _value(keyword.value, values) for keyword in node.keywords if keyword.arg}
         return made(*(_value(item, values) for item in node.args), **named)

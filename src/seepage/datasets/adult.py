@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from seepage.datasets.about import About, dataset
+from seepage.datasets.about import DatasetCard, dataset
 from seepage.datasets.bundle import bundled
 from seepage.datasets.dataset import Dataset, measured
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 
-CARD = About(
+CARD = DatasetCard(
     name="adult",
     rows=45_222,
     columns=14,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from seepage.datasets.about import About, dataset
+from seepage.datasets.about import DatasetCard, dataset
 from seepage.datasets.adult import adult
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
@@ -12,7 +12,7 @@ from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
 
 LEFT_OUT = ("fnlwgt", "education", "education-num")
-CARD = About(
+CARD = DatasetCard(
     name="adult_education",
     rows=32_561,
     columns=12,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from seepage.datasets.about import About
+from seepage.datasets.about import DatasetCard
 from seepage.datasets.dataset import Dataset, in_order, measured, split
 from seepage.datasets.files import obtain
 from seepage.tabular.schema import Column, Discrete, Schema
@@ -15,7 +15,7 @@ from seepage.tabular.table import Table
 
 
 def load_bank(
-    card: About,
+    card: DatasetCard,
     columns: Mapping[str, tuple[str, ...] | str | None],
     sensitive: Collection[str],
     fractional: Collection[str] = (),

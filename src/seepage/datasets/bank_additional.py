@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seepage.datasets.about import About, File, dataset
+from seepage.datasets.about import DatasetCard, File, dataset
 from seepage.datasets.bank import load_bank
 from seepage.datasets.dataset import Dataset
 
 FILE = "bank-additional-full.csv"
-CARD = About(
+CARD = DatasetCard(
     name="bank_additional",
     rows=41_188,
     columns=20,

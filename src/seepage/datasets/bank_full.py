@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seepage.datasets.about import About, File, dataset
+from seepage.datasets.about import DatasetCard, File, dataset
 from seepage.datasets.bank import load_bank
 from seepage.datasets.dataset import Dataset
 
 FILE = "bank-full.csv"
-CARD = About(
+CARD = DatasetCard(
     name="bank_full",
     rows=45_211,
     columns=16,

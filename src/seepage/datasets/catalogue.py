@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from seepage import registry
-from seepage.datasets.about import About, card_of
+from seepage.datasets.about import DatasetCard, card_of
 from seepage.datasets.places import cache_folder, local_folder, path_of
 
 Availability = Literal["bundled", "generated", "found", "copy found", "cached", "download", "manual", "unknown"]
@@ -65,7 +65,7 @@ def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:
     return tuple(listings)
 
 
-def _availability(card: About, folder: str | Path | None) -> tuple[Availability, str]:
+def _availability(card: DatasetCard, folder: str | Path | None) -> tuple[Availability, str]:
     if card.bundled:
         return "bundled", "seepage"
     if not card.files:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import pandas as pd
 
-from seepage.datasets.about import About, File, dataset
+from seepage.datasets.about import DatasetCard, File, dataset
 from seepage.datasets.dataset import TOLERANCE, Dataset
 from seepage.datasets.files import obtain
 from seepage.errors import BadInputError
@@ -26,7 +26,7 @@ KINDS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse"
 SHAPE = (3, 32, 32)
 _BATCH = re.compile(r"(data_batch_\d|test_batch)\.bin")
 
-CARD = About(
+CARD = DatasetCard(
     name="cifar10",
     rows=60_000,
     columns=3072,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from seepage.datasets.about import About, File, dataset
+from seepage.datasets.about import DatasetCard, File, dataset
 from seepage.datasets.dataset import Dataset, in_order, measured, split
 from seepage.datasets.files import obtain
 from seepage.errors import BadInputError
@@ -15,7 +15,7 @@ from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.tabular.table import Table
 
 WORKBOOK = "default of credit card clients.xls"
-CARD = About(
+CARD = DatasetCard(
     name="credit",
     rows=30_000,
     columns=23,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from seepage.datasets.about import About, File, dataset
+from seepage.datasets.about import DatasetCard, File, dataset
 from seepage.datasets.dataset import Dataset, measured, split
 from seepage.datasets.files import obtain
 from seepage.errors import BadInputError
@@ -14,7 +14,7 @@ from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
 
 FILE = "communities.data"
-CARD = About(
+CARD = DatasetCard(
     name="crime",
     rows=1994,
     columns=100,

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 import pooch
 
-from seepage.datasets.about import About, File
+from seepage.datasets.about import DatasetCard, File
 from seepage.datasets.places import FOLDER_VARIABLE, cache_folder, local_folder, path_of
 from seepage.errors import BadInputError
 
@@ -51,7 +51,7 @@ class Obtained:
             ) from error
 
 
-def obtain(card: About, folder: str | Path | None = None) -> Obtained:
+def obtain(card: DatasetCard, folder: str | Path | None = None) -> Obtained:
     """Return the contents of the dataset's files.
 
     They are searched for in ``folder`` if given, and nowhere else; otherwise in the folder that SEEPAGE_DATA names,
@@ -128,7 +128,7 @@ def _member(data: bytes, name: str, path: Path) -> bytes:
         )
 
 
-def _download(url: str, name: str, cache: Path, card: About) -> None:
+def _download(url: str, name: str, cache: Path, card: DatasetCard) -> None:
     shelf = pooch.create(path=cache, base_url="", registry={name: None}, urls={name: url})
     fetch: Any = pooch.HTTPDownloader(progressbar=True)
     try:

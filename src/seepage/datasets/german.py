@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from seepage.datasets.about import About, dataset
+from seepage.datasets.about import DatasetCard, dataset
 from seepage.datasets.bundle import bundled
 from seepage.datasets.dataset import Dataset, measured, split
 from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.tabular.table import Table
 
-CARD = About(
+CARD = DatasetCard(
     name="german",
     rows=1000,
     columns=20,

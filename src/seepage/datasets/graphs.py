@@ -13,7 +13,7 @@ import torch
 from scipy import sparse
 
 from seepage import registry
-from seepage.datasets.about import About, File
+from seepage.datasets.about import DatasetCard, File
 from seepage.datasets.files import obtain
 from seepage.datasets.places import path_of
 from seepage.datasets.population import Nodes
@@ -21,7 +21,7 @@ from seepage.errors import BadInputError, check_count
 from seepage.shadow.graph import Graph
 
 CORA_FILE = "cora.npz"
-CORA = About(
+CORA = DatasetCard(
     name="cora",
     rows=2_708,
     columns=1_433,
@@ -33,7 +33,7 @@ CORA = About(
     files=(File(CORA_FILE),),
 )
 AMAZON_FILE = "amazon-meta.txt"
-AMAZON = About(
+AMAZON = DatasetCard(
     name="amazon_products",
     rows=20_000,
     columns=502,

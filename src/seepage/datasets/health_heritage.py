@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from seepage.datasets.about import About, File, dataset
+from seepage.datasets.about import DatasetCard, File, dataset
 from seepage.datasets.dataset import Dataset, in_order, measured, split
 from seepage.datasets.files import Obtained, obtain
 from seepage.errors import BadInputError
@@ -17,7 +17,7 @@ from seepage.tabular.table import Table
 
 ARCHIVE = "HHP_release3.zip"
 COPY = "health.csv"
-CARD = About(
+CARD = DatasetCard(
     name="health_heritage",
     rows=218_415,
     columns=17,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from seepage.datasets.about import About, File, dataset
+from seepage.datasets.about import DatasetCard, File, dataset
 from seepage.datasets.dataset import Dataset, in_order, measured
 from seepage.datasets.files import obtain
 from seepage.datasets.health_heritage import COPY
@@ -15,7 +15,7 @@ from seepage.errors import BadInputError
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
 
-CARD = About(
+CARD = DatasetCard(
     name="health_years",
     rows=171_067,
     columns=123,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from seepage.datasets.about import About, File, dataset
+from seepage.datasets.about import DatasetCard, File, dataset
 from seepage.datasets.dataset import Dataset, in_order, measured, split
 from seepage.datasets.files import obtain
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
 
 ORIGINAL = "lawschs1_1.dta"
-CARD = About(
+CARD = DatasetCard(
     name="lawschool",
     rows=96_584,
     columns=7,

@@ -10,14 +10,14 @@ import pandas as pd
 import torch
 
 from seepage import registry
-from seepage.datasets.about import About, File
+from seepage.datasets.about import DatasetCard, File
 from seepage.datasets.files import obtain
 from seepage.datasets.population import Texts
 from seepage.datasets.words import numbered
 from seepage.errors import BadInputError
 
 CLOTHING_FILE = "womens_reviews.parquet.brotli"
-CLOTHING = About(
+CLOTHING = DatasetCard(
     name="clothing_reviews",
     rows=22_641,
     columns=1,
@@ -29,7 +29,7 @@ CLOTHING = About(
     files=(File(CLOTHING_FILE),),
 )
 YELP_REVIEWS, YELP_BUSINESSES = "yelp_academic_dataset_review.json", "yelp_academic_dataset_business.json"
-YELP = About(
+YELP = DatasetCard(
     name="yelp_health",
     rows=4_115,
     columns=1,

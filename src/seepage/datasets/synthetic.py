@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from seepage.datasets.about import About, dataset
+from seepage.datasets.about import DatasetCard, dataset
 from seepage.datasets.dataset import Dataset, measured, split
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
 
-CARD = About(
+CARD = DatasetCard(
     name="synthetic",
     rows=10_000,
     columns=10,
@@ -58,7 +58,7 @@ def synthetic(
 
 
 def drawn(
-    card: About,
+    card: DatasetCard,
     sizes: np.ndarray,
     continuous: int,
     rows: int,

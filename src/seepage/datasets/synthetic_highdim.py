@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seepage.datasets.about import About, dataset
+from seepage.datasets.about import DatasetCard, dataset
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.synthetic import drawn
 
@@ -12,7 +12,7 @@ DISCRETE = CONTINUOUS = 125
 ONE_HOT = 1106
 SMALLEST, LARGEST = 2, 16
 
-CARD = About(
+CARD = DatasetCard(
     name="synthetic_highdim",
     rows=10_000,
     columns=250,

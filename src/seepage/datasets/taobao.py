@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from seepage.datasets.about import About, File, dataset
+from seepage.datasets.about import DatasetCard, File, dataset
 from seepage.datasets.dataset import Dataset, in_order, measured, split
 from seepage.datasets.files import Obtained, obtain
 from seepage.errors import check_choice, check_count
@@ -21,7 +21,7 @@ USERS = "user_profile.csv"
 SAMPLE = "alimama_sampled_train.txt"
 Missing = Literal["drop", "category"]
 
-CARD = About(
+CARD = DatasetCard(
     name="taobao",
     rows=26_557_961,
     columns=12,
@@ -93,7 +93,7 @@ def taobao(
 
 
 def from_log(
-    card: About, frame: pd.DataFrame, cms_group: bool, notes: tuple[str, ...], test_share: float, seed: int
+    card: DatasetCard, frame: pd.DataFrame, cms_group: bool, notes: tuple[str, ...], test_share: float, seed: int
 ) -> Dataset:
     """Return a log as a dataset; see :func:`taobao`."""
     private = (*(("cms_group",) if cms_group else ()), *PRIVATE)

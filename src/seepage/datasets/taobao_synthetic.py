@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from seepage.datasets.about import About, dataset
+from seepage.datasets.about import DatasetCard, dataset
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.taobao import from_log
 from seepage.errors import BadInputError
 
 _ROWS = 100_000
-CARD = About(
+CARD = DatasetCard(
     name="taobao_synthetic",
     rows=_ROWS,
     columns=12,

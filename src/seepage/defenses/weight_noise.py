@@ -46,7 +46,7 @@ class WeightNoise:
     def __post_init__(self) -> None:
         value = self.noise_multiplier
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-            raise BadInputError(f"noise on weights is a number above 0, got noise_multiplier={value!r}.")
+            raise BadInputError(f"noise on weights is a positive number, got noise_multiplier={value!r}.")
 
     def __call__(self, now: nn.Module, before: nn.Module, generator: torch.Generator) -> nn.Module:
         """Return the client part as the server receives it.

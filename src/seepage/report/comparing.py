@@ -14,49 +14,52 @@ from seepage.text import clean
 MOST_ROWS = 3000
 
 
-def render_comparison(found: Comparison) -> str:
+def render_comparison(comparison: Comparison) -> str:
     """Return the comparison as one self-contained page in the look of reports."""
-    shares, columns = overall(found), by_column(found)
+    shares, columns = overall(comparison), by_column(comparison)
     drawings: list[tuple[figures.Figure, Grid]] = []
     if shares:
         title = "Cells read in both runs, with 95% intervals"
         drawn = [{**one, "label": label(one)} for one in shares]
         drawings.append(
-            (figures.differences("overall-figure", drawn, found.names, title), _grid(title, found, shares, rates=True))
+            (
+                figures.differences("overall-figure", drawn, comparison.names, title),
+                _grid(title, comparison, shares, rates=True),
+            )
         )
     if columns:
         title = "Columns, those that differ clearly first and then by the size of the difference"
         drawn = [{**one, "label": f"{clean(one['column'], 24)} · {label(one)}"} for one in columns]
         drawings.append(
             (
-                figures.differences("columns-figure", drawn, found.names, title),
-                _grid(title, found, columns[:MOST_ROWS], rates=True),
+                figures.differences("columns-figure", drawn, comparison.names, title),
+                _grid(title, comparison, columns[:MOST_ROWS], rates=True),
             )
         )
     return page(
         "compare.html",
-        f"{found.names[0]} and {found.names[1]}",
+        f"{comparison.names[0]} and {comparison.names[1]}",
         [figure for figure, _ in drawings],
-        names=found.names,
-        words=in_words(found),
+        names=comparison.names,
+        words=in_words(comparison),
         drawings_of=drawings,
-        differing=_differences_grid(found),
-        everything=_grid("Every figure that both runs have", found, found.records[:MOST_ROWS], rates=False),
-        left_out=max(0, len(found.records) - MOST_ROWS),
+        differing=_differences_grid(comparison),
+        everything=_grid("Every figure that both runs have", comparison, comparison.records[:MOST_ROWS], rates=False),
+        left_out=max(0, len(comparison.records) - MOST_ROWS),
     )
 
 
-def _differences_grid(found: Comparison) -> Grid:
-    records = [{"entry": name, "a": one, "b": other} for name, one, other in found.differing]
+def _differences_grid(comparison: Comparison) -> Grid:
+    records = [{"entry": name, "a": one, "b": other} for name, one, other in comparison.differing]
     columns = [
         grids.text("Entry", "entry", 120),
-        grids.text(found.names[0], "a", 200),
-        grids.text(found.names[1], "b", 200),
+        grids.text(comparison.names[0], "a", 200),
+        grids.text(comparison.names[1], "b", 200),
     ]
     return grids.grid("What differs in spec and provenance, but for the time", columns, records)
 
 
-def _grid(caption: str, found: Comparison, records: Sequence[Record], rates: bool) -> Grid:
+def _grid(caption: str, comparison: Comparison, records: Sequence[Record], rates: bool) -> Grid:
     flat = [
         {
             **one,
@@ -65,7 +68,7 @@ def _grid(caption: str, found: Comparison, records: Sequence[Record], rates: boo
         }
         for one in records
     ]
-    first, second = found.names
+    first, second = comparison.names
     figure = grids.share if rates else grids.number
     scale = 100.0 if rates else 1.0
     columns = [

@@ -8,20 +8,20 @@ from seepage.lazy import lazy_package
 
 if TYPE_CHECKING:
     from seepage.reproduce.console import show_comparison
-    from seepage.reproduce.reproduce import Comparison, Selection, reproduce
+    from seepage.reproduce.reproduce import Selection, TableComparison, reproduce
     from seepage.reproduce.table import PublishedTable, load_table, tables
-    from seepage.results.agreement import MARGIN, Agreement, Difference, Figure, agreement_of, margin_of, welch
+    from seepage.results.agreement import MARGIN, Agreement, Difference, PublishedFigure, agreement_of, margin_of, welch
 
 lazy_package(__name__)
 
 __all__ = [
     "MARGIN",
     "Agreement",
-    "Comparison",
     "Difference",
-    "Figure",
+    "PublishedFigure",
     "PublishedTable",
     "Selection",
+    "TableComparison",
     "agreement_of",
     "load_table",
     "margin_of",

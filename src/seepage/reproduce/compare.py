@@ -13,7 +13,7 @@ import torch
 from seepage.assessment import Estimate, Measurement, paired
 from seepage.assessment.row import ResultRow
 from seepage.reproduce.table import Place, PublishedTable, TableAudit, Unit
-from seepage.results.agreement import Agreement, Figure, agreement_of, margin_of, welch
+from seepage.results.agreement import Agreement, PublishedFigure, agreement_of, margin_of, welch
 from seepage.results.tuning import swept, tuned
 from seepage.run.runner import Run
 from seepage.settings.setting import About, Configuration
@@ -133,8 +133,10 @@ def beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Est
     number = reading.published or table.published_victims
     alike = published is not None and table.judges(place)
     # A deviation of nobody knows what is shown, but not calculated with.
-    told = published if table.spread_stated or published is None else Figure(mean=published.mean, std=None)
-    difference = welch(ours, told, number) if told is not None and alike else None
+    comparable = (
+        published if table.spread_stated or published is None else PublishedFigure(mean=published.mean, std=None)
+    )
+    difference = welch(ours, comparable, number) if comparable is not None and alike else None
     rate = difference is not None and reading.unit == "percent"
     return Compared(
         run=run,
@@ -147,12 +149,12 @@ def beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Est
         n=ours.n,
         published=None if published is None else published.mean,
         published_std=None if published is None else published.std,
-        published_n=None if told is None or told.std is None else number,
+        published_n=None if comparable is None or comparable.std is None else number,
         difference=None if difference is None else difference.mean,
         low=None if difference is None else difference.low,
         high=None if difference is None else difference.high,
-        margin=margin_of(ours, told, number) if rate and told is not None else None,
-        agreement=agreement_of(ours, told, number) if rate and told is not None else None,
+        margin=margin_of(ours, comparable, number) if rate and comparable is not None else None,
+        agreement=agreement_of(ours, comparable, number) if rate and comparable is not None else None,
         rows=rows,
     )
 
@@ -161,9 +163,9 @@ def as_csv(table: PublishedTable, cells: Sequence[Compared], commit: str = "") -
     """Return the comparison as CSV text: None is empty, numbers have six digits.
 
     Args:
-        table: gives the axes, a column each.
-        cells: a line each.
-        commit: of the program that measured them.
+        table: published table; each of its axes is a column.
+        cells: compared figures; each is a line.
+        commit: commit of the program that measured them.
     """
     values = [field.name for field in fields(Compared) if field.name not in ("run", "place")]
     text = io.StringIO()

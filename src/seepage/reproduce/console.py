@@ -10,13 +10,13 @@ from rich.text import Text
 
 from seepage.report.terminal import make_table
 from seepage.reproduce.compare import Compared
-from seepage.reproduce.reproduce import Comparison
+from seepage.reproduce.reproduce import TableComparison
 from seepage.reproduce.table import Place, Unit
 from seepage.results.agreement import FINE_MARGIN, MARGIN
 from seepage.text import percent, points
 
 
-def show_comparison(console: Console, comparison: Comparison) -> None:
+def show_comparison(console: Console, comparison: TableComparison) -> None:
     """Print ours beside theirs, run by run, and what differs."""
     table = comparison.table
     console.print(Text(f"\n{table.name}: {table.title}", style="bold"))

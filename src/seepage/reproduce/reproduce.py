@@ -59,7 +59,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Part:
+class ChosenPart:
     """The part of an audit that was chosen.
 
     Attributes:
@@ -75,7 +75,7 @@ class Part:
     shown: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, audit: TableAudit, selection: Selection, all_attacks: set[str]) -> Part:
+    def of(cls, audit: TableAudit, selection: Selection, all_attacks: set[str]) -> ChosenPart:
         """Return what of an audit was chosen."""
         own, wanted = {part.called for part in audit.spec.attacks}, {*selection.attacks}
         shown = {
@@ -125,7 +125,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TableComparison:
     """A table as far as it was run.
 
     Attributes:
@@ -154,7 +154,7 @@ def reproduce(
     run_missing: bool = True,
     say: Callable[[str], None] = lambda _: None,
     **fields: Any,
-) -> Comparison:
+) -> TableComparison:
     """Run what of a table is missing in a folder and compare all that is there.
 
     The folder gets ``audit.sqlite`` as the runs go on (a stopped one continues), then ``comparison.csv``,
@@ -183,12 +183,12 @@ def reproduce(
         fields = {**fields, chosen.spec.repeats: units}
     planned = list(table.planned(**fields))
     attacks = {part.called for audit in planned for part in audit.spec.attacks}
-    parts = [Part.of(audit, selection, attacks) for audit in planned]
+    parts = [ChosenPart.of(audit, selection, attacks) for audit in planned]
     if not any(part.at for part in parts):
         raise BadInputError(
             f"no cell of {table.name!r} fits all of the chosen batch sizes, attacks, runs, labels and axes."
         )
-    comparison = Comparison(table)
+    comparison = TableComparison(table)
     with Store(folder) as store:
         # Data that nobody asks for need not be at hand.
         wanted = {part.audit.spec.dataset for part in parts if part.at}
@@ -239,7 +239,7 @@ def _run(
     store: Store,
     folder: Path | None,
     listener: Listener,
-    comparison: Comparison,
+    comparison: TableComparison,
 ) -> None:
     budget = audits[0].spec.time_budget
     # All of them before the first runs: a mistake in the last must not cost hours.
@@ -254,7 +254,7 @@ def _run(
 
 
 def _of_the_task(
-    part: Part, subjects: Subjects, store: Store, say: Callable[[str], None], train: bool
+    part: ChosenPart, subjects: Subjects, store: Store, say: Callable[[str], None], train: bool
 ) -> list[ResultRow]:
     """Return how well the task is learnt: in trainings that the table asks for, and by networks trained before."""
     spec, recipe = part.audit.spec, part.audit.planned.recipe
@@ -314,7 +314,7 @@ def short_commit() -> str:
 
 
 def _gains(
-    table: PublishedTable, selection: Selection, parts: Sequence[Part], held: Sequence[list[Run]], all_there: bool
+    table: PublishedTable, selection: Selection, parts: Sequence[ChosenPart], held: Sequence[list[Run]], all_there: bool
 ) -> dict[str, list[Gain]]:
     by_cell: dict[tuple[Any, ...], tuple[Run, Place]] = {}
     for part, runs in zip(parts, held, strict=True):

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seepage.assessment.utility import Recipe
 from seepage.errors import unknown_name
-from seepage.results.agreement import Figure
+from seepage.results.agreement import PublishedFigure
 from seepage.settings.catalogue import setting
 from seepage.settings.setting import Configuration
 from seepage.settings.spec import Spec
@@ -91,7 +91,7 @@ class PublishedTable(_Data):
 
     Attributes:
         name: ``system/table``.
-        title, source: what it shows and where it was printed.
+        title, source: title of the table, and the publication that prints it.
         published_victims: number of units (victims, trainings) behind each published figure.
         setting: name of the setting that all audits are of.
         metrics: metrics of results, and where the table prints each; one where they differ in nothing else.
@@ -115,7 +115,7 @@ class PublishedTable(_Data):
     Example:
         >>> table = load_table("tableak/table17")
         >>> table.figure({"labels": "true", "method": "tableak", "batch_size": 32})
-        Figure(mean=0.793, std=0.045)
+        PublishedFigure(mean=0.793, std=0.045)
     """
 
     name: str
@@ -147,12 +147,12 @@ class PublishedTable(_Data):
         """Name of the run that is as the paper's; others are stronger or explain it."""
         return self.audits[0].name or next(iter(self.parts))
 
-    def figure(self, place: Place, unit: Unit = "percent") -> Figure | None:
+    def figure(self, place: Place, unit: Unit = "percent") -> PublishedFigure | None:
         """Return a published figure, None where the table has none.
 
         Args:
             place: its value on each axis.
-            unit: of the table's numbers there.
+            unit: unit of the table's numbers there.
         """
         found: Any = self.published
         for axis in self.axes:
@@ -161,7 +161,7 @@ class PublishedTable(_Data):
             return None
         by = 100 if unit == "percent" else 1
         mean, *std = [round(number / by, 6) for number in (found if isinstance(found, list) else [found])]
-        return Figure(mean=mean, std=std[0] if std else None)
+        return PublishedFigure(mean=mean, std=std[0] if std else None)
 
     def judges(self, place: Place) -> bool:
         """Return whether the printed figure of a place is of the same thing as ours."""

@@ -19,12 +19,12 @@ Agreement = Literal["agrees", "differs", "too few to tell"]
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One published figure; rates are in [0, 1].
+class PublishedFigure:
+    """One figure that a paper prints; rates are in [0, 1].
 
     Attributes:
-        mean: over the published units (victims, or trainings), or a figure that no single one has.
-        std: population standard deviation over them; None where the table prints none.
+        mean: mean over the published units (victims, or trainings), or a figure that no single unit has.
+        std: population standard deviation over the units; None where the table prints none.
     """
 
     mean: float
@@ -45,10 +45,10 @@ class Difference:
     high: float | None
 
 
-def welch(ours: Estimate, published: Figure, published_n: int) -> Difference | None:
+def welch(ours: Estimate, published: PublishedFigure, published_n: int) -> Difference | None:
     """Return our mean less the printed one, with Welch's t interval (unequal variances, unequal numbers of units).
 
-    PublishedTable standard deviations are population ones and are corrected to unbiased ones.
+    Published standard deviations are population ones and are corrected to unbiased ones.
 
     Args:
         ours: our estimate; None is returned where it has no mean.
@@ -56,7 +56,7 @@ def welch(ours: Estimate, published: Figure, published_n: int) -> Difference | N
         published_n: number of units behind it.
 
     Example:
-        >>> difference = welch(Estimate(0.80, None, None, 20, 0.04), Figure(mean=0.79, std=0.05), 50)
+        >>> difference = welch(Estimate(0.80, None, None, 20, 0.04), PublishedFigure(mean=0.79, std=0.05), 50)
         >>> round(difference.low, 4), round(difference.high, 4)
         (-0.0131, 0.0331)
     """
@@ -74,7 +74,7 @@ def welch(ours: Estimate, published: Figure, published_n: int) -> Difference | N
     return Difference(mean, mean - half, mean + half)
 
 
-def margin_of(ours: Estimate, published: Figure, published_n: int) -> float | None:
+def margin_of(ours: Estimate, published: PublishedFigure, published_n: int) -> float | None:
     """Return the margin within which a rate counts as the printed one.
 
     It depends on deviations and numbers of units alone, never on the difference: the finer margin is taken where two
@@ -89,9 +89,9 @@ def margin_of(ours: Estimate, published: Figure, published_n: int) -> float | No
         The margin; None where ours or the print has no deviation.
 
     Example:
-        >>> margin_of(Estimate(0.8, None, None, 20, 0.05), Figure(mean=0.8, std=0.05), 50)
+        >>> margin_of(Estimate(0.8, None, None, 20, 0.05), PublishedFigure(mean=0.8, std=0.05), 50)
         0.05
-        >>> margin_of(Estimate(0.8, None, None, 10, 0.002), Figure(mean=0.8, std=0.001), 5)
+        >>> margin_of(Estimate(0.8, None, None, 10, 0.002), PublishedFigure(mean=0.8, std=0.001), 5)
         0.02
     """
     std = _deviation(ours)
@@ -102,7 +102,7 @@ def margin_of(ours: Estimate, published: Figure, published_n: int) -> float | No
     return FINE_MARGIN if variance <= (FINE_MARGIN / needed) ** 2 else MARGIN
 
 
-def agreement_of(ours: Estimate, published: Figure, published_n: int) -> Agreement:
+def agreement_of(ours: Estimate, published: PublishedFigure, published_n: int) -> Agreement:
     """Return whether our mean agrees with the printed one.
 
     With the difference d, its standard error se, the 95% quantile q of Welch's t and the margin D: ``agrees`` where
@@ -115,9 +115,9 @@ def agreement_of(ours: Estimate, published: Figure, published_n: int) -> Agreeme
         published_n: number of units behind it.
 
     Example:
-        >>> agreement_of(Estimate(0.80, None, None, 20, 0.04), Figure(mean=0.79, std=0.05), 50)
+        >>> agreement_of(Estimate(0.80, None, None, 20, 0.04), PublishedFigure(mean=0.79, std=0.05), 50)
         'agrees'
-        >>> agreement_of(Estimate(0.80, None, None, 3, 0.04), Figure(mean=0.79, std=0.05), 50)
+        >>> agreement_of(Estimate(0.80, None, None, 3, 0.04), PublishedFigure(mean=0.79, std=0.05), 50)
         'too few to tell'
     """
     std, margin = _deviation(ours), margin_of(ours, published, published_n)

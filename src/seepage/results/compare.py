@@ -229,25 +229,28 @@ def is_rate(record: Record) -> bool:
     return record["metric"].startswith(_RATES)
 
 
-def overall(found: Comparison) -> list[Record]:
+def overall(comparison: Comparison) -> list[Record]:
     """Return the accuracies over all cells."""
-    return [one for one in found.records if one["metric"] == "accuracy" and one["column"] is None]
+    return [record for record in comparison.records if record["metric"] == "accuracy" and record["column"] is None]
 
 
-def by_column(found: Comparison) -> list[Record]:
+def by_column(comparison: Comparison) -> list[Record]:
     """Return the accuracies of single columns, the largest differences first."""
-    chosen = [one for one in found.records if one["metric"] == "accuracy" and one["column"] is not None]
-    return sorted(chosen, key=lambda one: (not one["clear"], -abs(one["difference"] or 0.0)))
-
-
-def in_words(found: Comparison) -> list[str]:
-    """Return what the comparison shows, in sentences."""
-    clear = [one for one in overall(found) if one["clear"]]
-    first, second = found.names
-    words = [
-        f"{len(found.records):,} figures in common; {found.only[0]:,} only in {first}, {found.only[1]:,} in {second}."
+    chosen = [
+        record for record in comparison.records if record["metric"] == "accuracy" and record["column"] is not None
     ]
-    for name, points in zip(found.names, found.points_only, strict=True):
+    return sorted(chosen, key=lambda record: (not record["clear"], -abs(record["difference"] or 0.0)))
+
+
+def in_words(comparison: Comparison) -> list[str]:
+    """Return what the comparison shows, in sentences."""
+    clear = [one for one in overall(comparison) if one["clear"]]
+    first, second = comparison.names
+    words = [
+        f"{len(comparison.records):,} figures in common; {comparison.only[0]:,} only in {first}, "
+        f"{comparison.only[1]:,} in {second}."
+    ]
+    for name, points in zip(comparison.names, comparison.points_only, strict=True):
         if points:
             more = f"; and {len(points) - _MOST_POINTS} more" if len(points) > _MOST_POINTS else ""
             words.append(f"Only in {name}: {'; '.join(points[:_MOST_POINTS])}{more}.")
@@ -261,7 +264,7 @@ def in_words(found: Comparison) -> list[str]:
     words.append(
         "Both runs attacked the same victims; the intervals of differences take them as different ones and are usually "
         "too wide."
-        if found.same_victims
+        if comparison.same_victims
         else "The runs attacked different victims or numbers of them; intervals of differences are Welch's."
     )
     return words

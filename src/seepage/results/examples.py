@@ -25,11 +25,11 @@ class Cell:
 
     Attributes:
         column: its name.
-        truth, guess: what it holds and what the attacker says; None for a guess that is no value.
+        truth, guess: true value and the attacker's guess; None for a guess that is no value.
         right: whether the guess counts.
-        certainty: of a discrete cell, 1 less its normalised entropy; None without an ensemble.
-        spread: of a continuous cell, the ensemble's standard deviation in the column's unit; None
-            without an ensemble.
+        certainty: certainty of a discrete cell, 1 less its normalised entropy; None without an ensemble.
+        spread: standard deviation of the ensemble at a continuous cell, in the column's unit; None without an
+            ensemble.
     """
 
     column: str
@@ -61,30 +61,35 @@ class Example:
 
 
 def examples(
-    schema: Schema, statistics: Statistics, found: Evidence, dataset: str, model: str, run: tuple[int | None, str, str]
+    schema: Schema,
+    statistics: Statistics,
+    evidence: Evidence,
+    dataset: str,
+    model: str,
+    run: tuple[int | None, str, str],
 ) -> list[Example]:
     """Return the first records of the first victims, whether they were read well or not.
 
     Args:
-        schema: of the table.
-        statistics: give the unit of a spread.
-        found: of the attack's victims; without the records themselves there are no examples.
-        dataset, model: names.
+        schema: schema of the table.
+        statistics: public statistics, which give the unit of a spread.
+        evidence: evidence of the attack's victims; without the records themselves there are no examples.
+        dataset, model: names of the dataset and the model.
         run: batch size, defense and attack.
     """
-    if found.true is None or found.guess is None:
+    if evidence.true is None or evidence.guess is None:
         return []
     shown = []
     batch_size, defense, attack = run
     certainty = spread = None
-    if found.uncertainty is not None:
-        doubt, scale = torch.tensor(found.uncertainty, dtype=torch.float64), scales(schema, statistics)
+    if evidence.uncertainty is not None:
+        doubt, scale = torch.tensor(evidence.uncertainty, dtype=torch.float64), scales(schema, statistics)
         certainty, spread = certainties(schema, doubt, scale), spreads(schema, doubt, scale)
-    positions = [(v, r) for v in range(found.victims) for r in range(found.true.shape[1])][:COUNT]
+    positions = [(v, r) for v in range(evidence.victims) for r in range(evidence.true.shape[1])][:COUNT]
     for victim, record in positions:
         one = slice(record, record + 1)
-        truth = frame_of(schema, torch.tensor(found.true[victim, one]))
-        guess_cells = torch.tensor(found.guess[victim, one])
+        truth = frame_of(schema, torch.tensor(evidence.true[victim, one]))
+        guess_cells = torch.tensor(evidence.guess[victim, one])
         guess = frame_of(schema, guess_cells) if bool(guess_cells.isfinite().all()) else None
         cells = []
         for i, column in enumerate(schema.columns):
@@ -93,7 +98,7 @@ def examples(
                     column.name,
                     _value(truth, i),
                     None if guess is None else _value(guess, i),
-                    bool(found.right[victim, record, i]),
+                    bool(evidence.right[victim, record, i]),
                     _finite(certainty, victim, record, i) if isinstance(column, Discrete) else None,
                     _finite(spread, victim, record, i),
                 )

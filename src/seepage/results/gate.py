@@ -47,8 +47,8 @@ def gate(
     Args:
         rows: results of one audit.
         above: the greatest lift that passes, a difference of accuracies in [0, 1).
-        column: whose cells to look at; all cells if None.
-        alarms: of the audit.
+        column: column to look at; all cells if None.
+        alarms: alarms of the audit.
         unit: what ``n`` counts.
 
     Raises:

@@ -31,7 +31,7 @@ def closed_gap(row: ResultRow, field: Literal["lift", "lift_low", "lift_high"] =
     """Return the share of the gap between the best baseline and certainty that a row's attack closes.
 
     Args:
-        row: of results.
+        row: row of an attack's results.
         field: ``lift``, or ``lift_low`` or ``lift_high`` for an end of its interval.
 
     Returns:
@@ -79,9 +79,9 @@ def strongest_row(
     """Return the row of the attack with the highest accuracy in a setting, None where none was scored.
 
     Args:
-        rows: of one audit.
+        rows: results of one audit.
         batch_size, defense: the setting.
-        column: whose accuracy; of all cells if None.
+        column: column whose accuracy counts; all cells if None.
 
     Example:
         >>> from dataclasses import replace

@@ -43,9 +43,9 @@ def verdict(
     there: what was read, was read.
 
     Args:
-        row: of an attack's accuracy.
+        row: row of an attack's accuracy.
         exact: the row of the same attack's exact matches, where the tier is of all columns.
-        alarms: of the audit; those of severity ``error`` that concern the row count.
+        alarms: alarms of the audit; those of severity ``error`` that concern the row count.
         certified: the row of the same attack's share of certified records, if it proves any.
 
     Example:

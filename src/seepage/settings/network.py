@@ -37,9 +37,9 @@ def make_model(
     Args:
         model: a registered name; ``package.module:factory`` or ``path/to/file.py:factory``, see ``load_own``; a model;
             or a module. What takes codes instead of encoded rows is adapted, see ``models.embedding``.
-        schema, statistics: of the table.
-        seed: of the initialisation, where a name is given.
-        head: where it is not the target's usual one; that of a model that was passed stays.
+        schema, statistics: schema and public statistics of the table.
+        seed: seed of the initialisation, where a name is given.
+        head: head of the model, where it is not the target's usual one; that of a model that was passed stays.
         options: further arguments of the factory that the name stands for.
         weights: safetensors file that they are taken from, see ``load_weights``.
         device: where the model is put; what was passed is copied, never moved.

@@ -31,7 +31,7 @@ def keep(path: Path, models: Sequence[Model], learnt: Learnt, private: bool = Fa
 
     Args:
         path: see ``place_of``.
-        models, learnt: as ``train`` returned them.
+        models, learnt: results of ``train``.
         private: whether only its owner may read it.
 
     Raises:

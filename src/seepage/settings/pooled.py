@@ -352,12 +352,12 @@ def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefens
 
 
 @dataclass(frozen=True)
-class Source:
+class PooledData:
     """Rows of any kind, and how models are trained on them.
 
     Attributes:
         spec: what to do.
-        name, notes, extent, count, target: of the rows, for results and the report.
+        name, notes, extent, count, target: description of the rows, for results and the report.
         sensitive: name of the attribute.
         identity: what tells these rows from others.
         by_columns: rows as models take them, by the columns that a defense leaves out.
@@ -393,7 +393,7 @@ class Source:
         return Dense(self.classes, spec.hidden, spec.epochs, spec.batch_size, *rates)
 
 
-def _of_table(spec: PooledSpec, dataset: Dataset | None) -> Source:
+def _of_table(spec: PooledSpec, dataset: Dataset | None) -> PooledData:
     data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
     if spec.synthetic is not None:
         synthetic = spec.synthetic
@@ -405,7 +405,7 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> Source:
     # Rows were refused otherwise.
     assert isinstance(target, Discrete)
 
-    return Source(
+    return PooledData(
         spec,
         data.name,
         data.notes,
@@ -420,7 +420,7 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> Source:
     )
 
 
-def _of_population(spec: PooledSpec) -> Source:
+def _of_population(spec: PooledSpec) -> PooledData:
     """Return texts or nodes of a graph; what the spec does not say of training is as their recipes have it."""
     named = registry.populations[spec.dataset]
     folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
@@ -461,7 +461,7 @@ def _of_population(spec: PooledSpec) -> Source:
         identity = [len(data), plain(data.labels), plain(torch.from_numpy(graph.features.indices)), graph.edges.nnz]
         learner = Convolutional(classes, graph, **said)
     rows = data.marked(spec.secret)
-    return Source(
+    return PooledData(
         spec,
         data.name,
         data.notes,
@@ -476,7 +476,7 @@ def _of_population(spec: PooledSpec) -> Source:
     )
 
 
-def _check(spec: PooledSpec, source: Source, defenses: dict[str, PooledDefense]) -> None:
+def _check(spec: PooledSpec, source: PooledData, defenses: dict[str, PooledDefense]) -> None:
     """Refuse, before anything is trained, what would fail after it."""
     sets = _sets(spec, source.rows(spec.defense(spec.defenses[0])), 0)
     # Parts of one model are drawn without replacement; what is needed most decides.
@@ -770,7 +770,7 @@ def _accuracy(answers: Tensor, labels: Tensor) -> float:
     return float((answers.argmax(2) == labels).double().mean())
 
 
-def _seed(spec: PooledSpec, source: Source, defense: PooledDefense, unit: int, swapped: bool = False) -> AttackSeed:
+def _seed(spec: PooledSpec, source: PooledData, defense: PooledDefense, unit: int, swapped: bool = False) -> AttackSeed:
     learner = source.learner(defense)
     sets = _sets(spec, source.rows(defense), unit)
     learning = PooledLearning(learner, spec.rows, _others(spec), defense.answers, defense.queries)
@@ -795,7 +795,7 @@ def _seed(spec: PooledSpec, source: Source, defense: PooledDefense, unit: int, s
     return AttackSeed(spec, unit, defense, learning, sets, known, swapped)
 
 
-def _threat_model(spec: PooledSpec, source: Source) -> tuple[str, ...]:
+def _threat_model(spec: PooledSpec, source: PooledData) -> tuple[str, ...]:
     recipe = source.learner(PooledDefense()).describe()
     role = {
         "multi_party": f"a party, which put {spec.rows:,} rows of its own into the pool ({spec.own_share:.0%} of them "

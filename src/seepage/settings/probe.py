@@ -26,10 +26,10 @@ class Layer:
     """The units of one activation layer.
 
     Attributes:
-        name: of the layer in the module.
+        name: name of the layer in the module.
         kind: its class.
-        units: how many there are.
-        stuck: how many of them have a vanishing derivative on every row looked at.
+        units: number of units.
+        stuck: number of units with a vanishing derivative on every row looked at.
     """
 
     name: str
@@ -43,8 +43,8 @@ class Gradients:
     """Gradients of some batches of one size.
 
     Attributes:
-        batch_size: records behind each.
-        norms: of the gradients, with the batches' own labels.
+        batch_size: number of records behind each gradient.
+        norms: norm of each gradient, with the batches' own labels.
         spread: greatest difference between two of the batches' gradients when all have the same labels,
             as a share of the greatest norm; None where batches cannot differ or all norms are zero.
     """
@@ -59,11 +59,11 @@ class Probe:
     """What a model makes of some of a client's rows, without any defense.
 
     Attributes:
-        rows: how many rows were looked at.
+        rows: number of rows looked at.
         certain: share of them whose predicted probability is beyond 0.999 or below 0.001 for every class;
             None for a regression.
         layers: the ReLU, sigmoid and tanh layers that ran on them.
-        gradients: of batches of each size, the first batches that the audit itself attacks.
+        gradients: gradients of batches of each size, the first batches that the audit itself attacks.
     """
 
     rows: int

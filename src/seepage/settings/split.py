@@ -250,7 +250,7 @@ class SplitExposure(Exposure):
     """
 
     audit: SplitAudit
-    trainings: Sequence[Training]
+    trainings: Sequence[AttackedTraining]
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Return the figures of a part in each training."""
@@ -360,7 +360,7 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
 
 
 @dataclass(frozen=True)
-class Training:
+class AttackedTraining:
     """One training and what the server saw of the attacked rows.
 
     Attributes:
@@ -436,7 +436,7 @@ class Training:
         return UnitFigures(figures, seconds / self.seen.view.records)
 
 
-def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> Training:
+def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedTraining:
     spec, data, private = audit.spec, audit.data, audit.private
     # The split must not tell one defense from another.
     train, test = split(data.all, spec.test_share, stream(spec.seed, training, "split") % 2**32)
@@ -468,7 +468,7 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> Training:
         data.schema, data.statistics, learning.known(), None if some is None else Auxiliary(some.cells, some.labels)
     )
     neighbours = CutKnowledge(data.schema, data.statistics, learning.known(), Auxiliary(train.cells, train.labels))
-    return Training(spec, defense, learning, trained, seen, train, test, known, neighbours)
+    return AttackedTraining(spec, defense, learning, trained, seen, train, test, known, neighbours)
 
 
 def deployment(spec: SplitSpec) -> Deployment:

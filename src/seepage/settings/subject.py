@@ -48,8 +48,8 @@ class Subject:
         own: whether the rows are the user's own, so that nothing of them is stored and files are private.
         encoder: from rows to the model's inputs.
         model_source: digest of the source file that made the model; None where seepage or the caller did.
-        inferred: how the schema came about, where it was inferred.
-        learnt: how well the model does, where it was trained before the attack.
+        inferred: inference of the schema with its decisions, where the schema was inferred.
+        learnt: quality of the model, where it was trained before the attack.
         later: the models of further rounds in which the same victims are attacked.
         trained_from: all that determines what training made of the network, as JSON values; None where there was none.
     """

@@ -39,10 +39,10 @@ def task_rows(
     attacks and audits that share table, model, batch size, defense and recipe.
 
     Args:
-        spec, subject: of the audit.
+        spec, subject: spec and subject of the audit.
         kept: returns what was trained before.
         say: called with what is trained next.
-        recipe: how to train, ``Recipe()`` if None.
+        recipe: settings of the training, ``Recipe()`` if None.
         train: whether to train what the store does not hold, or to leave it out.
 
     Raises:

@@ -30,7 +30,7 @@ class Learnt:
         value: the figure.
         guess: the same figure for the training rows' commonest class, or their mean.
         test_rows: number of them, none of which was trained on.
-        records: of each client.
+        records: number of records of each client.
         training: what came before.
     """
 
@@ -57,7 +57,7 @@ def train(
         dataset: its training rows are the clients'; where it has no test rows, a fifth of them is held out.
         encoder: from rows to the model's inputs.
         training: what happens.
-        seed: of which rows each client holds.
+        seed: seed of the assignment of rows to clients.
 
     Raises:
         BadInputError: there are fewer rows than clients, each client is sent another model, or training ended in

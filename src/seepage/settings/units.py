@@ -156,7 +156,7 @@ def check_cpu(device: str, setting: str) -> None:
     """Refuse another device than the CPU for a setting whose code runs there alone.
 
     Args:
-        device: as the spec says it; ``auto`` is the CPU here.
+        device: device that the spec names; ``auto`` is the CPU here.
         setting: name of the setting.
 
     Raises:

@@ -28,7 +28,7 @@ class VerticalDefense:
     Attributes:
         features: what passive parties do to features.
         returned: what is done to the gradients that passive parties get.
-        bottleneck: how many features passive parties send instead of the spec's number.
+        bottleneck: bottleneck that sets the number of features that passive parties send; the spec's number if None.
     """
 
     features: FeatureNoise | None = None

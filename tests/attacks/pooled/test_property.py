@@ -214,8 +214,8 @@ def test_the_attacker_sees_its_shadow_models_as_the_defense_lets_it_see_the_targ
     ("answers", "said"),
     [
         (torch.zeros(20, 40, 3), r"\(20, 40, 3\) where \(20, 40, 2\)"),
-        (torch.full((20, 40, 2), torch.nan), "no chances"),
-        (torch.full((20, 40, 2), -1.0), "no chances"),
+        (torch.full((20, 40, 2), torch.nan), "numbers that are not probabilities"),
+        (torch.full((20, 40, 2), -1.0), "numbers that are not probabilities"),
     ],
 )
 def test_answers_that_are_not_as_expected_are_refused(answers: torch.Tensor, said: str) -> None:

@@ -1,4 +1,4 @@
-"""A doubt that an audit has about itself."""
+"""Alarms: what the checks of an audit report about its own results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Alarm:
             mind; ``note``: an assumption that a reader should know of.
         title: what is the matter, in one line.
         message: one paragraph with the numbers and what to do. May hold column names, as they are.
-        where: what it concerns; everything if empty.
+        where: settings and attacks that it concerns; everything if empty.
     """
 
     code: str

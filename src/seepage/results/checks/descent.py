@@ -8,7 +8,7 @@ import numpy as np
 
 from seepage.results.checks.alarm import Where
 from seepage.results.checks.facts import Facts
-from seepage.results.checks.registry import Found, check
+from seepage.results.checks.registry import Finding, check
 from seepage.results.checks.wording import few, place, share
 
 # On an update that was sent as it is, the true records have a loss of zero, and attacks that work end at less than an
@@ -20,7 +20,7 @@ _LATE = 0.05
 
 
 @check("SEEP002", "error", "An attack did not converge", "descent")
-def not_converged(facts: Facts) -> Iterator[Found]:
+def not_converged(facts: Facts) -> Iterator[Finding]:
     """By its own measure, the attack ends hardly nearer to the update than the random rows it started from.
 
     Under a defense the true records do not fit the update either, so there only an attack that does not descend at
@@ -29,7 +29,7 @@ def not_converged(facts: Facts) -> Iterator[Found]:
     found = [(where, left) for where, left in _left(facts).items() if left >= _most(where)]
     if found:
         told = [f"{place(where)} ends at {share(left)} of the loss it starts from" for where, left in found]
-        yield Found(
+        yield Finding(
             f"{few(told)} (median over victims). It matches the update hardly better than random rows do, so what it "
             "reads is no measure of what the update gives away. Raise --iterations, try another step size, or check "
             "that the attack suits the model.",
@@ -38,7 +38,7 @@ def not_converged(facts: Facts) -> Iterator[Found]:
 
 
 @check("SEEP003", "warning", "An attack was stopped while it still made progress", "descent")
-def stopped_early(facts: Facts) -> Iterator[Found]:
+def stopped_early(facts: Facts) -> Iterator[Finding]:
     """The last tenth of the steps still contributes much of all the progress."""
     left = _left(facts)
     found: list[tuple[Where, float]] = []
@@ -49,7 +49,7 @@ def stopped_early(facts: Facts) -> Iterator[Found]:
             found.append((where, float(np.median(late))))
     if found:
         told = [f"{place(where)}: {share(late)}" for where, late in found]
-        yield Found(
+        yield Finding(
             f"The last tenth of the steps contributes this share of all that the loss fell: {few(told)}. A longer "
             "search would read more. Raise --iterations until figures no longer change.",
             tuple(where for where, _ in found),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from seepage.results.checks.alarm import Where
 from seepage.results.checks.facts import Facts
-from seepage.results.checks.registry import Found, check
+from seepage.results.checks.registry import Finding, check
 from seepage.results.checks.wording import few, share
 
 # Rounding in float32 leaves some 1e-7 between equal gradients of different sums.
@@ -18,7 +18,7 @@ _MOST = 0.5
 
 
 @check("SEEP008", "error", "A gradient is zero", "gradient")
-def zero_gradient(facts: Facts) -> Iterator[Found]:
+def zero_gradient(facts: Facts) -> Iterator[Finding]:
     """A batch's gradient vanishes, so nothing crosses the wire."""
     probe = facts.probe
     assert probe is not None
@@ -30,7 +30,7 @@ def zero_gradient(facts: Facts) -> Iterator[Found]:
             told.append(f"{zero} of the first {len(found.norms)} batches of {found.batch_size}")
             where.append(Where(found.batch_size))
     if told:
-        yield Found(
+        yield Finding(
             f"The gradient is zero for {few(told)}. It says nothing about any record, so these victims show only that "
             "this model, as it stands, learns nothing from them. Audit the model as it is when it is deployed: check "
             "its parameters, its activations and whether all of it is frozen.",
@@ -39,14 +39,14 @@ def zero_gradient(facts: Facts) -> Iterator[Found]:
 
 
 @check("SEEP009", "error", "The gradient does not depend on the records", "gradient")
-def constant_gradient(facts: Facts) -> Iterator[Found]:
+def constant_gradient(facts: Facts) -> Iterator[Finding]:
     """Batches of different records with the same labels have the same gradient."""
     probe = facts.probe
     assert probe is not None
     found = [one for one in probe.gradients if one.spread is not None and one.spread < _SAME]
     if found:
         told = [f"{one.batch_size} (they differ by {one.spread:.1g} of their norm)" for one in found]
-        yield Found(
+        yield Finding(
             "With the same labels, different records have the same gradient at batch size "
             f"{few(told)}. No attack can read what is not there, but neither does such a model learn from its inputs: "
             "its hidden units are dead or its inputs are cut off. Audit the model as it is when it is deployed.",
@@ -55,13 +55,13 @@ def constant_gradient(facts: Facts) -> Iterator[Found]:
 
 
 @check("SEEP010", "warning", "The model is saturated", "gradient")
-def saturated(facts: Facts) -> Iterator[Found]:
+def saturated(facts: Facts) -> Iterator[Finding]:
     """Nearly all predicted probabilities are 0 or 1."""
     probe = facts.probe
     assert probe is not None
     certain = probe.certain
     if certain is not None and certain >= _NEARLY_ALL:
-        yield Found(
+        yield Finding(
             f"On {share(certain)} of {probe.rows} of the client's rows the model gives a class more than 0.999. "
             "A record that it gets right so surely contributes next to nothing to the gradient, one that it gets wrong "
             "always the same. This may hide what an earlier round gave away: audit the model of the first rounds too, "
@@ -70,14 +70,14 @@ def saturated(facts: Facts) -> Iterator[Found]:
 
 
 @check("SEEP011", "warning", "Hidden units are stuck", "gradient")
-def stuck_units(facts: Facts) -> Iterator[Found]:
+def stuck_units(facts: Facts) -> Iterator[Finding]:
     """At least half of the units of a layer have no derivative on any row."""
     probe = facts.probe
     assert probe is not None
     layers = [layer for layer in probe.layers if layer.stuck >= _MOST * layer.units]
     if layers:
         told = [f"{one.stuck} of the {one.units} {one.kind} units of layer {one.name!r}" for one in layers]
-        yield Found(
+        yield Finding(
             f"On none of {probe.rows} of the client's rows {few(told)} have a derivative (ReLU: never active; "
             "sigmoid and tanh: at their bounds). No gradient passes through them, so the update holds less than one "
             "of a healthy model. Check the initialisation, the learning rate and the scale of the inputs."

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from seepage.results.checks.alarm import Where
 from seepage.results.checks.facts import Facts
-from seepage.results.checks.registry import Found, check
+from seepage.results.checks.registry import Finding, check
 from seepage.results.checks.wording import few, place, share
 
 
 @check("SEEP019", "error", "A certified cell is wrong")
-def falsely_certified(facts: Facts) -> Iterator[Found]:
+def falsely_certified(facts: Facts) -> Iterator[Finding]:
     """An attack called cells certain that are not the record's."""
     wrong = {
         Where(row.batch_size, row.defense, row.attack): row.mean
@@ -21,7 +21,7 @@ def falsely_certified(facts: Facts) -> Iterator[Found]:
     }
     if wrong:
         told = [f"{place(one)}: {share(rate)}" for one, rate in wrong.items()]
-        yield Found(
+        yield Finding(
             f"Of the cells that the attack certifies, this share is wrong: {few(told)}. A proof that fails is a "
             "mistake in seepage; please report it with the audit's document. Accuracies are scored against the truth "
             "all the same.",
@@ -30,7 +30,7 @@ def falsely_certified(facts: Facts) -> Iterator[Found]:
 
 
 @check("SEEP020", "note", "Which records are certified", "proofs")
-def regimes(facts: Facts) -> Iterator[Found]:
+def regimes(facts: Facts) -> Iterator[Finding]:
     """An attack with proofs says for each setting what it proved, under which conditions, or why it only estimated."""
     told, where = [], []
     conditions: Counter[str] = Counter()
@@ -48,7 +48,7 @@ def regimes(facts: Facts) -> Iterator[Found]:
         conditions.update(text for text in run.evidence.conditions or () if text)
     if told:
         given = f" Cells are {few([text for text, _ in conditions.most_common()])}." if conditions else ""
-        yield Found(
+        yield Finding(
             f"{few(told)}. What is proved is no estimate: it is in the message, and another attacker reads the same."
             f"{given} What is estimated is what this attacker could not prove.",
             tuple(where),

@@ -10,13 +10,13 @@ from seepage.results.checks.facts import Facts, Need
 
 
 @dataclass(frozen=True)
-class Found:
+class Finding:
     """What a check found.
 
     Attributes:
         message: one paragraph with the numbers and what to do.
-        where: what it concerns; everything if empty.
-        severity: where it is not the check's usual one.
+        where: settings and attacks that it concerns; everything if empty.
+        severity: severity, where it is not the check's usual one.
     """
 
     message: str
@@ -30,22 +30,22 @@ class Check:
 
     Attributes:
         code: stable, such as ``SEEP001``.
-        severity: of what it usually finds.
+        severity: usual severity of its findings.
         title: what is the matter, in one line.
         find: returns what it finds, nothing where all is well.
-        needs: what it reads beside the rows of results; without it the check does not apply.
+        needs: facts that it reads beside the rows of results; without them the check does not apply.
     """
 
     code: str
     severity: Severity
     title: str
-    find: Callable[[Facts], Iterable[Found]]
+    find: Callable[[Facts], Iterable[Finding]]
     needs: tuple[Need, ...] = ()
 
 
 CHECKS: dict[str, Check] = {}
 
-Find = Callable[[Facts], Iterable[Found]]
+Find = Callable[[Facts], Iterable[Finding]]
 
 
 def check(code: str, severity: Severity, title: str, *needs: Need) -> Callable[[Find], Find]:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from seepage.assessment.row import ResultRow
 from seepage.results.checks.alarm import Severity, Where
 from seepage.results.checks.facts import Facts, control_share
-from seepage.results.checks.registry import Found, check
+from seepage.results.checks.registry import Finding, check
 from seepage.results.checks.wording import few, place, share
 from seepage.settings.setting import LEAKED
 from seepage.text import points
 
 
 @check("SEEP001", "error", "An attack does worse than a baseline")
-def below_baseline(facts: Facts) -> Iterator[Found]:
+def below_baseline(facts: Facts) -> Iterator[Finding]:
     """The interval of the lift lies wholly below zero.
 
     An attack that does worse than a baseline without the message does not use the message well, so its figures say
@@ -41,11 +41,11 @@ def below_baseline(facts: Facts) -> Iterator[Found]:
             else "An attack that loses to a baseline without the message does not show what the message gives away. "
             "Use a stronger attack, more iterations or restarts, or a smaller batch."
         )
-        yield Found(f"{few(told)}. {after}", where, severity)
+        yield Finding(f"{few(told)}. {after}", where, severity)
 
 
 @check("SEEP004", "error", "The positive control did not leak")
-def control_failed(facts: Facts) -> Iterator[Found]:
+def control_failed(facts: Facts) -> Iterator[Finding]:
     """An attack closes less than half of the gap to certainty where nothing protects the record."""
     failed: list[tuple[ResultRow, float | None]] = []
     for row in facts.control or ():
@@ -59,7 +59,7 @@ def control_failed(facts: Facts) -> Iterator[Found]:
             + ("no figure" if row.baseline is None else share(row.baseline))
             for row, _ in failed
         ]
-        yield Found(
+        yield Finding(
             f"{facts.audit.about.control} But on {failed[0][0].n} {facts.audit.spec.unit}(s) of this control "
             f"{few(told)}. The attack or its options are broken, or do not suit the table; that it finds little "
             "elsewhere does not make the data safe. Give the attack more iterations or restarts, or use another one.",
@@ -68,7 +68,7 @@ def control_failed(facts: Facts) -> Iterator[Found]:
 
 
 @check("SEEP005", "note", "No positive control was run")
-def control_missing(facts: Facts) -> Iterator[Found]:
+def control_missing(facts: Facts) -> Iterator[Finding]:
     """Nothing shows that the attacks work on this table at all."""
     without = [
         name
@@ -76,7 +76,7 @@ def control_missing(facts: Facts) -> Iterator[Found]:
         if (row := facts.control_row(name)) is None or row.status == "left_out"
     ]
     if without:
-        yield Found(
+        yield Finding(
             f"It was switched off, or there was no time for it ({few(without)}). "
             "Nothing shows that the attacks work on this table at all: where they find little, the attack may be at "
             "fault. Leave the positive control on; it takes seconds.",
@@ -85,7 +85,7 @@ def control_missing(facts: Facts) -> Iterator[Found]:
 
 
 @check("SEEP021", "error", "The negative control leaked")
-def nothing_leaked(facts: Facts) -> Iterator[Found]:
+def nothing_leaked(facts: Facts) -> Iterator[Finding]:
     """An attack exceeds every baseline on messages that carry nothing of what is scored."""
     rows = [
         row
@@ -94,7 +94,7 @@ def nothing_leaked(facts: Facts) -> Iterator[Found]:
     ]
     if rows:
         told = [f"{row.attack}: {points(row.lift_low)} points or more over {row.baseline_name}" for row in rows]
-        yield Found(
+        yield Finding(
             f"On messages that carry nothing of what is scored, {few(told)}. No attack can read what is not there, so "
             "the audit itself gives the answer away, or the baselines are too weak for this table. Figures of these "
             "attacks cannot be relied on; please report it with the audit's document.",

@@ -22,7 +22,7 @@ _GAIN = 1e-6
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchEnds:
     """Ends of searches.
 
     Attributes:
@@ -111,7 +111,7 @@ class CellsSearch:
 
     def run(
         self, codes: Int[Tensor, "start discrete"], numbers: Float[Tensor, "start continuous"], rounds: int
-    ) -> Found:
+    ) -> SearchEnds:
         """Return the ends of the searches from given cells.
 
         Args:
@@ -124,17 +124,17 @@ class CellsSearch:
             self._run(c.clone(), n.clone(), rounds)
             for c, n in zip(codes.split(chunk), numbers.split(chunk), strict=True)
         ]
-        return Found(
+        return SearchEnds(
             torch.cat([part.codes for part in parts]),
             torch.cat([part.numbers for part in parts]),
             torch.cat([part.misfit for part in parts]),
         )
 
-    def hidden_outputs(self, ends: Found) -> Float[Tensor, "start unit"]:
+    def hidden_outputs(self, ends: SearchEnds) -> Float[Tensor, "start unit"]:
         """Return the first layer's outputs at the ends of searches, before its ReLU."""
         return self._made_base + self._made[self._first + ends.codes].sum(1) + ends.numbers @ self._slope.T
 
-    def spread(self, ends: Found) -> Float[Tensor, "start continuous"]:
+    def spread(self, ends: SearchEnds) -> Float[Tensor, "start continuous"]:
         """Return the standard errors of standardised numbers, if the remaining misfit is random."""
         hidden = self.hidden_outputs(ends)
         jacobian = self._away_slope.expand(len(hidden), -1, -1)
@@ -145,7 +145,7 @@ class CellsSearch:
         rest = max(1, jacobian.shape[1] - jacobian.shape[2])
         return (inverse.diagonal(dim1=-2, dim2=-1) * ends.misfit[:, None] / rest).clamp_min(0).sqrt()
 
-    def _run(self, codes: Tensor, numbers: Tensor, rounds: int) -> Found:
+    def _run(self, codes: Tensor, numbers: Tensor, rounds: int) -> SearchEnds:
         index = self._first + codes
         outputs = self._made_base + self._made[index].sum(1)
         away = self._away_base + self._away[index].sum(1)
@@ -180,7 +180,7 @@ class CellsSearch:
                 numbers[which], misfit[which] = tried[take, at], best.values[take]
                 improved[take] = True
             live = live[improved]
-        return Found(codes, numbers, misfit)
+        return SearchEnds(codes, numbers, misfit)
 
     def _misfit(self, outputs: Tensor, away: Tensor, numbers: Tensor) -> Tensor:
         found = (away + numbers @ self._away_slope.T).square().sum(-1)

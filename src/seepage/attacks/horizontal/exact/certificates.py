@@ -84,7 +84,7 @@ def prove_cells(
     if complete:
         pairs = zip(roundings, gradient.left, strict=False)
         roundings = [size.maximum(torch.linalg.vector_norm(left, dim=1)) for size, left in pairs]
-    layers = [_Layer.of(gradient.left[at], errors[at], roundings[at]) for at in (0, 1)]
+    layers = [_LayerInRoundings.of(gradient.left[at], errors[at], roundings[at]) for at in (0, 1)]
     trace = [layer.sizes * entered[:, :-1].norm(dim=1) for layer, entered in zip(layers, inputs, strict=False)]
     least = _shown_by(client, cells, rows, layers[0])
     open_ = (least <= ROUNDINGS).any(1).nonzero()[:, 0]
@@ -98,7 +98,7 @@ def prove_cells(
     return CellProofs(least, torch.stack(trace).amax(0) <= ROUNDINGS)
 
 
-class _Layer(NamedTuple):
+class _LayerInRoundings(NamedTuple):
     """A layer's gradient with each unit's row in roundings.
 
     Attributes:
@@ -112,7 +112,9 @@ class _Layer(NamedTuple):
     off_rows: Float[Tensor, "rest extended"]
 
     @classmethod
-    def of(cls, left: Tensor, errors: Float[Tensor, "record unit"], rounding: Float[Tensor, " unit"]) -> _Layer:
+    def of(
+        cls, left: Tensor, errors: Float[Tensor, "record unit"], rounding: Float[Tensor, " unit"]
+    ) -> _LayerInRoundings:
         span = Span.of(left, rounding, 1.0, 1.0)
         scaled = errors / rounding
         return cls(apart(scaled @ span.off_columns.T, _NONE), scaled.norm(dim=1), span.off_rows)
@@ -139,7 +141,7 @@ def apart(vectors: Float[Tensor, "vector entry"], none: float) -> Float[Tensor, 
     return (left.square() / (values.square() + none**2)).sum(1).rsqrt()
 
 
-def _shown_by(client: Encoder, cells: Tensor, rows: Tensor, layer: _Layer) -> Float[Tensor, "record column"]:
+def _shown_by(client: Encoder, cells: Tensor, rows: Tensor, layer: _LayerInRoundings) -> Float[Tensor, "record column"]:
     """Return the least changes that the first layer shows where no record is missing; 0 where some are."""
     if len(layer.off_rows) <= client.width:
         return torch.zeros_like(cells)
@@ -182,7 +184,7 @@ def _both_layers(
     client: Encoder,
     cells: Tensor,
     inputs: Sequence[Tensor],
-    layers: Sequence[_Layer],
+    layers: Sequence[_LayerInRoundings],
     some: Tensor,
 ) -> Float[Tensor, "some column"]:
     """Return the least changes that the first two layers show together."""

@@ -26,12 +26,12 @@ class Passed(NamedTuple):
     counts: Float[Tensor, "candidate label"]
 
 
-class Evidence(NamedTuple):
+class CandidateEvidence(NamedTuple):
     """What a layer's gradient says of candidates.
 
     Attributes:
         outside, off: share of the input and of the error that lies outside their spans.
-        chances: of the labels, by the network.
+        chances: probability of each label, by the network.
         total: copies times chances, less the number of copies with each label, if the candidate is a record.
     """
 
@@ -45,10 +45,10 @@ class Gradient:
     """One victim's gradient layer by layer, and what is left of it when records are taken away.
 
     Args:
-        network: where the gradient was taken.
-        head: of the model.
+        network: network whose gradient it is.
+        head: head of the model: how its outputs are read.
         layers: weights and bias side by side, (unit, input + 1).
-        records: behind it, of whose losses it is the mean.
+        records: number of records of whose losses the gradient is the mean.
         rounding: relative precision of the numbers.
     """
 
@@ -139,23 +139,23 @@ class Gradient:
         """Test candidates against one layer: input and error in its spans, and a whole number of copies.
 
         Args:
-            at: the layer.
-            span: of what is left of its gradient.
+            at: index of the layer.
+            span: span of what is left of the layer's gradient.
             rows: encoded as the client did.
             most: number of records not yet found.
         """
-        told = self.evidence(at, span, rows)
-        counts = torch.zeros_like(told.chances)
+        evidence = self.evidence(at, span, rows)
+        counts = torch.zeros_like(evidence.chances)
         open_ = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
         for copies in range(1, most + 1):
-            held = copies * told.chances - told.total
-            whole = held.round()
-            fits = open_ & ((held - whole).abs().amax(1) < _UNCOUNTED) & (whole >= 0).all(1)
+            estimates = copies * evidence.chances - evidence.total
+            whole = estimates.round()
+            fits = open_ & ((estimates - whole).abs().amax(1) < _UNCOUNTED) & (whole >= 0).all(1)
             counts[fits] = whole[fits]
             open_ &= ~fits
-        return Passed(~open_ & (told.outside < OUTSIDE) & (told.off < OUTSIDE), counts)
+        return Passed(~open_ & (evidence.outside < OUTSIDE) & (evidence.off < OUTSIDE), counts)
 
-    def evidence(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> Evidence:
+    def evidence(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> CandidateEvidence:
         """Return what one layer says of candidates.
 
         With u the error of one copy and v its extended input at the layer, c u v^T is part of the gradient G, and its
@@ -163,8 +163,8 @@ class Gradient:
         (Wedderburn). c says how many copies there are and of which labels.
 
         Args:
-            at: the layer.
-            span: of what is left of its gradient.
+            at: index of the layer.
+            span: span of what is left of the layer's gradient.
             rows: encoded as the client did.
         """
         inputs = self.network.inputs(rows)
@@ -183,6 +183,6 @@ class Gradient:
         share = torch.einsum("nu,eu,ne->n", error, span.inverse, entered).reciprocal()
         total = self.records * share[:, None] * (weights @ basis)
         if self.head == "softmax":
-            return Evidence(outside, off, outputs.softmax(-1), total)
+            return CandidateEvidence(outside, off, outputs.softmax(-1), total)
         chances = torch.cat([1 - outputs.sigmoid(), outputs.sigmoid()], -1)
-        return Evidence(outside, off, chances, torch.cat([-total, total], -1))
+        return CandidateEvidence(outside, off, chances, torch.cat([-total, total], -1))

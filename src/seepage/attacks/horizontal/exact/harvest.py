@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seepage.attacks.horizontal.exact.cells_search import CellsSearch, Found, occurring
+from seepage.attacks.horizontal.exact.cells_search import CellsSearch, SearchEnds, occurring
 from seepage.attacks.horizontal.exact.certificates import prove_cells
 from seepage.attacks.horizontal.exact.first_layer import quotients
 from seepage.attacks.horizontal.exact.gradients import Gradient
@@ -47,10 +47,10 @@ class Harvest:
     """What was taken out of one victim's gradient.
 
     Attributes:
-        cells: of the records taken; of several copies each counts.
-        labels: of them.
+        cells: cells of the records taken out; each copy of a record has its own row.
+        labels: labels of these records.
         spread: standard error of each number in its column's unit, NaN for discrete columns.
-        left: of the gradient of each layer (weights and bias side by side).
+        left: remaining gradient of each layer (weights and bias side by side).
         complete: whether the records replay the message, so that nothing but rounding is left.
         proved: cells that the message proves, see ``Harvester``.
         traceless: records whose cells leave no trace in the message.
@@ -96,8 +96,8 @@ class Harvester:
         """Take out what can be proved.
 
         Args:
-            gradient: of the victim; holds what is left afterwards.
-            seed: of the starts.
+            gradient: gradient of the victim; holds what is left afterwards.
+            seed: seed of the starts.
         """
         generator = torch.Generator().manual_seed(seed)
         device = self._encoder.mean.device
@@ -151,7 +151,7 @@ class Harvester:
         )
         return self._starts.distinct(torch.cat([single, self._encoder.decode(rows), *map(self._arrived, found)]))
 
-    def _arrived(self, found: Found) -> Tensor:
+    def _arrived(self, found: SearchEnds) -> Tensor:
         return self._starts.ends(found, ARRIVED)
 
     def _silent(self, gradient: Gradient) -> Float[Tensor, "one column"]:

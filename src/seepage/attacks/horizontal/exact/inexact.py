@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seepage.attacks.horizontal.exact.cells_search import CellsSearch, Found
+from seepage.attacks.horizontal.exact.cells_search import CellsSearch, SearchEnds
 from seepage.attacks.horizontal.exact.first_layer import quotients
-from seepage.attacks.horizontal.exact.gradients import Evidence, Gradient
+from seepage.attacks.horizontal.exact.gradients import CandidateEvidence, Gradient
 from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, spell_out, tells
 from seepage.attacks.horizontal.exact.spans import Span
 from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
@@ -64,38 +64,38 @@ class InexactHarvester:
         """Read what records can be told from their combinations.
 
         Args:
-            gradient: of the victim, of a network with two hidden layers at least.
+            gradient: gradient of the victim, from a network with two hidden layers at least.
             noise: standard deviation of what was added to each layer's entries.
-            seed: of the starts.
+            seed: seed of the starts.
         """
         generator = torch.Generator().manual_seed(seed)
         spans = [
             self._span(gradient, at, layer, noise[at], gradient.records if at else None)
             for at, layer in enumerate(gradient.received[:2])
         ]
-        held, counts = self._none(), self._encoder.mean.new_empty(0, gradient.classes)
-        spread = held.numbers
+        ends, counts = self._none(), self._encoder.mean.new_empty(0, gradient.classes)
+        spread = ends.numbers
         if all(map(tells, spans)):
             allowed = self._occurring(gradient, noise[0])
             search = CellsSearch(self._encoder, gradient.network, spans, allowed)
             barren, before = 0, 0
             for _ in rounds_within(self._rounds, self._seconds):
                 starts = self._starts.draw(allowed, generator)
-                if barren and len(held.misfit) < gradient.records:
-                    starts = self._towards(gradient, noise, allowed, starts, gradient.records - len(held.misfit))
-                held = self._distinct(held, search.run(*starts, CHANGES), gradient.records)
-                cells = self._starts.cells(held)
+                if barren and len(ends.misfit) < gradient.records:
+                    starts = self._towards(gradient, noise, allowed, starts, gradient.records - len(ends.misfit))
+                ends = self._distinct(ends, search.run(*starts, CHANGES), gradient.records)
+                cells = self._starts.cells(ends)
                 rows = self._client.encode(cells).double()
                 gradient.take(rows, counted(gradient.evidence(1, spans[1], rows), 0))
-                barren = 0 if len(held.misfit) > before else barren + 1
-                before = max(before, len(held.misfit))
+                barren = 0 if len(ends.misfit) > before else barren + 1
+                before = max(before, len(ends.misfit))
                 if barren == _PATIENCE or before == gradient.records:
                     break
             # Only now: what looks like a copy may have been a record that was not found yet.
-            rows = self._client.encode(self._starts.cells(held)).double()
-            counts = counted(gradient.evidence(1, spans[1], rows), gradient.records - len(held.misfit))
-            spread = search.spread(held) * self._encoder.std[self._starts.place]
-        cells = self._starts.cells(held)
+            rows = self._client.encode(self._starts.cells(ends)).double()
+            counts = counted(gradient.evidence(1, spans[1], rows), gradient.records - len(ends.misfit))
+            spread = search.spread(ends) * self._encoder.std[self._starts.place]
+        cells = self._starts.cells(ends)
         repeats = counts.sum(1).long()
         spreads = torch.full_like(cells, torch.nan)
         spreads[:, self._starts.continuous] = spread
@@ -111,9 +111,9 @@ class InexactHarvester:
             dimensions=tuple(span.rank for span in spans),
         )
 
-    def _none(self) -> Found:
+    def _none(self) -> SearchEnds:
         like = self._encoder.mean
-        return Found(
+        return SearchEnds(
             like.new_empty(0, len(self._starts.discrete), dtype=torch.long),
             like.new_empty(0, len(self._starts.continuous)),
             like.new_empty(0),
@@ -128,13 +128,13 @@ class InexactHarvester:
         chance = noise**2 * (std.square() + mean.square()) * (units + _OCCURS * (2 * units) ** 0.5)
         return self._encoder.is_continuous | (raw > chance + (_ROUNDINGS * gradient.rounding) ** 2 * terms)
 
-    def _distinct(self, held: Found, new: Found, most: int) -> Found:
+    def _distinct(self, ends: SearchEnds, new: SearchEnds, most: int) -> SearchEnds:
         """Return the ends nearest to the spans that are no two ends of one record's searches."""
         arrived = new.misfit < _ARRIVED
-        codes = torch.cat([held.codes, new.codes[arrived]])
-        numbers = torch.cat([held.numbers, new.numbers[arrived]])
-        misfit = torch.cat([held.misfit, new.misfit[arrived]])
-        every = _of(Found(codes, numbers, misfit), misfit.argsort(stable=True))
+        codes = torch.cat([ends.codes, new.codes[arrived]])
+        numbers = torch.cat([ends.numbers, new.numbers[arrived]])
+        misfit = torch.cat([ends.misfit, new.misfit[arrived]])
+        every = _of(SearchEnds(codes, numbers, misfit), misfit.argsort(stable=True))
         cells = self._starts.cells(every)
         # Near a record's end there may be another one of its own searches, clearly worse, or another record's.
         worse = every.misfit[:, None] > _WORSE * every.misfit
@@ -176,20 +176,20 @@ class InexactHarvester:
         return Span.of(layer, torch.ones_like(layer[:, 0]), largest, gradient.rounding, noise, most)
 
 
-def counted(told: Evidence, spare: int) -> Float[Tensor, "record label"]:
-    """Return the number of copies with each label that comes nearest to what is told.
+def counted(evidence: CandidateEvidence, spare: int) -> Float[Tensor, "record label"]:
+    """Return the number of copies with each label that comes nearest to the evidence.
 
     Args:
-        told: of the records.
-        spare: how many there are more than these.
+        evidence: evidence of one layer for each record.
+        spare: number of records of the batch beyond these.
     """
-    counts, off = _whole(told, 1)
+    counts, off = _whole(evidence, 1)
     if not len(counts):
         return counts
     more, gained = counts.clone(), torch.zeros_like(off)
     least = max(_SEVERAL * float(off.median()), _COUNTED)
     for copies in range(2, spare + 2):
-        whole, left = _whole(told, copies)
+        whole, left = _whole(evidence, copies)
         better = off - left > gained.clamp_min(least)
         more[better], gained = whole[better], torch.where(better, off - left, gained)
     for i in gained.argsort(descending=True, stable=True)[: int((gained > 0).sum())].tolist():
@@ -199,18 +199,18 @@ def counted(told: Evidence, spare: int) -> Float[Tensor, "record label"]:
     return counts
 
 
-def _whole(told: Evidence, copies: int) -> tuple[Float[Tensor, "record label"], Float[Tensor, " record"]]:
+def _whole(evidence: CandidateEvidence, copies: int) -> tuple[Float[Tensor, "record label"], Float[Tensor, " record"]]:
     """Return the whole numbers of labels of so many copies that come nearest, and by how much a copy they are off."""
-    held = copies * told.chances - told.total
-    counts = held.floor().clamp(0, copies)
+    estimates = copies * evidence.chances - evidence.total
+    counts = estimates.floor().clamp(0, copies)
     for _ in range(copies):
         open_ = counts.sum(1) < copies
-        counts[open_, (held - counts)[open_].argmax(1)] += 1
-    for _ in range(copies * held.shape[1]):
+        counts[open_, (estimates - counts)[open_].argmax(1)] += 1
+    for _ in range(copies * estimates.shape[1]):
         over = counts.sum(1) > copies
-        counts[over, torch.where(counts > 0, held - counts, torch.inf)[over].argmin(1)] -= 1
-    return counts, (held - counts).abs().amax(1) / copies
+        counts[over, torch.where(counts > 0, estimates - counts, torch.inf)[over].argmin(1)] -= 1
+    return counts, (estimates - counts).abs().amax(1) / copies
 
 
-def _of(found: Found, chosen: Tensor) -> Found:
-    return Found(found.codes[chosen], found.numbers[chosen], found.misfit[chosen])
+def _of(found: SearchEnds, chosen: Tensor) -> SearchEnds:
+    return SearchEnds(found.codes[chosen], found.numbers[chosen], found.misfit[chosen])

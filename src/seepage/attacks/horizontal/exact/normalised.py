@@ -15,7 +15,7 @@ from torch.func import functional_call
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch
 from seepage.attacks.horizontal.exact.certificates import move
 from seepage.attacks.horizontal.exact.chains import branch_of, parts_of
-from seepage.attacks.horizontal.exact.gradients import Evidence
+from seepage.attacks.horizontal.exact.gradients import CandidateEvidence
 from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, spell_out
 from seepage.attacks.horizontal.exact.inexact import counted
 from seepage.attacks.horizontal.exact.networks import Network, extended
@@ -55,10 +55,10 @@ class Opening(NamedTuple):
     """The first two affine layers of a network, both with a ReLU behind, and what normalises what they make.
 
     Attributes:
-        first: of the network.
-        first_norm: behind it.
+        first: first affine layer of the network.
+        first_norm: normalisation behind it, None if there is none.
         beside: whether encoded rows enter the second layer beside what the first one makes of them.
-        second, second_norm: the next ones.
+        second, second_norm: second affine layer, and the normalisation behind it.
     """
 
     first: nn.Linear | nn.Conv1d
@@ -135,10 +135,10 @@ class NormalisedHarvester:
 
         Args:
             view: the received gradients of a network that ``opening`` takes.
-            victim: whose.
-            records: behind it.
-            moments: of all victims' batches, by the name of the normalisation.
-            seed: of the starts.
+            victim: index of the victim whose gradient is read.
+            records: number of records behind the gradient.
+            moments: moments of all victims' batches, by the name of the normalisation.
+            seed: seed of the starts.
         """
         generator = torch.Generator().manual_seed(seed)
         seen = Seen(view, victim, records, moments, self._encoder)
@@ -232,9 +232,9 @@ class Seen:
     """What one victim's gradient and statistics say of records.
 
     Attributes:
-        network: of its first layer, normalised as the batch was.
-        spans: of encoded rows, and of what the first layer makes of them.
-        occurring: which encoded columns some record has, as far as the rows' mean says so.
+        network: network of the first layer alone, normalised as the batch was.
+        spans: span of the encoded rows, and span of the first layer's outputs for them.
+        occurring: whether some record has each encoded column, as far as the rows' mean says so.
     """
 
     def __init__(
@@ -360,7 +360,7 @@ class Seen:
                 seen[:, i] = float(moved.norm()) * move(column) > 2 * SAME
         return seen
 
-    def evidence(self, rows: Float[Tensor, "record encoded"]) -> Evidence:
+    def evidence(self, rows: Float[Tensor, "record encoded"]) -> CandidateEvidence:
         """Return what the last layer says of copies and labels, if these are all records there are."""
         weight, bias = self._affine(self._last)
         inputs = extended(functional_call(self._body, self._place, rows))
@@ -369,9 +369,9 @@ class Seen:
         total = torch.linalg.pinv(inputs.T) @ (self._records * sent.T)
         inside = outputs.new_zeros(len(rows))
         if self._model.head == "softmax":
-            return Evidence(inside, inside, outputs.softmax(-1), total)
+            return CandidateEvidence(inside, inside, outputs.softmax(-1), total)
         chances = torch.cat([1 - outputs.sigmoid(), outputs.sigmoid()], -1)
-        return Evidence(inside, inside, chances, torch.cat([-total, total], -1))
+        return CandidateEvidence(inside, inside, chances, torch.cat([-total, total], -1))
 
     def left(
         self, rows: Float[Tensor, "try record encoded"], labels: Float[Tensor, " record"]
@@ -446,7 +446,7 @@ class Seen:
         """Return the module without its last layer, which normalises every row as this batch was, and that layer.
 
         Args:
-            positions: that a normalisation takes together, where it is not one.
+            positions: number of positions that a normalisation takes together, where it is not one.
         """
         parts = parts_of(self._model.module)
         assert parts is not None
@@ -468,16 +468,16 @@ class Seen:
 def mean_row(
     encoder: Encoder,
     weight: Float[Tensor, "unit encoded"],
-    made: Float[Tensor, " unit"],
+    outputs: Float[Tensor, " unit"],
     basis: Float[Tensor, "rank encoded"],
 ) -> tuple[Float[Tensor, " encoded"], Float[Tensor, "free encoded"]]:
     """Return the mean of a batch's raw rows, and the directions in which the encoded one may lie anywhere.
 
     Args:
         encoder: knows the standardisation.
-        weight: of the first layer.
-        made: what it makes of the encoded mean, without its bias.
-        basis: of the differences of encoded rows.
+        weight: weight of the first layer.
+        outputs: output of the first layer for the encoded mean, without its bias.
+        basis: basis of the differences of encoded rows.
     """
     open_ = torch.linalg.vector_norm(basis, dim=0) > _VARIES
     sums = weight.new_zeros(len(encoder.schema.discrete), encoder.width)
@@ -491,7 +491,7 @@ def mean_row(
     # As long as nothing else is known, a raw column is 0, and the columns of a block add up to 1.
     found = torch.where(open_, torch.zeros_like(encoder.mean), -encoder.mean / encoder.std)
     system = torch.cat([weight, sums])
-    wanted = torch.cat([made, 1 - sums @ (encoder.mean / encoder.std)]) - system @ found
+    wanted = torch.cat([outputs, 1 - sums @ (encoder.mean / encoder.std)]) - system @ found
     found[open_], within = _solved(system[:, open_], wanted)
     free = found.new_zeros(len(within), len(found))
     free[:, open_] = within

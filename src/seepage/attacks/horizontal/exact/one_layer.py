@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seepage.attacks.horizontal.exact.cells_search import CellsSearch, Found
+from seepage.attacks.horizontal.exact.cells_search import CellsSearch, SearchEnds
 from seepage.attacks.horizontal.exact.duals import Directions, guided, merged
 from seepage.attacks.horizontal.exact.networks import Network, errors_back
 from seepage.attacks.horizontal.exact.spans import Span
@@ -38,7 +38,7 @@ def search_one_layer(
     allowed: Bool[Tensor, " encoded"],
     draw: Callable[[], tuple[Tensor, Tensor]],
     rounds: int,
-) -> tuple[list[Found], Float[Tensor, "record encoded"]]:
+) -> tuple[list[SearchEnds], Float[Tensor, "record encoded"]]:
     """Return the ends of searches for single records, and rows computed from the errors of all records.
 
     With one hidden layer only the first layer's rows distinguish records from their combinations, and from about
@@ -60,7 +60,7 @@ def search_one_layer(
     shares = (left / span.scale[:, None]) @ span.rows.T
     norms = torch.linalg.vector_norm(network.weights[0], dim=1)
     known = Directions(shares[:0], torch.empty(0, len(shares), dtype=torch.bool, device=shares.device))
-    found: list[tuple[Found, bool]] = []
+    found: list[tuple[SearchEnds, bool]] = []
     activity: list[Tensor] = []
     barren = 0
     for i in range(_SEARCHES):
@@ -93,13 +93,13 @@ def _without(span: Span, vectors: Float[Tensor, "direction rank"]) -> Span:
     return replace(span, off_rows=torch.cat([span.off_rows, basis @ span.rows]))
 
 
-def _determined(found: Sequence[tuple[Found, bool]]) -> list[Found]:
+def _determined(found: Sequence[tuple[SearchEnds, bool]]) -> list[SearchEnds]:
     """Return the ends of searches that determine their numbers: others fit all spans, and prove nothing."""
     return [part for part, determined in found if determined]
 
 
-def _joined(found: Sequence[Found]) -> Found:
-    return Found(
+def _joined(found: Sequence[SearchEnds]) -> SearchEnds:
+    return SearchEnds(
         torch.cat([part.codes for part in found]),
         torch.cat([part.numbers for part in found]),
         torch.cat([part.misfit for part in found]),

@@ -34,9 +34,9 @@ def count_records(
 
     Args:
         view: the received gradients, as they were sent.
-        schema, statistics: of the table.
-        victim: whose gradient.
-        seed: of the searches.
+        schema, statistics: schema and public statistics of the table.
+        victim: index of the victim whose gradient is searched.
+        seed: seed of the searches.
 
     Returns:
         The count, or None where nothing is found: no plain ReLU network with two hidden layers or more, noise, or

@@ -81,11 +81,11 @@ def replayed(
 
     Args:
         view: what was received; its way can be gone again, see ``can_replay``.
-        victim: whose message.
-        read: it as a mean gradient, which replays are compared in.
-        client: its encoder.
+        victim: index of the victim whose message is replayed.
+        read: message as a mean gradient, the form in which replays are compared.
+        client: encoder of the client.
         starts: knows the encoder in float64.
-        cells, labels: as many records as there are.
+        cells, labels: cells and labels of the records, as many as the batch has.
         noise: standard deviation of each layer's entries in the mean gradient.
     """
     counts = torch.nn.functional.one_hot(labels.long(), read.classes).double()

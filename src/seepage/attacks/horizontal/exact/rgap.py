@@ -87,7 +87,7 @@ class RGap:
         return RecordsGuess(choose_records(encoder, known, encoder.encode(one)).cpu())
 
 
-class _Layer(NamedTuple):
+class _AffineLayer(NamedTuple):
     """An affine layer with its parameters, its gradient, and the activation of its outputs."""
 
     weight: Float[Tensor, "place unit input"]
@@ -105,7 +105,7 @@ class _LayerInputs(NamedTuple):
     labels: Float[Tensor, "victim candidate"] | None
 
 
-def _layers(view: GradientView) -> list[_Layer]:
+def _layers(view: GradientView) -> list[_AffineLayer]:
     """Return the affine layers from the first one up to the lowest with a bias, or to the last."""
     module = view.model.module
     named = list(module.named_modules(remove_duplicate=False))
@@ -114,7 +114,7 @@ def _layers(view: GradientView) -> list[_Layer]:
     affine = [part for _, part in leaves if isinstance(part, nn.Linear)]
     alone = len({id(part) for part in affine}) == len(affine)
     where = view.parameters or {name: p[None] for name, p in view.model.parameters.items()}
-    layers: list[_Layer] = []
+    layers: list[_AffineLayer] = []
     for place, (name, part) in enumerate(leaves):
         fits = type(part) is nn.Linear if place % 2 == 0 else type(part) in ACTIVATIONS
         if not (fits and (place == 0 or (plain and alone))):
@@ -125,7 +125,7 @@ def _layers(view: GradientView) -> list[_Layer]:
         weight, bias = (f"{name}.{of}" if name else of for of in ("weight", "bias"))
         has_bias = bias in view.gradient
         layers.append(
-            _Layer(
+            _AffineLayer(
                 where[weight].double(),
                 where[bias].double() if has_bias else None,
                 view.gradient[weight].double(),
@@ -145,7 +145,7 @@ def _layers(view: GradientView) -> list[_Layer]:
     )
 
 
-def _top(layer: _Layer, view: GradientView, knowledge: Knowledge) -> _LayerInputs:
+def _top(layer: _AffineLayer, view: GradientView, knowledge: Knowledge) -> _LayerInputs:
     """Return the candidates at the layer that the recursion starts at."""
     if layer.bias_gradient is not None:
         error = layer.bias_gradient[:, None]
@@ -175,7 +175,7 @@ def _top(layer: _Layer, view: GradientView, knowledge: Knowledge) -> _LayerInput
     return found._replace(inputs=found.inputs.masked_fill(other, torch.nan))
 
 
-def _of_squares(layer: _Layer, labels: Float[Tensor, " victim"]) -> _LayerInputs:
+def _of_squares(layer: _AffineLayer, labels: Float[Tensor, " victim"]) -> _LayerInputs:
     """Solve e (e + 2y) = 2 <w, dw> for the error e = 2 (f - y) of the output f = <w, x>, where dw = e x."""
     product = (layer.weight * layer.gradient).sum((1, 2))
     root = (labels.square() + 2 * product).clamp_min(0).sqrt()
@@ -183,7 +183,7 @@ def _of_squares(layer: _Layer, labels: Float[Tensor, " victim"]) -> _LayerInputs
     return _LayerInputs(layer.gradient / error, error, labels[:, None].expand(-1, 2))
 
 
-def _of_classes(layer: _Layer) -> _LayerInputs:
+def _of_classes(layer: _AffineLayer) -> _LayerInputs:
     """Solve for the scale of an output layer under cross-entropy.
 
     The gradient is a u' with a unit vector a; the input is s u and the error a / s, which has to be the softmax of
@@ -227,7 +227,7 @@ def _of_classes(layer: _Layer) -> _LayerInputs:
     )
 
 
-def _down(above: _Layer, below: _Layer, found: _LayerInputs) -> _LayerInputs:
+def _down(above: _AffineLayer, below: _AffineLayer, found: _LayerInputs) -> _LayerInputs:
     """Return the candidates at the layer below one whose input and error are known."""
     assert below.activation is not None
     open_ = None

@@ -86,11 +86,11 @@ class Unmix:
     columns; here the next layer's rows are used, and the discreteness of tables.
 
     Attributes:
-        fallback: for what is left.
-        starts: searches in each round.
-        rounds: most rounds a victim.
-        seconds: of a victim's search, after which no further round begins and the fallback takes what is missing. The
-            same seed gives the same figures only where the time was enough, or with None, which sets no limit.
+        fallback: attack that guesses what is left.
+        starts: number of searches in each round.
+        rounds: greatest number of rounds for a victim.
+        seconds: time of a victim's search, after which no further round begins and the fallback takes what is missing.
+            The same seed gives the same figures only where the time was enough, or with None, which sets no limit.
 
     Raises:
         BadInputError: a count is below 1, or the seconds are not above 0.

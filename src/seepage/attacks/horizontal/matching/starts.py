@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from seepage.attacks.horizontal.exact.cells_search import Found
+from seepage.attacks.horizontal.exact.cells_search import SearchEnds
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.statistics import Statistics
 
@@ -76,18 +76,18 @@ class Starts:
         values = numbers * self.encoder.std[self.place] + self.encoder.mean[self.place]
         return torch.where(self._whole, values.round(), values)
 
-    def cells(self, ends: Found) -> Float[Tensor, "start column"]:
+    def cells(self, ends: SearchEnds) -> Float[Tensor, "start column"]:
         """Return the ends of searches as cells."""
         cells = self.encoder.mean.new_empty(len(ends.codes), len(self.encoder.schema.columns))
         cells[:, self.discrete] = ends.codes.double()
         cells[:, self.continuous] = self.values(ends.numbers)
         return cells
 
-    def ends(self, searches: Found, misfit: float) -> Float[Tensor, "arrived column"]:
+    def ends(self, searches: SearchEnds, misfit: float) -> Float[Tensor, "arrived column"]:
         """Return the cells of searches that ended with less than this misfit, the best first."""
         best = searches.misfit.argsort(stable=True)
         best = best[searches.misfit[best] < misfit]
-        return self.cells(Found(searches.codes[best], searches.numbers[best], searches.misfit[best]))
+        return self.cells(SearchEnds(searches.codes[best], searches.numbers[best], searches.misfit[best]))
 
     def apart(
         self, cells: Float[Tensor, "row column"], others: Float[Tensor, "other column"], least: float
