@@ -10,7 +10,7 @@ import pandas as pd
 from seepage.datasets import Dataset
 from seepage.datasets.about import card_of
 from seepage.results.checks.facts import Facts
-from seepage.results.checks.registry import Found, check
+from seepage.results.checks.registry import Finding, check
 from seepage.results.checks.wording import few, share
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
@@ -23,12 +23,12 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @check("SEEP012", "note", "The table holds duplicates", "table")
-def duplicates(facts: Facts) -> Iterator[Found]:
+def duplicates(facts: Facts) -> Iterator[Finding]:
     """At least a hundredth of the client's rows equal another one in every column but the target."""
     table = facts.table.train
     repeated = float(pd.Series(_digests(table)).duplicated(keep=False).mean())
     if repeated >= _SOME:
-        yield Found(
+        yield Finding(
             f"{share(repeated)} of the client's {len(table)} rows occur more than once. A batch may hold a record "
             "twice, frequent rows are easier for attacks and baselines, and a record that comes back whole may fit "
             "several people. Drop the rows if they are copies. If not, read whole and rare records with that in mind.",
@@ -46,18 +46,18 @@ def _digests(table: Table) -> np.ndarray:
 
 
 @check("SEEP013", "note", "The labels were granted")
-def labels_granted(facts: Facts) -> Iterator[Found]:
+def labels_granted(facts: Facts) -> Iterator[Finding]:
     """The attacker was told the labels."""
     told = {row.attack for row in facts.rows if row.is_attack and row.knowledge.get("labels") == "true"}
     if told:
-        yield Found(
+        yield Finding(
             "The attacker was told the true label of every record instead of restoring them from the update. That is "
             "generous to it: read the figures as an upper bound, or audit with the labels restored."
         )
 
 
 @check("SEEP014", "warning", "The dataset is partial", "table")
-def partial(facts: Facts) -> Iterator[Found]:
+def partial(facts: Facts) -> Iterator[Finding]:
     """A registered dataset has fewer rows than its complete original."""
     dataset = facts.table
     card = card_of(dataset.name)
@@ -66,14 +66,14 @@ def partial(facts: Facts) -> Iterator[Found]:
         return
     rows = len(dataset.train) + (0 if dataset.test is None else len(dataset.test))
     if rows < card.rows:
-        yield Found(
+        yield Finding(
             f"These are {rows} of the {card.rows} rows of the complete {dataset.name}. Statistics, bounds and "
             "tolerances are those of the part, so figures are not comparable with published ones."
         )
 
 
 @check("SEEP018", "note", "Rare values are taken together", "table")
-def pooled(facts: Facts) -> Iterator[Found]:
+def pooled(facts: Facts) -> Iterator[Finding]:
     """At least a tenth of a column's cells are rare values that the schema takes together as one category."""
     table = facts.table.train
     found = {name: part for name, part in pooled_shares(facts.table).items() if part >= _PART}
@@ -83,7 +83,7 @@ def pooled(facts: Facts) -> Iterator[Found]:
             f"{name!r}: {round(found[name] * len(table)):,} of {len(table):,} ({share(found[name])})"
             for name in largest
         ]
-        yield Found(
+        yield Finding(
             f"In {len(found)} column(s) many cells are one of the rarer values that are taken together: {few(told)}. "
             "An attack or a baseline that answers with the collective category counts as right without the value, so "
             "both figures of such a column say little about its values. Keep more values (--most-categories, "
@@ -96,7 +96,7 @@ def pooled_shares(dataset: Dataset) -> dict[str, float]:
     """Return the share of the client's cells that are rare values taken together, by column that has such a category.
 
     Args:
-        dataset: whose schema may name a category for all ``other`` values.
+        dataset: dataset of the client; its schema may name a category for all ``other`` values.
     """
     shares = {}
     for i, column in enumerate(dataset.schema.columns):
