@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import ViewportSize, sync_playwright
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "assets" / "report.png"
-SIZE = {"width": 1120, "height": 720}
+SIZE: ViewportSize = {"width": 1120, "height": 720}
 
 
 def take(report: Path) -> bytes:

@@ -9,7 +9,7 @@ from seepage.assessment import Estimate
 from seepage.reproduce import (
     Agreement,
     Difference,
-    Figure,
+    PublishedFigure,
     PublishedTable,
     agreement_of,
     margin_of,
@@ -51,7 +51,7 @@ def verdict(table: PublishedTable, line: Mapping[str, str]) -> Verdict | None:
         int(line["n"]),
         _value(line["ours_std"]),
     )
-    published = Figure(mean=float(line["published"]), std=std)
+    published = PublishedFigure(mean=float(line["published"]), std=std)
     difference = welch(ours, published, number)
     assert difference is not None
     if line.get("unit") == "plain":

@@ -196,10 +196,8 @@ def test_victims_measured_by_other_code_are_measured_again(
 def test_the_code_digest_follows_the_source_of_what_determines_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "attacks").mkdir()
-    (tmp_path / "report").mkdir()
-    for name in ("learning.py", "seeds.py"):
-        (tmp_path / name).write_text("0")
+    for name in (*code._DETERMINING, "report"):
+        (tmp_path / name).write_text("0") if name.endswith(".py") else (tmp_path / name).mkdir()
     # A list that names what is not there any more would miss what it was moved to.
     assert all((code._PACKAGE / name).exists() for name in code._DETERMINING)
     monkeypatch.setattr(code, "_PACKAGE", tmp_path)
