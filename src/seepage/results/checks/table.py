@@ -31,8 +31,7 @@ def duplicates(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             f"{share(repeated)} of the client's {len(table)} rows occur more than once. A batch may hold a record "
             "twice, frequent rows are easier for attacks and baselines, and a record that comes back whole may fit "
-            "several people. If they are copies, drop them; if not, read whole records and rare ones with that in "
-            "mind.",
+            "several people. Drop the rows if they are copies. If not, read whole and rare records with that in mind.",
             severity="warning" if repeated >= _MANY else None,
         )
 
