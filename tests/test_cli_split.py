@@ -37,7 +37,8 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
     assert read["none", "a"]["mean"] == 1.0
     assert read["cut_noise", "a"]["mean"] < 0.8
     again = seepage(*OWN, "--private-column", "a", "--private-column", "c", *NOISE, "--out", "run")
-    assert again == (0, out, "")
+    assert again[:2] == (0, out)
+    assert "everything is measured already" in again[2]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_published_tables_are_listed_and_refuse_what_they_do_not_have(seepage: A
 def test_columns_are_dropped_and_kinds_overridden_as_in_an_audit(seepage: Any) -> None:
     code, out, _ = seepage(*OWN, "--private-column", "c", "--drop", "a", "--auxiliary", 10_000)
     assert code == 0
-    assert "all 540 training rows are auxiliary, not 10,000" in out
+    assert "all 540 training rows are auxiliary, not 10,000" in " ".join(out.split()).lower()
     code, _, err = seepage(*OWN, "--private-column", "a", "--drop", "a")
     assert code == 2
     assert "unknown private column 'a'" in err
@@ -103,8 +104,8 @@ def test_spaces_that_are_too_large_are_searched(seepage: Any, tmp_path: Path) ->
         *OWN, "--private-column", "a", "--private-column", "c", "--attack", "exact:{search: meet}", "--out", "run"
     )
     assert code == 0
-    assert "posterior" not in out
     rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
+    assert {row["attack"] for row in rows if row["is_attack"]} == {"exact"}
     [whole] = [row["mean"] for row in rows if (row["attack"], row["metric"]) == ("exact", "exact_match")]
     assert whole == 1.0
     assert "Leakage: total" in out
@@ -115,14 +116,14 @@ def test_old_options_work_and_say_what_replaces_them(seepage: Any, tmp_path: Pat
     old = ("--private", "a", "--trainings", 1, "--flip", 0.1, "--noise", 2, "--records", 30)
     code, _, err = seepage(*table, *old, "--out", "old")
     assert code == 0
-    assert [line.split(";")[0] for line in err.splitlines()] == [
+    assert [line.split(";")[0] for line in err.splitlines() if " is now " in line] == [
         "seepage: --trainings is now --repetitions 1",
         "seepage: --records is now --attacked-records 30",
         "seepage: --private is now --private-column a",
         "seepage: --flip is now --defense 'label_flip:{probability: 0.1}'",
         "seepage: --noise is now --defense 'cut_noise:{noise_multiplier: 2.0}'",
     ]
-    rows = json.loads((tmp_path / "old" / "results.json").read_text())
+    rows = json.loads((tmp_path / "old" / "results.json").read_text())["rows"]
     assert {row["defense"] for row in rows} == {"none", "label_dp_0.1", "noise_2"}
     code, help_, _ = seepage("split", "--help")
     assert "--trainings" not in help_

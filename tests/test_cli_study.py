@@ -33,14 +33,14 @@ def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 def test_a_document_is_what_the_options_are(seepage: Any, tmp_path: Path) -> None:
     code, out, _ = seepage("spec", "check", "split.yaml")
     assert code == 0
-    assert all(told in out for told in ("cut_noise", "exact, posterior", "knn_features", "3 training(s)"))
+    assert all(told in " ".join(out.split()) for told in ("cut_noise", "exact, posterior", "knn_features"))
     code, _, err = seepage("audit", "split.yaml", "--out", "one", "--fail-above", 0.2)
     assert code == 1
     assert "gate failed" in err
     options = ("--data", "rows.csv", "--target", "t", "--private-column", "a", "--private-column", "c", "--epochs", 2)
     noise = ("--defense", "none", "--defense", "cut_noise:{noise_multiplier: 2.0}")
     assert seepage("split", *options, *noise, "--out", "two")[0] == 0
-    one, two = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("one", "two"))
+    one, two = (json.loads((tmp_path / name / "results.json").read_text())["rows"] for name in ("one", "two"))
     timeless = [[{**row, "seconds_per_victim": None} for row in rows] for rows in (one, two)]
     assert timeless[0] == timeless[1]
     copy = tmp_path / "one" / "audit.yaml"
@@ -70,7 +70,7 @@ def test_options_that_do_not_fit_are_refused(seepage: Any, tmp_path: Path, argum
 @pytest.mark.parametrize(("above", "code", "told"), [(0.0, 1, "gate failed"), (0.99, 0, "gate passed")])
 def test_a_gate_of_the_document_decides(seepage: Any, tmp_path: Path, above: float, code: int, told: str) -> None:
     (tmp_path / "gate.yaml").write_text(
-        TEXT.replace(", {name: cut_noise, noise_multiplier: 2}", "") + f"gate: {{above: {above}, column: a}}\n"
+        TEXT.replace(", {name: cut_noise, noise_multiplier: 2.0}", "") + f"gate: {{above: {above}, column: a}}\n"
     )
     assert f"above a lift of {above:g} in column a" in " ".join(seepage("spec", "check", "gate.yaml")[1].split())
     found, _, err = seepage("audit", "gate.yaml", "--out", "run")
@@ -116,7 +116,7 @@ def test_options_take_precedence_over_a_document_of_any_setting(seepage: Any, tm
     arguments = ("--repetitions", 1, "--private-column", "a", "--defense", "none", "--attack", "exact", "--quiet")
     code, out, err = seepage("audit", *arguments, "split.yaml", "--workers", 1, "--out", "run")
     assert (code, out, err) == (0, "", "")
-    rows = json.loads((tmp_path / "run" / "results.json").read_text())
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
     assert {row["defense"] for row in rows} == {"none"}
     assert {row["attack"] for row in rows if row["is_attack"]} == {"exact"}
     assert {row["n"] for row in rows} == {1}

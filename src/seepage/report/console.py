@@ -84,7 +84,7 @@ def _show_head(console: Console, result: AuditResult) -> None:
             style="not bold",
         )
     )
-    for fact in audit.threat_model():
+    for fact in (*audit.threat_model(), *(f"{note[:1].upper()}{note[1:]}." for note in about.notes)):
         console.print(Padding(Text(f"· {clean(fact, 600)}"), (0, 0, 0, 2)))
     if omitted := [clean(one.attack) for one in result.grid if not one.applies]:
         words = f"· Attacks that do not apply, see the report: {', '.join(omitted)}."

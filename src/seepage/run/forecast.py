@@ -80,7 +80,8 @@ def forecast(audits: Sequence[Audit]) -> Forecast:
         if audit.shared and (one.place, one.configuration) in shown:
             continue
         shown.add((one.place, one.configuration))
-        several = f"{sum(part.kind == 'attack' for part in audit.parts)} attack(s) and what they are compared with"
+        names_of = {kind: [p.label for p in audit.parts if p.kind == kind] for kind in ("attack", "baseline")}
+        several = f"{', '.join(names_of['attack'])}; baselines {', '.join(names_of['baseline']) or 'none'}"
         begun = [i for i in jobs if i == place or (audit.shared and _together(plan.series[i], one))]
         own = [name for i in begun for name in jobs[i]]
         known = [plan.seconds_of[name] for name in own]
