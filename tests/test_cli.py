@@ -271,7 +271,7 @@ def test_a_document_is_checked_and_nothing_is_kept(seepage: Any, tmp_path: Path)
     (tmp_path / "audit.yaml").write_text(text + "baselines: mode\ncontrol: false\n")
     ran = seepage("spec", "check", "audit.yaml")
     assert ran.status == 0
-    assert "4 settings to attack and 2 to guess" in ran.out
+    assert "4 attacks and 2 baselines in their configurations" in " ".join(ran.out.split())
     assert "dlg(iterations=3)" in ran.out
     assert [path.name for path in tmp_path.iterdir()] == ["audit.yaml"]
     (tmp_path / "audit.yaml").write_text("dataset: german\nprotocol: {batch_size: 801}\n")

@@ -127,6 +127,6 @@ def _summary(document: Path, expected: Forecast, limit: Gate | None) -> str:
         else f"Estimated by trying each for a moment: about {lasting(expected.seconds)} with {workers}{memory}"
     )
     return (
-        f"{clean(document, 100)}: {attacks} attacks and {others} baselines in their configurations, positive controls included, in "
-        f"{expected.jobs} jobs. {time}.{gate}"
+        f"{clean(document, 100)}: {attacks} attacks and {others} baselines in their configurations, positive controls "
+        f"included, in {expected.jobs} jobs. {time}.{gate}"
     )

@@ -213,6 +213,8 @@ class SplitAudit(Audit[SplitSpec]):
             part
             for part in self.spec.attacks
             if getattr(registry.attacks.of("split")[part.name].factory, "given_weights", False)
+            # A search that stops where it finds a fit goes on for minutes on a gradient that nothing fits.
+            and not (swapped and part.options.get("search", "exhaustive") != "exhaustive")
         )
         if not attacks:
             return None
@@ -231,7 +233,7 @@ class SplitAudit(Audit[SplitSpec]):
             "auxiliary": min(self.spec.auxiliary, _CONTROL_ROWS),
         }
         found = SplitAudit(with_fields(self.spec, changed), planted, self.own, swapped)
-        why = "they learn the client's part instead of being given it"
+        why = "they learn the client's part instead of being given it, or search until something fits"
         found.about = without_others(found.about, self.spec.attacks, attacks, why)
         return found
 
