@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from seepage import registry
+from seepage import registry, sources
 from seepage.assessment import Measurement
 from seepage.errors import BadInputError
 from seepage.models.model import Model
@@ -21,7 +21,7 @@ from seepage.run import runner
 from seepage.run.plan import make_plan
 from seepage.run.runner import Listener, Run, kept_runs, run_audits
 from seepage.run.store import Store
-from seepage.settings import code, horizontal
+from seepage.settings import horizontal
 from seepage.settings.horizontal import HorizontalAudit
 from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.subject import Subject, prepare
@@ -196,22 +196,22 @@ def test_victims_measured_by_other_code_are_measured_again(
 def test_the_code_digest_follows_the_source_of_what_determines_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in (*code._DETERMINING, "report"):
+    for name in (*sources._DETERMINING, "report"):
         (tmp_path / name).write_text("0") if name.endswith(".py") else (tmp_path / name).mkdir()
     # A list that names what is not there any more would miss what it was moved to.
-    assert all((code._PACKAGE / name).exists() for name in code._DETERMINING)
-    monkeypatch.setattr(code, "_PACKAGE", tmp_path)
+    assert all((sources._PACKAGE / name).exists() for name in sources._DETERMINING)
+    monkeypatch.setattr(sources, "_PACKAGE", tmp_path)
     digests = []
     for file, text in (("attacks/a.py", "1"), ("attacks/a.py", "2"), ("report/r.py", "3"), ("learning.py", "4")):
         (tmp_path / file).write_text(text)
-        digests.append(code.own_code.__wrapped__()["digest"])
+        digests.append(sources.own_code.__wrapped__()["digest"])
     assert digests[0] != digests[1] == digests[2] != digests[3]
 
 
 def test_a_plug_ins_source_is_part_of_the_setting(subject: Subject, tmp_path: Path) -> None:
-    assert code.foreign_code(registry.attacks["tableak"].factory) is None
-    assert code.foreign_code(registry.baselines.of("horizontal")["random"].factory) is None
-    assert code.foreign_code(Quiet) is not None
+    assert sources.foreign_code(registry.attacks["tableak"].factory) is None
+    assert sources.foreign_code(registry.baselines.of("horizontal")["random"].factory) is None
+    assert sources.foreign_code(Quiet) is not None
 
 
 class Summing(Listener):

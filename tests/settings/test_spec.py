@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from seepage import registry
+from seepage.devices import find_device
 from seepage.errors import BadInputError
-from seepage.settings.device import find_device
 from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.part import Part
 

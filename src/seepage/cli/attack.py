@@ -15,10 +15,10 @@ from seepage.captures.captured import load_capture, read_description
 from seepage.captures.recovery import Recovered, check_new, known_statistics, recover, write_recovered
 from seepage.cli.app import app
 from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
+from seepage.devices import find_device
 from seepage.errors import BadInputError
 from seepage.report.progress import Bar
 from seepage.report.terminal import make_console, make_table
-from seepage.settings.device import find_device
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.network import make_model
 from seepage.tabular.schema import Schema

@@ -15,8 +15,8 @@ import torch
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.run.store import Store
-from seepage.settings.code import own_code
 from seepage.settings.setting import Audit
+from seepage.sources import own_code
 from seepage.versions import installed
 
 FILE = "provenance.json"

@@ -18,6 +18,7 @@ from seepage.assessment.evidence import evidence_of
 from seepage.assessment.row import ResultRow
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.reconstruct import ROWS_AT_ONCE
+from seepage.devices import find_device
 from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.learning import batch_statistics
@@ -26,8 +27,6 @@ from seepage.protocols.clients import Clients
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import takes
 from seepage.seeds import stream
-from seepage.settings.code import foreign_code, own_code
-from seepage.settings.device import find_device
 from seepage.settings.horizontal_facts import threat_model
 from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.part import Part
@@ -36,6 +35,7 @@ from seepage.settings.setting import About, Audit, Configuration, Exposure, Give
 from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
 from seepage.settings.tasks import learnt_rows, task_rows
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
+from seepage.sources import foreign_code, own_code
 from seepage.versions import installed
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess, View
 from seepage.wire.secret import Transcript

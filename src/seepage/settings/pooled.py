@@ -36,7 +36,6 @@ from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
-from seepage.settings.code import own_code
 from seepage.settings.part import Part
 from seepage.settings.pooled_spec import PooledDefense, PooledSpec, pair
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
@@ -59,6 +58,7 @@ from seepage.shadow.learner import Learner
 from seepage.shadow.pooling import MarkedRows
 from seepage.shadow.recurrent import Recurrent
 from seepage.shadow.stacked import Dense
+from seepage.sources import own_code
 from seepage.tabular.schema import Category, Discrete
 from seepage.wire.pooled import GradientsView, ModelView, PooledKnowledge, PropertyGuess, UpdatedView
 from seepage.wire.secret import PooledTranscript

@@ -22,7 +22,6 @@ from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
-from seepage.settings.code import own_code
 from seepage.settings.part import Part
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
@@ -42,6 +41,7 @@ from seepage.settings.units import (
     with_fields,
     without_others,
 )
+from seepage.sources import own_code
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 from seepage.wire.secret import CutTranscript

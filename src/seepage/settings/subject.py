@@ -16,15 +16,15 @@ from torch import Tensor, nn
 
 from seepage import datasets
 from seepage.datasets import Dataset, own_table
+from seepage.devices import find_device
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Model
 from seepage.settings import networks
-from seepage.settings.code import own_code
-from seepage.settings.device import find_device
 from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.network import make_model
 from seepage.settings.spec import Spec
 from seepage.settings.training import Learnt, train
+from seepage.sources import own_code
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.infer import Inferred
 from seepage.tabular.schema import Discrete, Schema

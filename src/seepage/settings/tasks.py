@@ -9,17 +9,17 @@ from typing import Any
 from seepage import defenses, protocols
 from seepage.assessment.row import ResultRow
 from seepage.assessment.utility import Recipe, measure_utility, privacy_row, utility_row
+from seepage.devices import find_device
 from seepage.digests import plain
 from seepage.models.model import Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.seeds import stream
-from seepage.settings.code import own_code
-from seepage.settings.device import find_device
 from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.network import make_model
 from seepage.settings.part import Part
 from seepage.settings.setting import Kept
 from seepage.settings.subject import Subject
+from seepage.sources import own_code
 from seepage.threads import threads
 
 

@@ -33,7 +33,6 @@ from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.needs import Need
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
-from seepage.settings.code import own_code
 from seepage.settings.part import Part
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
@@ -53,6 +52,7 @@ from seepage.settings.units import (
     without_others,
 )
 from seepage.settings.vertical_spec import VerticalDefense, VerticalSpec
+from seepage.sources import own_code
 from seepage.tabular.partition import Partition
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table

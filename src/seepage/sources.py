@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = Path(__file__).parent
 # What reports and the command line do with figures changes none of them.
 _DETERMINING = (
     *("tabular", "models", "shadow", "datasets", "wire", "protocols", "defenses", "attacks", "baselines"),
