@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
+import numpy as np
 import pandas as pd
 from torch import nn
 
@@ -125,7 +126,7 @@ def _rows_at(audits: Sequence[Audit], runs: Sequence[list[Run]], place: int | No
     return None if place is None else rows_of(audits[place], runs[place])
 
 
-Source = str | Path | Dataset | pd.DataFrame
+Source = str | Path | Dataset | pd.DataFrame | np.ndarray | Spec
 Network = str | Model | nn.Module | None
 
 
@@ -181,8 +182,8 @@ def audit(
     **options: Any,
 ) -> Report: ...
 def audit(
-    source: str | Path | Dataset | pd.DataFrame = "adult",
-    model: str | Model | nn.Module | None = None,
+    source: Source = "adult",
+    model: Network = None,
     *,
     setting: str = "horizontal",
     schema: Schema | None = None,
@@ -192,8 +193,8 @@ def audit(
     """Measure what one deployment gives away.
 
     Args:
-        source: registered dataset, path of a table of your own (then ``target`` names its column), DataFrame or
-            dataset.
+        source: registered dataset, path of a table of your own (then ``target`` names its column), DataFrame, dataset,
+            array of two axes (its columns are called ``x0``, ``x1``, ...) or a spec, which says everything itself.
         model: registered name, ``file.py:Class``, model or module; the spec's default if None.
         setting: ``horizontal``, ``split``, ``vertical`` or ``pooled``.
         schema: schema of a DataFrame; inferred if None.
@@ -208,6 +209,20 @@ def audit(
         >>> report.frame().query("metric == 'accuracy' and column.isna()")["attack"].tolist()
         ['inverting_gradients', 'likeliest', 'mode', 'random']
     """
+    if isinstance(source, Spec):
+        if options or schema is not None or setting not in ("horizontal", source.setting):
+            beside = ", ".join([*options, *(["schema"] if schema is not None else [])]) or setting
+            raise BadInputError(
+                f"a spec says everything itself, but {beside} was passed beside it; put it into the spec."
+            )
+        options = {name: getattr(source, name) for name in source.model_fields_set}
+        return audit(
+            source.data or options.pop("dataset", source.dataset), model, setting=source.setting, out=out, **options
+        )
+    if isinstance(source, np.ndarray):
+        if source.ndim != 2:
+            raise BadInputError(f"an array is a table of rows and columns, got {source.ndim} axes; give two.")
+        source = pd.DataFrame(source, columns=[f"x{i}" for i in range(source.shape[1])])
     chosen = find_setting(setting)
     dataset: Dataset | None = None
     if isinstance(source, pd.DataFrame):
