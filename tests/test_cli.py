@@ -360,7 +360,7 @@ def test_fewer_victims_into_the_same_folder_show_those_of_before_and_more_add_to
     assert jobs_done(tmp_path / "run") == done
     assert "everything is measured already. Kept from before: 4 victims in 4 of 4 settings." in fewer.err
     assert "Asked for 2 victims a setting; those of before, up to 4, are shown too." in fewer.err
-    assert "4 victims a setting" in fewer.out
+    assert "4 victims in each configuration" in fewer.out
     more = seepage(*base, "--victims", 20)
     # Groups are attacked whole, so there are more than were asked for.
     assert re.search(r"Kept from before: \d+ to \d+ victims in 4 of 4 settings\.", more.err)

@@ -118,7 +118,7 @@ def test_five_shares_and_further_parties() -> None:
         parties=3,
         rows=250,
         auxiliary=1200,
-        units=1,
+        repetitions=1,
         attacks=["meta"],
     )
     each = [number(found["none", "meta", "accuracy", name].mean) for name in ("10%", "50%", "90%")]
@@ -130,7 +130,13 @@ def test_five_shares_and_further_parties() -> None:
 def test_an_update_is_audited_by_attacks_on_both_models() -> None:
     shares = [0.1, 0.3, 0.5, 0.7, 0.9]
     found = run(
-        people(0.9), protocol="update", shares=shares, attacks=["dominant", "joint"], shadows=40, units=1, rows=200
+        people(0.9),
+        protocol="update",
+        shares=shares,
+        attacks=["dominant", "joint"],
+        shadows=40,
+        repetitions=1,
+        rows=200,
     )
     for attack in ("dominant", "joint"):
         each = [
@@ -161,7 +167,7 @@ def test_what_was_measured_is_kept_and_the_same_whoever_measures_it() -> None:
 
 
 def test_the_synthetic_attribute_is_the_secret_then() -> None:
-    found = run(people(0.0), synthetic={"target": True, "strength": 0.9}, keep=False, attacks=["meta"], units=1)
+    found = run(people(0.0), synthetic={"target": True, "strength": 0.9}, keep=False, attacks=["meta"], repetitions=1)
     assert number(found["none", "meta", "accuracy", None].mean) > 0.85
 
 
@@ -181,8 +187,11 @@ def test_the_synthetic_attribute_is_the_secret_then() -> None:
         ({"shadows": 5}, "as many of each of 2 shares"),
         ({"parties": 11}, "parties"),
         ({"attacks": ["dominant"]}, "is on updates, the protocol is 'multi_party'"),
-        ({"protocol": "update"}, "is on single models, the protocol is 'update'"),
-        ({"protocol": "update", "attacks": ["joint"], "targets": 20}, "at least three shares"),
+        ({"protocol": "update", "attacks": ["meta"]}, "is on single models, the protocol is 'update'"),
+        (
+            {"protocol": "update", "attacks": ["joint"], "targets": 20, "shares": [0.33, 0.67]},
+            "at least three shares",
+        ),
         ({"attacks": ["mta"]}, "did you mean 'meta'"),
         ({"attacks": ["ratio"], "shadows": 22}, "give a multiple of 4"),
         ({"attacks": ["ratio"], "auxiliary": 400}, "each half of the auxiliary rows of 'people': .* need 135 rows"),
@@ -221,7 +230,7 @@ def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
         }
     )
     frame.to_parquet(tmp_path / "womens_reviews.parquet.brotli", compression="brotli")
-    small = {**SMALL, "value": None, "data_folder": str(tmp_path), "units": 1, "attacks": ["meta"], "targets": 12}
+    small = {**SMALL, "value": None, "data_folder": str(tmp_path), "repetitions": 1, "attacks": ["meta"], "targets": 12}
     texts = {
         **small,
         "dataset": "clothing_reviews",

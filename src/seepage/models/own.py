@@ -132,7 +132,7 @@ _LOADED: dict[str, ModuleType] = {}
 
 def loaded_files() -> list[ModuleType]:
     """Return the modules that were loaded from files and folders of the user's."""
-    return list(_LOADED.values())
+    return [module for name, module in _LOADED.items() if sys.modules.get(name) is module]
 
 
 @contextmanager
