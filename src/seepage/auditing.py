@@ -250,12 +250,15 @@ def audit(
     return report
 
 
-def audit_document(document: str | Path | Mapping[str, Any], out: str | Path | None = None) -> list[Report]:
+def audit_document(
+    document: str | Path | Mapping[str, Any], out: str | Path | None = None, *, allow_code: bool = False
+) -> list[Report]:
     """Run an audit document: a YAML file, or the same as a mapping.
 
     Args:
         document: keys are the fields of the setting's spec, see the reference of options.
         out: run folder, see ``run_all``; a copy of the file goes there too. None to keep nothing.
+        allow_code: whether the document may name code that is run, such as ``file.py:factory`` as its model.
 
     Returns:
         One report for each table, model and protocol, and for each value of what else a spec cannot sweep over.
@@ -271,10 +274,10 @@ def audit_document(document: str | Path | Mapping[str, Any], out: str | Path | N
     """
     text = None if isinstance(document, Mapping) else read_text(document)
     if isinstance(document, Mapping):
-        specs = make_specs(document)
+        specs = make_specs(document, allow_code=allow_code)
     else:
         assert text is not None
-        specs = read_text_document(text, str(document), Path(document).parent)
+        specs = read_text_document(text, str(document), Path(document).parent, allow_code=allow_code)
     folder = None if out is None else Path(out)
     return run_all(prepare_all(specs, folder), folder, document=text)
 
