@@ -23,6 +23,7 @@ from seepage.report.html import write_html
 from seepage.report.report import Report
 from seepage.results.checks import Facts, run_checks
 from seepage.results.rows import rows_of, write_results
+from seepage.run.limits import check_counts, enough_memory
 from seepage.run.plan import make_plan
 from seepage.run.provenance import asked_before, check_folder, provenance, write_provenance
 from seepage.run.runner import Listener, Run, run_audits
@@ -48,10 +49,13 @@ def prepare_all(specs: Sequence[Spec], folder: Path | None = None) -> list[Audit
         folder: run folder in which networks that were trained before are looked for.
 
     Raises:
-        BadInputError: something that a spec names cannot be loaded or used.
+        BadInputError: something that a spec names cannot be loaded or used, or the specs are above the limits of what
+            is begun without being allowed (``allow_large``).
     """
+    check_counts(specs)
     subjects = Subjects(folder)
-    return [find_setting(spec.setting).prepare(spec, Given(folder=folder), subjects) for spec in specs]
+    with enough_memory():
+        return [find_setting(spec.setting).prepare(spec, Given(folder=folder), subjects) for spec in specs]
 
 
 def run_all(
@@ -246,7 +250,10 @@ def audit(
     folder = None if out is None else Path(out)
     given = Given(dataset, None if isinstance(model, str) else model, folder)
     spec = chosen.spec.of(**options)
-    [report] = run_all([chosen.prepare(spec, given, Subjects(folder))], folder)
+    check_counts([spec])
+    with enough_memory():
+        prepared = chosen.prepare(spec, given, Subjects(folder))
+    [report] = run_all([prepared], folder)
     return report
 
 

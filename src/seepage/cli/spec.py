@@ -92,15 +92,15 @@ def check(
     tried = [spec for spec in specs if not code_of(spec)]
     try:
         audits = prepare_all(tried)
+        limit = specs[0].gate
+        if limit is not None:
+            for audit in audits:
+                check_gate(limit.above, limit.column, audit.about.columns)
+        controls = [control for audit in audits if audit.spec.control and (control := audit.control()) is not None]
+        expected = forecast([*audits, *controls]) if audits else None
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: as_key(remedy, type(specs[0])))) from error
-    limit = specs[0].gate
-    if limit is not None:
-        for audit in audits:
-            check_gate(limit.above, limit.column, audit.about.columns)
-    controls = [control for audit in audits if audit.spec.control and (control := audit.control()) is not None]
-    if audits:
-        expected = forecast([*audits, *controls])
+    if expected is not None:
         console.print(_table(expected))
         console.print(Text(_summary(document, expected, limit)))
     if code:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seepage.config.choices import MOST, Choice, Said, check_made, check_names, each, read_choices, shown
+from seepage.config.choices import MOST, MOST_SWEPT, Choice, Said, check_made, check_names, each, read_choices, shown
 from seepage.config.mistakes import Mistakes
 from seepage.config.override import keys_of, override
 from seepage.config.tree import Node, join, parse, plant, read_text
@@ -148,9 +148,20 @@ def _specs(root: Node, source: str, folder: Path, given: Mapping[str, Any], allo
     if number > MOST:
         mistakes.add(root.line, "", f"sweeps over {number:,} audits; a document takes at most {MOST:,}.")
         mistakes.check()
+    multiplied = [name for name, one in fields_of(kind).items() if one.option.swept or name in ("attacks", "defenses")]
+    whole = number * math.prod(_longest(axes, name) for name in multiplied)
+    if whole > MOST_SWEPT:
+        mistakes.add(root.line, "", f"sweeps over {whole:,} combinations; a document takes at most {MOST_SWEPT:,}.")
+        mistakes.check()
     made = [_spec(kind, points, axes, root, mistakes) for points in itertools.product(*axes)]
     mistakes.check()
     return [spec for spec in made if spec is not None]
+
+
+def _longest(axes: Sequence[Sequence[_Point]], name: str) -> int:
+    """Return the length of the longest list that a point gives a field; 1 where there is none."""
+    values = [point.fields[name] for axis in axes for point in axis if name in point.fields]
+    return max([1, *(len(value) for value in values if isinstance(value, list | tuple))])
 
 
 def _new_keys(root: Node, setting: str) -> Node:
@@ -330,6 +341,10 @@ class _Reader:
             if name not in inner:
                 place.wrong(self._mistakes, unknown_name(f"key of {one.key}:", name, inner))
             swept[name] = [place] if name in inner and inner[name].several else each(place, self._mistakes)
+        number = math.prod(map(len, swept.values()))
+        if number > MOST:
+            said.wrong(self._mistakes, f"sweeps over {number:,} combinations; a document takes at most {MOST:,}.")
+            return []
         points = []
         for values in itertools.product(*swept.values()):
             options = dict(zip(swept, values, strict=True))
