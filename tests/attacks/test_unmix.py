@@ -458,5 +458,6 @@ def test_networks_of_the_published_figures_stay_within_the_limit() -> None:
     data = load("adult")
     for name in ("nn3", "cnn_bn", "resnet_bn"):
         model = models.create(name, schema=data.schema, seed=0)
+        assert isinstance(model, Model)
         view = GradientView(model, {n: p.detach()[None] for n, p in model.parameters.items()})
         assert 16 * unmix()._effort(view, Knowledge(data.schema, data.statistics, 32)) <= 1e12

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+def plain_attention() -> AbstractContextManager[None]:
+    """Have attention computed by its formula: its fast kernels have no second derivative, which attackers need.
+
+    Example:
+        >>> import torch
+        >>> attention = nn.MultiheadAttention(2, 1, batch_first=True)
+        >>> rows = torch.ones(1, 3, 2)
+        >>> with plain_attention():
+        ...     tuple(attention(rows, rows, rows)[0].shape)
+        (1, 3, 2)
+    """
+    return sdpa_kernel(SDPBackend.MATH)
 
 
 def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tensor:
@@ -13,6 +29,7 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tens
 
     ``torch.func.functional_call`` does the same except for a layer that occurs in several places: it removes the
     layer's tensors there and does not restore them. Here each layer gets its tensors once, under whichever name.
+    Attention is computed by its formula, so that it can be differentiated as often as one likes.
 
     Args:
         module: module to run.
@@ -35,4 +52,5 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tens
         for name, own in (*part._parameters.items(), *part._buffers.items())
         if id(own) in replaced
     }
-    return functional_call(module, given, (rows,), tie_weights=False)
+    with plain_attention():
+        return functional_call(module, given, (rows,), tie_weights=False)

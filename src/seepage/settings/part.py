@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from seepage.errors import BadInputError, unknown_name
+from seepage.files import load_yaml
 from seepage.registry import Registry
 
 M = TypeVar("M")
@@ -105,8 +105,8 @@ def _apart(text: str) -> list[str]:
 def _mechanism(text: str, whole: str) -> dict[str, Any]:
     name, colon, said = text.strip().partition(":{")
     try:
-        options = yaml.safe_load("{" + said) if colon else {}
-    except yaml.YAMLError:
+        options = load_yaml("{" + said) if colon else {}
+    except BadInputError:
         options = None
     if not name or not isinstance(options, dict) or not all(isinstance(key, str) for key in options):
         raise BadInputError(
