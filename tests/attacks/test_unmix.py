@@ -440,8 +440,9 @@ def test_the_search_of_a_victim_ends_at_a_limit_that_depends_on_no_machine() -> 
 
     def regime(operations: float, **options: Any) -> str:
         made = unmix(operations=operations, restarts=1, iterations=2, **options)
-        [said] = made(ran.view, known, [0]).regime or ()
-        return said
+        said = made(ran.view, known, [0]).regime
+        assert said is not None
+        return said[0]
 
     effort = unmix()._effort(ran.view, known)
     assert effort < 1e12 / 16

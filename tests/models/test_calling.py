@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import seepage
 from seepage.datasets.planted import distinct
 from seepage.learning import gradient
+from seepage.models.calling import call
 from seepage.models.model import Model, seeded
 from seepage.protocols.fedsgd import FedSGD
 from seepage.tabular.encoder import Encoder
@@ -74,3 +75,12 @@ def test_the_second_derivative_is_that_of_differences(kind: Kind) -> None:
     with torch.no_grad():
         change = (length(rows + step) - length(rows - step)) / 2
     assert torch.isclose((found * step).sum(), change, rtol=1e-5)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_layer_normalisation_is_that_of_pytorch(affine: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    layer = nn.LayerNorm([2, 3], elementwise_affine=affine).double()
+    layer.load_state_dict({n: torch.randn(t.shape, generator=generator) for n, t in layer.state_dict().items()})
+    rows = torch.randn(4, 2, 3, generator=generator, dtype=torch.float64)
+    assert torch.allclose(call(layer, {}, rows), layer(rows), rtol=1e-12)
