@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from seepage.errors import BadInputError
-from seepage.tabular.infer import infer_schema
+from seepage.tabular.infer import Policy, infer, infer_schema
 from seepage.tabular.reading import read_frame
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.tabular.table import Table
@@ -293,3 +293,11 @@ def test_separators(tmp_path: Path) -> None:
     assert len(Table.read(path, infer_schema(FRAME, "ill"), separator=";")) == 12
     with pytest.raises(BadInputError, match="a separator is one character, got ', '"):
         read_frame(path, ", ")
+
+
+def test_a_table_of_ten_thousand_columns_is_refused_at_once_and_one_with_a_schema_is_not() -> None:
+    frame = pd.DataFrame(np.arange(30_003).reshape(3, 10_001) % 7, columns=[f"c{i}" for i in range(10_001)])
+    with pytest.raises(BadInputError, match="the table has 10,001 columns, above the limit of 5,000") as refused:
+        infer(frame, "c0")
+    assert "Drop columns (drop=COLUMN), or give a schema (schema_file=FILE)" in str(refused.value)
+    assert len(infer(frame, "c0", Policy(drop=tuple(frame.columns[1:9_990]))).schema.columns) == 11
