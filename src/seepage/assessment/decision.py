@@ -43,7 +43,7 @@ def evidence_below(lifts: ArrayLike, limit: float, *, upper: float = 1.0) -> flo
 
     Example:
         >>> round(evidence_below([0.0] * 19, 0.2), 3)
-        3.77
+        3.816
     """
     _check_limit(limit, -1.0, upper)
     return _log_wealth((upper - _checked(lifts, -1.0, upper)) / (upper - limit))
@@ -256,7 +256,7 @@ def evidence_closed(scores: ArrayLike, baselines: ArrayLike, share: float) -> fl
 
     Example:
         >>> round(evidence_closed([0.5] * 20, [0.5] * 20, 0.2), 3)
-        1.72
+        2.021
     """
     score, baseline = _pairs(scores, baselines, share)
     return _log_wealth(baseline + (1 - score) / (1 - share))
