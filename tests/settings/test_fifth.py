@@ -22,7 +22,6 @@ from seepage import registry
 from seepage.auditing import audit_document, run_all
 from seepage.config.document import make_specs
 from seepage.errors import BadInputError
-from seepage.results.gate import gate
 from seepage.run import runner
 from seepage.run.runner import Listener
 from seepage.settings import catalogue
@@ -78,8 +77,9 @@ def test_the_plug_in_is_one_short_file() -> None:
 
 def test_python_takes_it_with_controls_checks_gate_and_report(tmp_path: Path) -> None:
     report = seepage.audit(
-        "adult", setting="coins", repetitions=8, defenses=["none", {"name": "gloves", "noise": 6.0}], out=tmp_path
-    )
+        "adult", setting="coins", repetitions=8, defenses=["none", {"name": "gloves", "noise": 6.0}], out=tmp_path,
+        gate=0.05,
+    )  # fmt: skip
     score = {row.defense: row for row in report.rows if row.is_attack and row.column is None}
     assert score["none"].mean == 1.0
     assert score["none"].baseline_name == "heads"
@@ -91,7 +91,10 @@ def test_python_takes_it_with_controls_checks_gate_and_report(tmp_path: Path) ->
     assert report.control is not None
     assert report.negative is not None
     assert "SEEP012" in report.not_applicable
-    assert gate(report.rows, 0.2, None, report.findings, "toss").failed
+    assert report.decision is not None
+    # The gloves are what is deployed, and eight tosses show too little.
+    assert report.decision.outcome in ("undecided", "failed")
+    assert "8 toss" in report.decision.line
     assert "A listener reads 100.0% of all coins" in report.summary()
     page = (tmp_path / "report.html").read_text()
     assert "The attacker listens." in page
@@ -151,9 +154,11 @@ def test_the_command_line_takes_it_and_a_kill_loses_nothing(tmp_path: Path) -> N
     time.sleep(0.2)
     os.killpg(running.pid, signal.SIGKILL)
     running.communicate()
-    done = run(*arguments, "--out", str(killed), "--fail-above", "0.2", folder=tmp_path)
-    assert done.returncode == 1, done.stderr
-    assert "listen" in done.stderr
+    done = run(*arguments, "--out", str(killed), folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    gated = run(*arguments, "--out", str(killed), "--fail-above", "0.2", "--deployed", "none", folder=tmp_path)
+    assert gated.returncode == 1, gated.stderr
+    assert "listen" in gated.stderr
     whole = run(*arguments, "--out", str(tmp_path / "whole"), folder=tmp_path)
     assert whole.returncode == 0, whole.stderr
     assert (killed / "results.csv").read_text().splitlines()[1:]

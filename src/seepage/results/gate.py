@@ -76,13 +76,13 @@ def _decided(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], ala
     if above := [one for one in standings if one.above]:
         worst = max(above, key=lambda one: one.mean)
         return Decision("failed", f"{_gains(worst, audit)}, shown above the limit of {100 * limit:.1f}.")
-    if unreliable := [alarm for row in here if row.is_attack and (alarm := blocking(alarms, row))]:
-        reason = f"{unreliable[0].title} ({unreliable[0].code}), so nothing is shown."
-        return Decision(_open(standings, limit), reason)
     failed = [run for run in runs if run.is_attack and run.failures and run.configuration in limits.deployed]
     if failed:
         where = place(Where(*_key(failed[0].configuration), failed[0].label))
         return Decision("refused", f"jobs of {clean(where, 120)} failed; run the same command again.")
+    if unreliable := [alarm for row in here if row.is_attack and (alarm := blocking(alarms, row))]:
+        reason = f"{unreliable[0].title} ({unreliable[0].code}), so nothing is shown."
+        return Decision(_open(standings, limit), reason)
     if lacking := _lacking(limits, here):
         return Decision(_open(standings, limit), lacking)
     return _by_standings(limits, alarms)
@@ -228,11 +228,12 @@ def needed(spec: Spec) -> str | None:
     if spec.gate is None:
         return None
     least = least_units(spec.gate.above)
+    column = "" if spec.gate.column is None else f" in column {clean(spec.gate.column)}"
     limit = f"{100 * spec.gate.above:.1f}"
     if by_units(spec):
         return (
-            f"The gate at {limit} points needs at least {least} {spec.unit}s in each deployed configuration; its "
+            f"The gate at {limit} points{column} needs at least {least} {spec.unit}s in each deployed configuration; its "
             f"budget is {spec.repeated}."
         )
     among = f"in each of the {spec.repeated} {spec.unit}s"
-    return f"The gate at {limit} points needs at least {least} {spec.member}s {among}."
+    return f"The gate at {limit} points{column} needs at least {least} {spec.member}s {among}."

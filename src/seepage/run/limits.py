@@ -149,14 +149,15 @@ class Limits:
         self.standings: dict[Figure, Standing] = {}
         self.certified: dict[tuple[Configuration, str], float] = {}
         self._by_units = by_units(audit.spec)
-        self._settled: set[tuple[Configuration, str]] = set()
 
     @property
     def looks(self) -> list[int]:
         """Numbers of units at which one looks; the last is the budget."""
         budget = self.audit.units
-        if not self._by_units or self.limit.worst is not None:
-            # The share of the worst units has no bound that holds however often one looks.
+        least = least_units(self.limit.above, alpha=self.alpha)
+        if not self._by_units or self.limit.worst is not None or budget < least:
+            # The share of the worst units has no bound that holds however often one looks. Where the budget is too
+            # small to pass, its end decides.
             return [budget]
         group = max(
             (
@@ -170,7 +171,7 @@ class Limits:
         found, wanted = [], float(_FIRST_LOOK)
         while not found or found[-1] < budget:
             found.append(min(budget, -(-int(wanted) // group) * group))
-            wanted = max(wanted * _GROWTH, float(least_units(self.limit.above, alpha=self.alpha)))
+            wanted = max(wanted * _GROWTH, float(least))
         return found
 
     @property
@@ -181,7 +182,7 @@ class Limits:
     @property
     def passed(self) -> bool:
         """Whether every figure of every attack in every deployed configuration is shown to be below the limit."""
-        return bool(self.standings) and len(self._settled) == len(self.deployed) * len(self.attacks)
+        return bool(self.attacks) and all(self._cleared(one, name) for one in self.deployed for name in self.attacks)
 
     @property
     def ended(self) -> bool:
@@ -190,7 +191,15 @@ class Limits:
 
     def wants(self, configuration: Configuration, attack: str) -> bool:
         """Return whether an attack in a configuration needs more units."""
-        return configuration in self.deployed and not self.ended and (configuration, attack) not in self._settled
+        return configuration in self.deployed and not self.ended and not self._cleared(configuration, attack)
+
+    def _cleared(self, configuration: Configuration, attack: str) -> bool:
+        own = [
+            one
+            for one in self.standings.values()
+            if (one.figure.configuration, one.figure.attack) == (configuration, attack)
+        ]
+        return bool(own) and all(one.below for one in own)
 
     def look(self, found: Callable[[Configuration, str], Found]) -> None:
         """Take note of the figures on the first units.
@@ -200,7 +209,7 @@ class Limits:
         """
         for configuration in self.deployed:
             for attack in self.attacks:
-                if (configuration, attack) in self._settled:
+                if self._cleared(configuration, attack):
                     continue
                 measured, baselines = found(configuration, attack)
                 standings = [
@@ -208,8 +217,6 @@ class Limits:
                 ]
                 self.standings.update({one.figure: one for one in standings})
                 self.certified[configuration, attack] = _certified(measured)
-                if standings and all(one.below for one in standings):
-                    self._settled.add((configuration, attack))
 
     def _figures(self) -> list[tuple[str, str | None]]:
         if self.limit.column is not None:

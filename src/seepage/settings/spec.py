@@ -132,6 +132,11 @@ Defenses = Annotated[
 ]
 
 
+def _limit(value: Any) -> Any:
+    """Return a limit that is given by its number alone as fields of a gate."""
+    return {"above": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
 class ContradictionError(BadInputError):
     """Fields that do not go together; ``field`` is the one to change."""
 
@@ -381,7 +386,9 @@ class Spec(Plain):
     ] = False
     control: Annotated[bool, Option("Whether a positive control shows that the attacks work here.", ATTACK)] = True
     gate: Annotated[
-        Gate | None, Option("Limit that the audit has to stay below.", GATE, whole="above", example="{above: 0.2}")
+        Gate | None,
+        BeforeValidator(_limit),
+        Option("Limit that the audit has to stay below.", GATE, whole="above", example="{above: 0.2}"),
     ] = None
     variant: Annotated[
         str | None,
