@@ -232,8 +232,8 @@ def needed(spec: Spec) -> str | None:
     limit = f"{100 * spec.gate.above:.1f}"
     if by_units(spec):
         return (
-            f"The gate at {limit} points{column} needs at least {least} {spec.unit}s in each deployed configuration; its "
-            f"budget is {spec.repeated}."
+            f"The gate at {limit} points{column} needs at least {least} {spec.unit}s in each deployed configuration; "
+            f"its budget is {spec.repeated}."
         )
     among = f"in each of the {spec.repeated} {spec.unit}s"
     return f"The gate at {limit} points{column} needs at least {least} {spec.member}s {among}."
