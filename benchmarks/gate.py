@@ -209,7 +209,7 @@ def again(pool: Lifts) -> Draw:
 def at_limit(name: str, draw: Draw, mean: float, limit: float, number: int) -> Iterator[dict[str, Any]]:
     """Count audits that pass a limit which the mean is not below, and those that fail where it is the mean."""
     passed, failed, t_passed = [], [], []
-    for lifts in blocks(draw, mean, number):
+    for lifts in blocks(name, draw, mean, number):
         passed.append(first((1 - lifts) / (1 - limit)))
         failed.append(first((1 + lifts) / (1 + limit)))
         t_passed.append(np.stack([t_upper(lifts[:, :n]) < limit for n in LOOKS]))
@@ -227,7 +227,7 @@ def at_limit(name: str, draw: Draw, mean: float, limit: float, number: int) -> I
 def bounds(name: str, draw: Draw, mean: float, number: int) -> Iterator[dict[str, Any]]:
     """Count upper bounds below the mean."""
     below = {(rule, n): np.zeros(0, dtype=bool) for rule in ("gate", "t") for n in FIXED}
-    for lifts in blocks(draw, mean, number):
+    for lifts in blocks(name, draw, mean, number):
         for n in FIXED:
             found = {"gate": np.array([upper_bound(one) for one in lifts[:, :n]]), "t": t_upper(lifts[:, :n])}
             for rule, upper in found.items():
@@ -239,7 +239,7 @@ def bounds(name: str, draw: Draw, mean: float, number: int) -> Iterator[dict[str
 
 def passing(name: str, draw: Draw, mean: float, limit: float, number: int) -> Iterator[dict[str, Any]]:
     """Say after how many victims an audit of small lifts passes."""
-    units = np.concatenate([first((1 - lifts) / (1 - limit)) for lifts in blocks(draw, mean, number)])
+    units = np.concatenate([first((1 - lifts) / (1 - limit)) for lifts in blocks(name, draw, mean, number)])
     if name == "0" and units[0] != least_units(limit):
         raise RuntimeError(f"limit {limit}: {units[0]} victims passed it here, {least_units(limit)} in the package.")
     line = {"figure": "units to pass", "lifts": name, "mean": mean, "limit": limit, "rule": "gate", "audits": number}
@@ -250,9 +250,9 @@ def passing(name: str, draw: Draw, mean: float, limit: float, number: int) -> It
     yield line | {"median_victims": median, "victims_95": most if most <= MOST else ""}
 
 
-def blocks(draw: Draw, mean: float, number: int) -> Iterator[Lifts]:
-    """Yield lifts of some audits at a time, the same for all limits."""
-    generator = np.random.default_rng(0)
+def blocks(name: str, draw: Draw, mean: float, number: int) -> Iterator[Lifts]:
+    """Yield lifts of some audits at a time, from a seed of the distribution."""
+    generator = np.random.default_rng(list(name.encode()))
     for begin in range(0, number, BLOCK):
         yield draw(generator, mean, (min(BLOCK, number - begin), MOST))
 
