@@ -1,21 +1,22 @@
 """How often the gate and the rule before it err: on simulated lifts and on real victims that are read whole or not.
 
     python benchmarks/gate.py victims --victims 300 --out benchmarks/results/gate_leaks.csv
-    python benchmarks/gate.py audits --victims-file benchmarks/results/gate_leaks.csv --out benchmarks/results/gate.csv
+    python benchmarks/gate.py audits --out benchmarks/results/gate.csv
+    python benchmarks/gate.py audits --real benchmarks/results/gate_leaks.csv --out benchmarks/results/gate.csv
 
-`victims`: `unmix` on Health Heritage, NN3 untrained, FedSGD, batch size 90, one restart of what takes over where a
-batch is not read whole. One line a victim; those in the file are not attacked again. The baseline is the one with the
-best mean on 200 other batches.
+`victims`: `unmix` on Health Heritage, NN3 untrained, FedSGD, batch size 90 or another. What takes over where a batch is
+not read whole has one restart. One line a victim; those in the file are not attacked again. The baseline is the one
+with the best mean on 200 other batches.
 
-`audits`: audits of independent victims whose lifts come from the distributions of `SHAPES`, or are drawn with
-replacement from the file of real ones. What `figure` counts:
+`audits`: audits of independent victims whose lifts come from the distributions of `SHAPES`, or with `--real` are drawn
+with replacement from a file of real ones. What `figure` counts:
 
-- *false pass*: passed a limit at which the mean lift is, or above which it is. The gate looks after each of up to 400
+- `false_pass`: passed a limit at which the mean lift is, or above which it is. The gate looks after each of up to 400
   victims. The t rule passes where the upper end of the 95% t interval is below the limit, after 5, 10 or 20 victims,
   or at any of the looks after 5, 10, 20, 40 and 80.
-- *false fail*: shown to be above a limit at which the mean is; the gate alone.
-- *bound below mean*: the upper bound of the mean after 5, 10 or 20 victims is below it.
-- *units to pass*: of audits with a small lift, those that passed within 400 victims, and after how many.
+- `false_fail`: shown to be above a limit at which the mean is; the gate alone.
+- `bound_below_mean`: the upper bound of the mean after 5, 10 or 20 victims is below it.
+- `units_to_pass`: of audits with a small lift, those that passed within 400 victims, and after how many.
 
 Shares come with exact 95% intervals (Clopper and Pearson).
 """
@@ -105,20 +106,23 @@ def main() -> None:
     parser.add_argument("--victims", type=int, default=300)
     parser.add_argument("--batch-size", type=int, default=90)
     parser.add_argument("--audits", type=int, default=4000)
-    parser.add_argument("--victims-file", type=Path, help="real victims to draw audits from")
+    parser.add_argument("--real", type=Path, help="file of real victims, in place of simulated ones")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     if arguments.what == "victims":
         lines, fields = victims(arguments.out, arguments.batch_size, arguments.victims), VICTIM
     else:
-        lines, fields = audits(arguments.audits, arguments.victims_file), AUDIT
+        simulated = arguments.real is None
+        lines = audits(arguments.audits) if simulated else real_audits(arguments.audits, read(arguments.real))
+        fields = AUDIT
     for line in lines:
         begun = arguments.out.exists()
         with arguments.out.open("a", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, fields, lineterminator="\n")
             if not begun:
                 writer.writeheader()
-            writer.writerow(line | {"commit": str((commit() or {}).get("hash", ""))[:9]})
+            rounded = {key: round(value, 5) if isinstance(value, float) else value for key, value in line.items()}
+            writer.writerow(rounded | {"commit": str((commit() or {}).get("hash", ""))[:9]})
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -162,7 +166,6 @@ def victims(out: Path, records: int, number: int) -> Iterator[dict[str, Any]]:
         [baseline] = accuracy(ran.secret, kinds[best](ran.view, known, [stream(0, victim, "baseline")]))
         [certified] = accuracy(ran.secret, guess, "certified")
         figures = {"score": score, "baseline": baseline, "lift": score - baseline, "certified": certified}
-        rounded = {name: round(value, 5) for name, value in figures.items()}
         yield {
             "dataset": "health_heritage",
             "batch_size": records,
@@ -171,7 +174,7 @@ def victims(out: Path, records: int, number: int) -> Iterator[dict[str, Any]]:
         } | rounded
 
 
-def audits(number: int, real: Path | None) -> Iterator[dict[str, Any]]:
+def audits(number: int) -> Iterator[dict[str, Any]]:
     """Simulate audits of every distribution and limit."""
     for name, draw in SHAPES.items():
         for limit in LIMITS:
@@ -180,13 +183,14 @@ def audits(number: int, real: Path | None) -> Iterator[dict[str, Any]]:
     for limit in LIMITS:
         yield from passing("0", still, 0.0, limit, 1)
         yield from passing("0.01 ± 0.02", noisy, 0.01, limit, number)
-    if real is None:
-        return
-    lines = read(real)
+
+
+def real_audits(number: int, lines: list[dict[str, str]]) -> Iterator[dict[str, Any]]:
+    """Draw audits from real victims of each batch size, at limits at and below their mean."""
     for size in sorted({line["batch_size"] for line in lines}):
         pool = np.array([float(line["lift"]) for line in lines if line["batch_size"] == size])
         name, mean = f"unmix, batch size {size}", float(pool.mean())
-        for below in (0.0, 0.02, 0.05):
+        for below in (0.0, 0.02):
             yield from at_limit(name, again(pool), mean, mean - below, number)
         yield from bounds(name, again(pool), mean, number)
 
@@ -215,13 +219,13 @@ def at_limit(name: str, draw: Draw, mean: float, limit: float, number: int) -> I
         t_passed.append(np.stack([t_upper(lifts[:, :n]) < limit for n in LOOKS]))
     told = {"lifts": name, "mean": mean, "limit": limit, "audits": number}
     looks, every = np.concatenate(t_passed, axis=1), f"every one to {MOST}"
-    yield told | {"figure": "false pass", "rule": "gate", "victims": every} | share(np.concatenate(passed) > 0)
+    yield told | {"figure": "false_pass", "rule": "gate", "victims": every} | share(np.concatenate(passed) > 0)
     for n in FIXED:
-        yield told | {"figure": "false pass", "rule": "t", "victims": n} | share(looks[LOOKS.index(n)])
+        yield told | {"figure": "false_pass", "rule": "t", "victims": n} | share(looks[LOOKS.index(n)])
     at_any = ", ".join(map(str, LOOKS))
-    yield told | {"figure": "false pass", "rule": "t", "victims": at_any} | share(looks.any(0))
+    yield told | {"figure": "false_pass", "rule": "t", "victims": at_any} | share(looks.any(0))
     if mean == limit:
-        yield told | {"figure": "false fail", "rule": "gate", "victims": every} | share(np.concatenate(failed) > 0)
+        yield told | {"figure": "false_fail", "rule": "gate", "victims": every} | share(np.concatenate(failed) > 0)
 
 
 def bounds(name: str, draw: Draw, mean: float, number: int) -> Iterator[dict[str, Any]]:
@@ -233,7 +237,7 @@ def bounds(name: str, draw: Draw, mean: float, number: int) -> Iterator[dict[str
             for rule, upper in found.items():
                 below[rule, n] = np.append(below[rule, n], upper < mean)
     for (rule, n), missed in below.items():
-        told = {"figure": "bound below mean", "lifts": name, "mean": mean, "rule": rule, "victims": n}
+        told = {"figure": "bound_below_mean", "lifts": name, "mean": mean, "rule": rule, "victims": n}
         yield told | {"audits": number} | share(missed)
 
 
@@ -242,7 +246,7 @@ def passing(name: str, draw: Draw, mean: float, limit: float, number: int) -> It
     units = np.concatenate([first((1 - lifts) / (1 - limit)) for lifts in blocks(name, draw, mean, number)])
     if name == "0" and units[0] != least_units(limit):
         raise RuntimeError(f"limit {limit}: {units[0]} victims passed it here, {least_units(limit)} in the package.")
-    line = {"figure": "units to pass", "lifts": name, "mean": mean, "limit": limit, "rule": "gate", "audits": number}
+    line = {"figure": "units_to_pass", "lifts": name, "mean": mean, "limit": limit, "rule": "gate", "audits": number}
     line |= {"victims": f"every one to {MOST}"} | share(units > 0)
     # An audit that did not pass needs more than all others.
     ranked = np.where(units > 0, units, MOST + 1)
@@ -276,7 +280,7 @@ def share(found: NDArray[np.bool_]) -> dict[str, Any]:
     count = int(found.sum())
     interval = stats.binomtest(count, len(found)).proportion_ci(method="exact")
     figures = {"share": count / len(found), "low": interval.low, "high": interval.high}
-    return {"count": count, **{name: round(float(value), 5) for name, value in figures.items()}}
+    return {"count": count, **{name: float(value) for name, value in figures.items()}}
 
 
 if __name__ == "__main__":
