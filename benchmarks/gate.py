@@ -121,7 +121,7 @@ def main() -> None:
             writer = csv.DictWriter(file, fields, lineterminator="\n")
             if not begun:
                 writer.writeheader()
-            rounded = {key: round(value, 5) if isinstance(value, float) else value for key, value in line.items()}
+            rounded = {name: round(value, 5) if isinstance(value, float) else value for name, value in line.items()}
             writer.writerow(rounded | {"commit": str((commit() or {}).get("hash", ""))[:9]})
 
 
@@ -161,17 +161,12 @@ def victims(out: Path, records: int, number: int) -> Iterator[dict[str, Any]]:
         ran = protocol.run(subject.model, data.train, encoder, [stream(0, victim, "batch")])
         begun = time.perf_counter()
         guess = attack(ran.view, known, [stream(0, victim, "starts")])
-        seconds = time.perf_counter() - begun
+        seconds = round(time.perf_counter() - begun, 2)
         [score] = accuracy(ran.secret, guess)
         [baseline] = accuracy(ran.secret, kinds[best](ran.view, known, [stream(0, victim, "baseline")]))
         [certified] = accuracy(ran.secret, guess, "certified")
-        figures = {"score": score, "baseline": baseline, "lift": score - baseline, "certified": certified}
-        yield {
-            "dataset": "health_heritage",
-            "batch_size": records,
-            "victim": victim,
-            "seconds": round(seconds, 2),
-        } | rounded
+        line = {"dataset": "health_heritage", "batch_size": records, "victim": victim, "seconds": seconds}
+        yield line | {"score": score, "baseline": baseline, "lift": score - baseline, "certified": certified}
 
 
 def audits(number: int) -> Iterator[dict[str, Any]]:
