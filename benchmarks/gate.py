@@ -59,7 +59,7 @@ MOST = 400
 # Audits that are simulated at once: a bet's log wealth after each victim takes 200 kB an audit.
 BLOCK = 200
 VICTIM = ("dataset", "batch_size", "victim", "score", "baseline", "lift", "certified", "seconds", "commit")
-AUDIT = ("figure", "lifts", "mean", "limit", "rule", "victims", "audits", "count", "share", "low", "high")
+AUDIT = ("figure", "lifts", "mean", "limit", "rule", "victims", "audits", "count", "value", "low", "high")
 AUDIT += ("median_victims", "victims_95", "commit")
 
 
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("what", choices=("victims", "audits"))
     parser.add_argument("--victims", type=int, default=300)
     parser.add_argument("--batch-size", type=int, default=90)
-    parser.add_argument("--audits", type=int, default=4000)
+    parser.add_argument("--audits", type=int, default=2000)
     parser.add_argument("--real", type=Path, help="file of real victims, in place of simulated ones")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
@@ -274,7 +274,7 @@ def share(found: NDArray[np.bool_]) -> dict[str, Any]:
     """Return how many of some audits, and their share with its exact interval."""
     count = int(found.sum())
     interval = stats.binomtest(count, len(found)).proportion_ci(method="exact")
-    figures = {"share": count / len(found), "low": interval.low, "high": interval.high}
+    figures = {"value": count / len(found), "low": interval.low, "high": interval.high}
     return {"count": count, **{name: float(value) for name, value in figures.items()}}
 
 
