@@ -310,7 +310,7 @@ def test_known_baselines_are_rarely_wrong_at_the_limit() -> None:
         (lambda: more_units([0.0], 1.0), "the limit"),
         (lambda: can_still_pass([2.0], 0.1, 5), "got 2"),
         (lambda: share_bound(5, 4), "got 5"),
-        (lambda: share_bound(1, 4, 1.0), "between 0 and 1"),
+        (lambda: share_bound(1, 4, 1.0), "confidence level must lie between 0 and 1, got 1.0"),
         (lambda: evidence_closed([0.5], [0.5, 0.5], 0.1), "same units, got 1 and 2"),
         (lambda: shown_closed_above([0.5], [0.5], 1.0), r"\[0, 1\), got 1.0"),
         (lambda: shown_closed_below([-0.5], [0.5], 0.5), r"lie in \[0, 1\]"),

@@ -235,7 +235,8 @@ def share_bound(count: int, n: int, level: float = 0.975) -> float:
     """
     if not 0 <= count <= n:
         raise BadInputError(f"count is a number of units from 0 to n={n!r}, got {count!r}.")
-    _threshold(1 - level)
+    if not 0 < level < 1:
+        raise BadInputError(f"the confidence level must lie between 0 and 1, got {level!r}; use 0.975 for 97.5%.")
     if n == 0:
         return 1.0
     return float(stats.binomtest(count, n, alternative="less").proportion_ci(level).high)
