@@ -257,6 +257,17 @@ def test_counts_of_certificates_are_the_sums_of_their_files() -> None:
             assert int(shown.replace(",", "")) == sum(int(line[column]) for line in lines)
 
 
+def test_intervals_of_measured_tables_are_students_t_over_units() -> None:
+    lines = [line for path in FILES for line in lines_of(path) if line["ours_low"]]
+    assert len(lines) > 1000
+    for line in lines:
+        n, mean, std = int(line["n"]), float(line["ours"]), float(line["ours_std"])
+        half = float(stats.t.ppf(0.975, n - 1)) * std / math.sqrt(n)
+        low, high = (0.0, 1.0) if line["unit"] == "percent" else (-math.inf, math.inf)
+        assert float(line["ours_low"]) == pytest.approx(max(low, mean - half), abs=2e-5)
+        assert float(line["ours_high"]) == pytest.approx(min(high, mean + half), abs=2e-5)
+
+
 def test_the_figures_are_what_the_files_say_and_small() -> None:
     assert results_figures.main(["--check"]) == 0, "run: python tools/results_figures.py"
     for name in results_figures.FIGURES:

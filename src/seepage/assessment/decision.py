@@ -148,7 +148,8 @@ def can_still_pass(lifts: ArrayLike, limit: float, budget: int, *, alpha: float 
     _check_limit(limit, -1.0, upper)
     seen = _checked(lifts, -1.0, upper)
     best = seen.min(initial=min(0.0, upper))
-    further = max(0, budget - len(seen)) * _log_factors(np.array([(upper - best) / (upper - limit)]))
+    left = budget - len(seen)
+    further = left * log_growth(np.array([(upper - best) / (upper - limit)])) if left > 0 else 0.0
     return _log_wealth((upper - seen) / (upper - limit), further) >= _threshold(alpha)
 
 
@@ -168,10 +169,10 @@ def least_units(limit: float, *, alpha: float = ALPHA, upper: float = 1.0) -> in
         [19, 40, 81]
     """
     _check_limit(limit, 0.0, upper)
-    factors, threshold = _log_factors(np.array([upper / (upper - limit)])), _threshold(alpha)
+    factors, threshold = log_growth(np.array([upper / (upper - limit)])), _threshold(alpha)
     # Half of the wealth is bet as a whole on every unit; it alone is enough after so many.
     most = math.ceil((threshold + math.log(2)) / float(factors[-1, 0])) + 1
-    return 1 + bisect_left(range(1, most), True, key=lambda n: bool(_mixed(n * factors)[0] >= threshold))
+    return 1 + bisect_left(range(1, most), True, key=lambda n: bool(mixture(n * factors)[0] >= threshold))
 
 
 def more_units(
@@ -202,11 +203,11 @@ def more_units(
     seen = _checked(lifts, -1.0, upper)
     if not len(seen) or np.sort(seen).mean() >= limit:
         return None
-    so_far = np.cumsum(_log_factors((upper - seen) / (upper - limit)), axis=1)
+    so_far = np.cumsum(log_growth((upper - seen) / (upper - limit)), axis=1)
     cycle, threshold = so_far[:, -1:], _threshold(alpha)
 
     def crosses(cycles: int) -> NDArray[np.bool_]:
-        return _mixed((1 + cycles) * cycle + so_far) >= threshold
+        return mixture((1 + cycles) * cycle + so_far) >= threshold
 
     # At a fixed place of a cycle the log wealth is convex in the number of cycles, so it crosses from below only once.
     cycles = bisect_left(range(most // len(seen) + 1), True, key=lambda number: bool(crosses(number).any()))
@@ -234,7 +235,8 @@ def share_bound(count: int, n: int, level: float = 0.975) -> float:
     """
     if not 0 <= count <= n:
         raise BadInputError(f"count is a number of units from 0 to n={n!r}, got {count!r}.")
-    _threshold(1 - level)
+    if not 0 < level < 1:
+        raise BadInputError(f"the confidence level must lie between 0 and 1, got {level!r}; use 0.975 for 97.5%.")
     if n == 0:
         return 1.0
     return float(stats.binomtest(count, n, alternative="less").proportion_ci(level).high)
@@ -343,21 +345,35 @@ def shown_below_given(scores: ArrayLike, baseline_low: float, limit: float, alph
     return level >= 1 or shown_below(score, level, alpha=alpha)
 
 
-def _log_factors(payoffs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the logarithm of each bet's growth by each payoff, shape (bets, payoffs)."""
+def log_growth(payoffs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by how much each payoff lets each bet grow, as a logarithm.
+
+    Args:
+        payoffs: figures of at least 0 whose mean is at most 1 under the hypothesis, shape (payoffs,).
+
+    Returns:
+        One row a bet, shape (bets, payoffs); sums of a row are the bet's log wealth.
+    """
     with np.errstate(divide="ignore"):  # a bet of everything that loses everything: -inf
         return np.log1p(_BETS[:, None] * (payoffs - 1))
 
 
-def _mixed(log_wealths: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the log wealth of the mixture in each column, from that of each bet, shape (bets, columns)."""
+def mixture(log_wealths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the log wealth of the mixture of all bets.
+
+    Args:
+        log_wealths: that of each bet, shape (bets, columns).
+
+    Returns:
+        One figure a column.
+    """
     return np.logaddexp.reduce(_LOG_WEIGHTS[:, None] + log_wealths, axis=0)
 
 
 def _log_wealth(payoffs: NDArray[np.float64], further: float | NDArray[np.float64] = 0.0) -> float:
     """Return the log wealth after some payoffs, to which further log growth of each bet is added."""
     # Sorted, so that the order of the units does not change a bit of the sum.
-    return float(_mixed(_log_factors(np.sort(payoffs)).sum(1, keepdims=True) + further)[0])
+    return float(mixture(log_growth(np.sort(payoffs)).sum(1, keepdims=True) + further)[0])
 
 
 def _bound(lifts: NDArray[np.float64], upper: float, alpha: float) -> float:
