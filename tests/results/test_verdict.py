@@ -60,7 +60,7 @@ def test_a_narrow_interval_is_named_by_the_tier_that_it_lies_in(closed: float, t
         (0.1, 0.3, "low to moderate"),
         (0.04, 0.3, "open"),
         (0.074, 0.995, "open"),
-        (0.8, 1, "high to total"),
+        (0.8, 1.0, "high to total"),
     ],
 )
 def test_the_interval_names_one_tier_or_two_neighbours_or_is_open(low: float, high: float, tier: str) -> None:

@@ -26,6 +26,7 @@ from seepage.models.model import seeded
 from seepage.results.checks import CHECKS, SEVERITIES, Alarm, Facts, Where, explanation, run_checks
 from seepage.results.rows import rows_of
 from seepage.results.tiers import tier_of
+from seepage.results.verdict import verdict
 from seepage.run.runner import Run, run_audits
 from seepage.run.store import Failure, Store
 from seepage.settings.horizontal import HorizontalAudit, control_of
