@@ -88,7 +88,7 @@ def test_fewer_than_five_repetitions_give_no_verdict_but_what_was_read_whole(n: 
 
 
 def test_an_attack_that_fell_back_gives_a_lower_bound() -> None:
-    alarm = Alarm("SEEP022", "warning", "The exact attack was not tried", "...")
+    alarm = Alarm("SEEP024", "warning", "The exact attack was not tried", "...")
     assert verdict(row(), alarms=[alarm]).tier == "at least moderate"
     assert verdict(row(lift=0.0, lift_low=-0.01, lift_high=0.01), alarms=[alarm]).tier == "open"
     assert verdict(row(), alarms=[alarm]).because is alarm

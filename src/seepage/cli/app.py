@@ -166,7 +166,7 @@ def main() -> None:
             told(str(message)) if category is OldSpellingWarning else others(message, category, *rest)
         )
         try:
-            app(prog_name="seepage")
+            _run()
         except DocumentError as error:
             for line in error.lines:
                 told(line)
@@ -174,17 +174,12 @@ def main() -> None:
         except BadInputError as error:
             told(error.worded(lambda remedy: import_module("seepage.config.wording").as_option(remedy)))
             sys.exit(status_of(error))
-        except SystemExit as error:
-            # Typer ends with 1 where nobody reads its output.
-            if status_of(error.__context__) is Exit.CLOSED_PIPE:
-                _end_quietly()
-            raise
-        except BrokenPipeError:
-            _end_quietly()
         except Exception as error:
             if os.environ.get("SEEPAGE_TRACEBACK"):
                 raise
             status = status_of(error)
+            if status is Exit.CLOSED_PIPE:
+                sys.exit(status)
             advice = (
                 "make room and run the same command again; what was stored before is intact."
                 if status is Exit.DEVICE_FULL
@@ -194,10 +189,25 @@ def main() -> None:
             sys.exit(status)
 
 
-def _end_quietly() -> None:
-    # What is still buffered would fail again when the interpreter ends.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(Exit.CLOSED_PIPE)
+def _run() -> None:
+    """Run the program and write out what it printed.
+
+    Raises:
+        OSError: nobody reads what it printed, or there is no room for it.
+    """
+    try:
+        app(prog_name="seepage")
+    except SystemExit as ended:
+        try:
+            # Typer ends with 1 where nobody reads its output.
+            if status_of(ended.__context__) is Exit.CLOSED_PIPE:
+                raise BrokenPipeError
+            sys.stdout.flush()
+        except OSError:
+            # What is still buffered would fail again when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise
+        raise
 
 
 def flowing(text: str) -> str:

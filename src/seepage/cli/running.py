@@ -18,7 +18,7 @@ from seepage.errors import BadInputError, Remedy
 from seepage.report.inferred import show_inferred
 from seepage.report.progress import Bar
 from seepage.report.terminal import make_console
-from seepage.results.gate import combined
+from seepage.results.gate import combined, needed
 from seepage.results.rows import as_json as results_json
 from seepage.run.runner import Listener
 from seepage.settings.spec import Spec
@@ -55,6 +55,8 @@ def run(
     messages = make_console(stderr=True)
     if not quiet and audits[0].inferred is not None:
         show_inferred(messages, audits[0].inferred)
+    if not quiet and (sentence := needed(audits[0].spec)) is not None:
+        told(sentence)
     with nullcontext(Listener()) if quiet else Bar(messages) as listener:
         reports = interruptible(lambda: run_all(audits, place, listener, specs[0].time_budget, kept), place)
     if as_json:

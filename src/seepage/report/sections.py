@@ -104,6 +104,9 @@ def verdict_section(result: AuditResult) -> Section:
         if one["attack"] is not None
     ]
     words = summary(result).split("\n\n")
+    if result.decision is not None:
+        line = result.decision.line
+        words.insert(0, f"{line[0].upper()}{line[1:]}")
     return Section(
         "verdict",
         f"What {lowered(about.attacker)} learns",

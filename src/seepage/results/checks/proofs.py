@@ -56,7 +56,7 @@ def regimes(facts: Facts) -> Iterator[Finding]:
         )
 
 
-@check("SEEP022", "warning", "The exact attack was not tried", "proofs")
+@check("SEEP024", "warning", "The exact attack was not tried", "proofs")
 def fell_back(facts: Facts) -> Iterator[Finding]:
     """An attack with proofs only estimated, for a reason that is not in the message."""
     reasons: dict[Where, str] = {}
