@@ -247,9 +247,9 @@ def clustered(
     """Return the mean over clusters of their means, with Student's t interval over these means.
 
     Units of a cluster (target models that were attacked with the same shadow models) are not independent, so that an
-    interval over units would be too narrow. With K - 1 degrees of freedom for K clusters this one holds the truth in 95%
-    of cases where their effects are normal, and in 88 to 91% where they are skewed. A bootstrap of clusters and units
-    does so in 82 to 89% of cases for 2 to 5 clusters.
+    interval over units would be too narrow. With K - 1 degrees of freedom for K clusters this one holds the truth in
+    95% of cases where their effects are normal, and in 88 to 91% where they are skewed. A bootstrap of clusters and
+    units does so in 82 to 89% of cases for 2 to 5 clusters.
 
     Args:
         values: one value a unit, for each cluster; NaN ones are left out, and clusters without any.
