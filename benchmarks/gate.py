@@ -5,7 +5,7 @@
     python benchmarks/gate.py audits --real benchmarks/results/gate_leaks.csv --out benchmarks/results/gate.csv
 
 `victims`: `unmix` on Health Heritage, NN3 untrained, FedSGD, batch size 90 or another. What takes over where a batch is
-not read whole has one restart. One line a victim; those in the file are not attacked again. The baseline is the one
+not read whole has one restart of 100 steps. One line a victim; those in the file are not attacked again. The baseline is the one
 with the best mean on 200 other batches.
 
 `audits`: audits of independent victims whose lifts come from the distributions of `SHAPES`, or with `--real` are drawn
@@ -153,7 +153,7 @@ def victims(out: Path, records: int, number: int) -> Iterator[dict[str, Any]]:
     seeds = [stream(0, other, "baseline") for other in others]
     means = {name: np.mean(accuracy(ran.secret, kind(ran.view, known, seeds))) for name, kind in kinds.items()}
     best = max(means, key=lambda name: means[name])
-    attack = registry.attacks.create("unmix", restarts=1)
+    attack = registry.attacks.create("unmix", restarts=1, iterations=100)
     done = {line["victim"] for line in read(out) if line["batch_size"] == str(records)}
     for victim in range(number):
         if str(victim) in done:

@@ -362,7 +362,7 @@ def mixture(log_wealths: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the log wealth of the mixture of all bets.
 
     Args:
-        log_wealths: that of each bet, shape (bets, columns).
+        log_wealths: log wealth of each bet, shape (bets, columns).
 
     Returns:
         One figure a column.
