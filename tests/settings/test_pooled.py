@@ -9,11 +9,15 @@ from typing import NoReturn
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import sparse
 
+from seepage.assessment import Measurement, rows_worth
 from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset, load
 from seepage.errors import BadInputError
+from seepage.results.rows import rows_of
+from seepage.run.runner import Run
 from seepage.run.store import Store
 from seepage.settings.pooled import PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
@@ -96,10 +100,33 @@ def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() ->
     assert ("none", "training", "epsilon", None) not in found
     assert number(found["none", "ratio", "coverage", None].mean) >= 0.8
     assert number(found["none", "ratio", "share_error", None].mean) < 0.15
-    worth = found["none", "meta", "rows_worth", None].mean
-    assert worth is None or worth > 0.2
+    # On the same shares as the attack that estimates them, and with nothing beside attacks that do not.
+    always = found["none", "constant_share", "share_error", None]
+    assert number(always.mean) == pytest.approx(0.2, abs=0.02)
+    estimated = found["none", "ratio", "share_error", None]
+    assert (estimated.baseline_name, estimated.baseline) == ("constant_share", always.mean)
+    assert number(estimated.lift) == pytest.approx(number(always.mean) - number(estimated.mean))
+    assert number(found["none", "constant_share", "width", None].mean) == pytest.approx(0.76)
+    assert number(found["none", "ratio", "width", None].mean) < 0.76
+    assert number(found["none", "constant_share", "coverage", None].mean) >= 0.9
+    assert ("none", "chance", "share_error", None) not in found
     assert found["label_only", "meta", "accuracy", None].knowledge["defense"] == {"label_only": {}}
     assert found["none", "white_box", "accuracy", None].knowledge["queries"] == 0
+
+
+def test_the_worth_in_rows_is_that_of_all_attack_seeds_together() -> None:
+    """A seed that is read whole is worth any number of rows, and must not be left out for that."""
+    audit = PooledAudit(PooledSpec.of(**{**SMALL, "attacks": ["meta"]}), people(0.8))
+    part = audit.parts[-1]
+    values = torch.tensor([1.0, 0.9, 0.8], dtype=torch.float64)
+    measured_ = Measurement("accuracy", None, values, True, (0.0, 1.0))
+    ran = Run(audit.configurations[0], part, [measured_], (0, 1, 2), 1.0, {}, {}, asked=3)
+    found = figures(rows_of(audit, [ran]))
+    accuracy, worth = (found["none", "meta", metric, None] for metric in ("accuracy", "rows_worth"))
+    assert number(worth.mean) == rows_worth(0.9, 0.33, 0.67)
+    assert number(worth.low) == rows_worth(number(accuracy.low), 0.33, 0.67)
+    # The upper end of the accuracy is certainty.
+    assert (accuracy.high, worth.high, worth.n) == (1.0, None, 3)
 
 
 def test_a_column_that_changes_nothing_is_not_read_and_left_out_columns_betray_themselves_through_others() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,20 @@ def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow
     for measured in run.measured:
         telling = run.is_attack and audit.about.scale(measured.metric).higher_leaks is not None
         gained = lift(measured, compared) if telling else None
-        found.append(_row(audit, run, (measured.metric, measured.column), measured.estimate(), gained))
+        estimate = measured.estimate()
+        found.append(_row(audit, run, (measured.metric, measured.column), estimate, gained))
+        if run.is_attack and (measured.metric, measured.column) == ("accuracy", None):
+            found.extend(
+                _row(audit, run, (metric, None), _derived(function, estimate), None)
+                for metric, function in audit.about.derived.items()
+            )
     return found
+
+
+def _derived(function: Callable[[float], float | None], estimate: Estimate) -> Estimate:
+    """Return what follows from a mean, and from the ends of its interval."""
+    ends = (None if end is None else function(end) for end in (estimate.mean, estimate.low, estimate.high))
+    return Estimate(*ends, estimate.n)
 
 
 def _row(

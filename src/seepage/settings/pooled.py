@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -70,8 +70,7 @@ DELTA = 1e-5
 # What the attack gets out of shuffled shadow models: no more than the baseline, or the audit is at fault.
 SHUFFLED = "shuffled"
 _SHUFFLES = 5
-# Range of shares of an attack that estimates one, and models that are trained without other parties' rows.
-_RANGE = (0.1, 0.9)
+# Models that are trained without other parties' rows.
 _LOCAL = 20
 # Fields of a spec that say what is measured, on how many seeds and how, but change nothing that is trained.
 _NOT_DETERMINING = {*Spec.model_fields, "repetitions"} - {"dataset_options", "sensitive", "seed", "threads"}
@@ -108,7 +107,8 @@ class PooledAudit(Audit[PooledSpec]):
         self.dataset = source.table
         refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, source, self.defenses)
-        shuffled = [] if spec.protocol == "update" else [Part(name=SHUFFLED)]
+        update = spec.protocol == "update"
+        shuffled = [] if update else [Part(name=SHUFFLED)]
         self.parts = planned([_TRAINING, *shuffled], spec.baselines, spec.attacks)
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         self._known = {
@@ -142,6 +142,8 @@ class PooledAudit(Audit[PooledSpec]):
                 "coverage": Scale(None, 0.0, 1.0),
                 "width": Scale(None, 0.0, 1.0),
             },
+            # Of all attack seeds together: no mean over seeds is that number, and a seed that is read whole has none.
+            derived=_derived(spec),
             utility=("task_accuracy",),
             settings={"hidden": list(spec.hidden), "epochs": spec.epochs, "shares": list(spec.shares)},
         )
@@ -503,7 +505,7 @@ def _check(spec: PooledSpec, source: PooledData, defenses: dict[str, PooledDefen
 
 
 def _all_shares(spec: PooledSpec) -> list[float]:
-    return [*spec.shares, *(_RANGE if _estimates_shares(spec) else ())]
+    return [*spec.shares, *(PooledKnowledge.within if _estimates_shares(spec) else ())]
 
 
 def _views(part: Part) -> tuple[type, ...]:
@@ -563,7 +565,10 @@ class AttackSeed:
             update = self.spec.protocol == "update"
             told = [("accuracy", name) for name in (None, *self.spec.told)]
             chance = 0.5 if update else float(guess.chances[0].max())
-            return UnitFigures(dict.fromkeys(told, chance))
+            figures: Figures = dict.fromkeys(told, chance)
+            if guess.share is not None and _estimates_shares(self.spec):
+                figures |= self._of_estimates(guess)[0]
+            return UnitFigures(figures)
         if name == SHUFFLED and part.kind == "about":
             return self._shuffled()
         sees = _views(part.part)
@@ -638,7 +643,7 @@ class AttackSeed:
 
     @cached_property
     def _spread(self) -> SpreadShadows:
-        return spread_shadows(self.known, self.spec.shadows, self._seed("spread"), *_RANGE)
+        return spread_shadows(self.known, self.spec.shadows, self._seed("spread"))
 
     def _seed(self, purpose: str) -> int:
         return stream(self.spec.seed, self.unit, purpose) % 2**62
@@ -681,18 +686,23 @@ class AttackSeed:
 
     def _figures(self, guess: PropertyGuess) -> tuple[Figures, Each]:
         right = self._right(guess)
-        figures: Figures = {}
         if len(self.known.shares) == 2:
-            figures["rows_worth", None] = rows_worth(float(right.mean()), *self.known.shares)
-            return _meant({None: right}, figures)
+            return _meant({None: right})
         told = {f"{share:.0%}": right[self._truth == share] for share in self.known.shares}
-        return _meant({None: right, **told}, figures)
+        return _meant({None: right, **told})
 
     def _estimates(self, attack: registry.Attack, seed: int) -> tuple[Figures, Each]:
         """Return how good shares and intervals are that an attack estimates, over shares on the whole range."""
-        truth = torch.linspace(*_RANGE, self.spec.targets, dtype=torch.float64)
-        seen = self.learning.train(self.sets.held, self._own, truth, self._seed("range"))
-        guess = attack(seen.answers, self.known, self._spread, seed)
+        seen = self.learning.train(self.sets.held, self._own, self._spread_truth, self._seed("range"))
+        return self._of_estimates(attack(seen.answers, self.known, self._spread, seed))
+
+    @property
+    def _spread_truth(self) -> Tensor:
+        """The shares of targets that estimates are held against."""
+        return torch.linspace(*self.known.within, self.spec.targets, dtype=torch.float64)
+
+    def _of_estimates(self, guess: PropertyGuess) -> tuple[Figures, Each]:
+        truth = self._spread_truth
         assert guess.share is not None
         assert guess.low is not None
         assert guess.high is not None
@@ -756,14 +766,14 @@ class AttackSeed:
         seconds = time.perf_counter() - begun
         right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
         told = {pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a in (low, high) for b in (low, high)}
-        figures, each = _meant({None: right, **told}, {})
+        figures, each = _meant({None: right, **told})
         return UnitFigures(figures, seconds / spec.targets, each=each)
 
 
-def _meant(right: dict[str | None, Tensor], figures: Figures) -> tuple[Figures, Each]:
-    """Return accuracies beside other figures, and what each is the mean of."""
+def _meant(right: dict[str | None, Tensor]) -> tuple[Figures, Each]:
+    """Return accuracies, and what each is the mean of."""
     accuracies: Figures = {("accuracy", column): float(values.mean()) for column, values in right.items()}
-    return {**accuracies, **figures}, {("accuracy", column): values.tolist() for column, values in right.items()}
+    return accuracies, {("accuracy", column): values.tolist() for column, values in right.items()}
 
 
 def _accuracy(answers: Tensor, labels: Tensor) -> float:
@@ -793,6 +803,13 @@ def _seed(spec: PooledSpec, source: PooledData, defense: PooledDefense, unit: in
         defense.answers,
     )
     return AttackSeed(spec, unit, defense, learning, sets, known, swapped)
+
+
+def _derived(spec: PooledSpec) -> dict[str, Callable[[float], float | None]]:
+    if len(spec.shares) > 2:
+        return {}
+    first, second = spec.shares
+    return {"rows_worth": partial(rows_worth, first=first, second=second)}
 
 
 def _threat_model(spec: PooledSpec, source: PooledData) -> tuple[str, ...]:

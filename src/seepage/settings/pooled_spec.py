@@ -167,7 +167,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
         Part(name="meta"),
         Part(name="kl"),
     )
-    baselines: Baselines = (Part(name="chance"),)
+    baselines: Baselines = (Part(name="chance"), Part(name="constant_share"))
     repetitions: Annotated[
         int,
         Field(ge=1),

@@ -119,6 +119,8 @@ class About:
         columns: names of the columns with figures of their own.
         sensitive: names of the columns that the report marks.
         scales: readings of metrics that are no rates.
+        derived: metrics that follow from an attack's mean accuracy over all cells: increasing functions of it, None
+            where there is no value.
         utility: metrics that say how well the task is learnt, in order of preference.
         settings: options of the audit for results.
     """
@@ -139,6 +141,7 @@ class About:
     columns: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
     scales: Mapping[str, Scale] = field(default_factory=dict)
+    derived: Mapping[str, Callable[[float], float | None]] = field(default_factory=dict)
     utility: tuple[str, ...] = ("auc", "task_accuracy")
     settings: Mapping[str, Any] = field(default_factory=dict)
 

@@ -111,16 +111,13 @@ class SpreadShadows(Shadows):
         return self.rows * (shares.square() / self.carrying + (1 - shares).square() / self.others)
 
 
-def spread_shadows(
-    known: PooledKnowledge, count: int, seed: int, low: float = 0.05, high: float = 0.95
-) -> SpreadShadows:
-    """Train ``count`` shadow models with shares spread evenly over a range.
+def spread_shadows(known: PooledKnowledge, count: int, seed: int) -> SpreadShadows:
+    """Train ``count`` shadow models with shares spread evenly over the range that is known.
 
     Args:
-        known: side information, as for ``train_shadows``.
+        known: side information, as for ``train_shadows``, with the range.
         count: number of shadow models, a multiple of 4.
         seed: seed of all random numbers.
-        low, high: ends of the range.
 
     Raises:
         BadInputError: half the auxiliary rows cannot supply the shares, or ``count`` is no multiple of 4.
@@ -133,7 +130,7 @@ def spread_shadows(
         )
     generator = torch.Generator().manual_seed(seed)
     auxiliary = known.auxiliary
-    even = torch.linspace(low, high, count // 2, dtype=torch.float64)
+    even = torch.linspace(*known.within, count // 2, dtype=torch.float64)
     halves = halved(auxiliary, generator)
     chosen, all_shares = [], []
     for which, half in enumerate(halves):
