@@ -2,9 +2,9 @@
 
     python benchmarks/pooled_share.py --out benchmarks/results/pooled_share.csv
 
-Two parties pool their rows, and the attacker estimates the share of a column's value in the other's rows. Each line is a
-column of a table: 5 attack seeds with 100 joint models each, whose shares are spread evenly from 10% to 90%. Errors and
-widths are in parts of one, intervals over attack seeds. A line that is in the file already is not measured again.
+Two parties pool their rows, and the attacker estimates the share of a column's value in the other's rows. Each line is
+a column of a table: 5 attack seeds with 100 joint models each, whose shares are spread evenly from 10% to 90%. Errors
+and widths are in parts of one, intervals over attack seeds. A line that is in the file already is not measured again.
 """
 
 from __future__ import annotations

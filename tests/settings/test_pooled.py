@@ -20,7 +20,7 @@ from seepage.results.rows import rows_of
 from seepage.run.runner import Run
 from seepage.run.store import Store
 from seepage.settings.pooled import PooledAudit
-from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.pooled_spec import PooledDefense, PooledSpec
 from seepage.settings.setting import Configuration
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
@@ -193,6 +193,39 @@ def test_what_was_measured_is_kept_and_the_same_whoever_measures_it() -> None:
     assert {key: row.mean for key, row in alone.items()} == {key: row.mean for key, row in figures(first).items()}
 
 
+def shared(data: Dataset, **settings: object) -> tuple[float, float]:
+    """Return how much victims share with each other and with the attacker, from an audit without an attack."""
+    audit = PooledAudit(PooledSpec.of(**{**SMALL, "repetitions": 1, "epochs": 1, **settings}), data)
+    training = next(part for part in audit.parts if part.label == "training")
+    measured_ = audit.expose(audit.configurations[0], range(1)).measure(training).measured
+    found = {one.metric: float(one.values[0]) for one in measured_ if isinstance(one, Measurement)}
+    return found["overlap"], found["duplicates"]
+
+
+def test_rows_that_parties_share_are_counted_on_the_drawn_rows() -> None:
+    rows, auxiliary, own = 3000, 800, 150
+    overlap, duplicates = shared(people(0.8))
+    # Of all rows that are left of a kind, every victim draws as many, independently of others.
+    kind = (rows - auxiliary - own) / 2
+    assert overlap == pytest.approx(150 * 0.67 / kind * 0.67 + 150 * 0.33 / kind * 0.33, abs=0.02)
+    assert duplicates == 0.0
+    twice = people(0.8, 1500)
+    double = replace(twice, train=twice.train.rows([*range(1500), *range(1500)]))
+    # The twin of a row went to the attacker as often as any row.
+    assert shared(double)[1] == pytest.approx((auxiliary + own) / rows, abs=0.03)
+    # A number of the person whose rows they are keeps them together.
+    frame = double.train.frame.assign(person=[*range(1500), *range(1500)])
+    person = Continuous(name="person", low=0, high=1500, tolerance=1, integer=True)
+    schema = Schema(columns=(*double.schema.columns, person), target=double.schema.target)
+    numbered = replace(double, train=Table(schema, frame))
+    assert shared(numbered, group="person")[1] == 0.0
+    audit = PooledAudit(PooledSpec.of(**{**SMALL, "group": "person"}), numbered)
+    assert audit.source.rows(PooledDefense()).inputs.shape[1] == 5
+    control = audit.control()
+    assert control is not None
+    assert control.source.rows(PooledDefense()).inputs.shape[1] == 7
+
+
 def test_the_synthetic_attribute_is_the_secret_then() -> None:
     found = run(people(0.0), synthetic={"target": True, "strength": 0.9}, keep=False, attacks=["meta"], repetitions=1)
     assert number(found["none", "meta", "accuracy", None].mean) > 0.85
@@ -220,6 +253,10 @@ def test_the_synthetic_attribute_is_the_secret_then() -> None:
             "at least three shares",
         ),
         ({"attacks": ["mta"]}, "did you mean 'meta'"),
+        ({"group": "agee"}, "did you mean 'age'"),
+        ({"group": "smoker"}, "is the sensitive column"),
+        ({"group": "age", "parties": 3}, "one of two parties, got parties=3"),
+        ({"group": "cough"}, "0 whole groups have too few rows"),
         ({"attacks": ["ratio"], "shadows": 22}, "give a multiple of 4"),
         ({"attacks": ["ratio"], "auxiliary": 400}, "each half of the auxiliary rows of 'people': .* need 135 rows"),
     ],

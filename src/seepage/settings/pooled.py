@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from safetensors.torch import save
 from torch import Tensor
 
@@ -137,6 +137,8 @@ class PooledAudit(Audit[PooledSpec]):
                 "loss": Scale(None),
                 "epsilon": Scale(None),
                 "local_accuracy": Scale(None, 0.0, 1.0),
+                "overlap": Scale(None, 0.0, 1.0),
+                "duplicates": Scale(None, 0.0, 1.0),
                 "rows_worth": Scale(True),
                 "share_error": Scale(False, 0.0, 1.0),
                 "coverage": Scale(None, 0.0, 1.0),
@@ -257,10 +259,13 @@ class PooledAudit(Audit[PooledSpec]):
         rows = min(_CONTROL_ROWS_OF_A_PARTY * (2 if update else 1), len(planted.all) // 16)
         if rows < _LEAST_ROWS_OF_A_PARTY:
             return None
+        inputs = () if spec.group is None else tuple(name for name in planted.schema.names if name != spec.group)
         changed = {
             "sensitive": (planted.schema.names[-1],),
             "value": SIDES[1],
-            **{"keep": True, "inputs": (), "synthetic": None, "hidden": (), "epochs": 10, "batch_size": 64},
+            # Coins fall anew for each row, whatever group it is of.
+            **{"group": None, "inputs": inputs},
+            **{"keep": True, "synthetic": None, "hidden": (), "epochs": 10, "batch_size": 64},
             **{"learning_rate": 0.03, "weight_decay": 1e-4, "rows": rows, "parties": 2},
             **{"auxiliary": len(planted.all) // 2, "auxiliary_share": 0.5, "auxiliary_from": "rows", "apart": False},
             **{"own_share": 0.5, "queries": 100, "shadows": 40, "targets": 20, "repetitions": 3},
@@ -344,13 +349,31 @@ def _value(spec: PooledSpec, data: Dataset, sensitive: str) -> Category | None:
 
 def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefense) -> MarkedRows:
     names = data.schema.names
-    for name in (*spec.inputs, *defense.without):
+    grouping = () if spec.group is None else (spec.group,)
+    for name in (*spec.inputs, *defense.without, *grouping):
         if name not in names:
             raise unknown_name("column", name, names)
-    left_out = {name for name in names if spec.inputs and name not in (*spec.inputs, sensitive)} | {*defense.without}
+    left_out = {name for name in names if spec.inputs and name not in (*spec.inputs, sensitive)}
+    left_out |= {*defense.without, *grouping}
     value = 5 if spec.synthetic is not None else _value(spec, data, sensitive)
     keep = spec.keep and sensitive not in left_out
-    return marked(data, sensitive, value, keep, sorted(left_out - {sensitive}))
+    rows = marked(data, sensitive, value, keep, sorted(left_out - {sensitive}))
+    return rows if spec.group is None else replace(rows, groups=_groups(data, spec.group))
+
+
+def _groups(data: Dataset, name: str) -> Int[Tensor, " row"]:
+    """Return the number of each row's group."""
+    position = data.schema.names.index(name)
+    column, cells = data.schema.columns[position], data.all.column(position)
+    if isinstance(column, Discrete) and column.other is not None:
+        together = int((cells == column.categories.index(column.other)).sum())
+        raise BadInputError(
+            f"rare values of the column {name!r} were taken together, {together} rows in all, so that it does not say "
+            "which rows belong together; write its values as numbers, or keep more values (",
+            Remedy("most_categories"),
+            ").",
+        )
+    return cells.unique(return_inverse=True)[1]
 
 
 @dataclass(frozen=True)
@@ -428,10 +451,11 @@ def _of_population(spec: PooledSpec) -> PooledData:
     folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
     data = cast("Texts | Nodes", registry.populations.create(spec.dataset, **folder, **spec.dataset_options))
     for defense in map(spec.defense, spec.defenses):
-        if defense.without or defense.training is not None or spec.inputs or spec.synthetic is not None:
+        of_tables = (defense.without, defense.training, spec.inputs, spec.synthetic, spec.group)
+        if any(said not in ((), None) for said in of_tables):
             raise BadInputError(
-                f"{data.name} is no table: columns to train on (inputs, without), a synthetic column and DP-SGD are "
-                "for tables; leave them out."
+                f"{data.name} is no table: columns to train on (inputs, without), groups, a synthetic column and "
+                "DP-SGD are for tables; leave them out."
             )
     for part in spec.attacks:
         if GradientsView in _views(part):
@@ -662,11 +686,11 @@ class AttackSeed:
 
         if self.spec.protocol == "update":
             pairs, _ = self._updates
-            figures: Figures = {("task_accuracy", None): _accuracy(pairs.after.ask(queries), labels)}
-            return UnitFigures(figures)
+            return UnitFigures({("task_accuracy", None): _accuracy(pairs.after.ask(queries), labels), **self._shared()})
         truth = alternating(self.spec.shares, len(self.spec.shares) * max(1, _LOCAL // len(self.spec.shares)))
         local = replace(self.learning, others=()).train(self.sets.held, None, truth, self._seed("local"))
-        figures = {("task_accuracy", None): accuracy(self._seen), ("local_accuracy", None): accuracy(local)}
+        figures: Figures = {("task_accuracy", None): accuracy(self._seen), ("local_accuracy", None): accuracy(local)}
+        figures |= self._shared()
         private = self.defense.training
         if private is not None:
             count = self.spec.rows * (self.spec.parties if self._own is not None else 1)
@@ -679,6 +703,27 @@ class AttackSeed:
             )
             figures["epsilon", None] = None if found is None else found.epsilon
         return UnitFigures(figures)
+
+    def _shared(self) -> Figures:
+        """Return which share of victims' rows other victims drew too, and which the attacker holds as well.
+
+        ``overlap`` is the mean over pairs of joint models with the same share, of the share where it is largest.
+        ``duplicates`` are rows that equal one of the attacker's in all that models take, label and attribute.
+        """
+        shares = self._pairs if self.spec.protocol == "update" else self._trained[:, None]
+        held = self.sets.held
+        # Further parties' rows come after the victim's.
+        drawn = self.drawn()["drawn"][:, : shares.shape[1]].flatten(1)
+        holds = torch.zeros(len(drawn), len(held)).scatter_(1, drawn, 1.0)
+        common = holds @ holds.T / drawn.shape[1]
+        worlds = [common[here][:, here] for share in shares.unique(dim=0) if (here := (shares == share).all(1)).any()]
+        among = [
+            float((world.sum() - world.trace()) / (len(world) * (len(world) - 1))) for world in worlds if len(world) > 1
+        ]
+        own = self.known.auxiliary if self._own is None else self.known.auxiliary.followed_by(self._own)
+        theirs, mine = _contents(held), set(_contents(own))
+        known = torch.tensor([row in mine for row in theirs], dtype=torch.float64)
+        return {("overlap", None): max(among, default=None), ("duplicates", None): float(known[drawn].mean())}
 
     def _right(self, guess: PropertyGuess) -> Float[Tensor, " target"]:
         shares = torch.tensor(self.known.shares, dtype=torch.float64)
@@ -774,6 +819,13 @@ def _meant(right: dict[str | None, Tensor]) -> tuple[Figures, Each]:
     """Return accuracies, and what each is the mean of."""
     accuracies: Figures = {("accuracy", column): float(values.mean()) for column, values in right.items()}
     return accuracies, {("accuracy", column): values.tolist() for column, values in right.items()}
+
+
+def _contents(rows: MarkedRows) -> list[bytes]:
+    """Return what each row holds, the same for equal rows."""
+    # A zero more turns -0.0 into 0.0.
+    held = torch.cat([rows.inputs.flatten(1).double(), rows.labels[:, None], rows.carries[:, None]], dim=1) + 0.0
+    return [row.tobytes() for row in held.numpy()]
 
 
 def _accuracy(answers: Tensor, labels: Tensor) -> float:

@@ -456,6 +456,24 @@ def test_rare_values_taken_together(rare: int, severities: list[str]) -> None:
     assert found("SEEP018", of_table(Table(plain, pd.DataFrame({"zip": codes, "label": [0, 1] * 100})))) == []
 
 
+@pytest.mark.parametrize(
+    ("overlap", "duplicates", "said"),
+    [
+        (0.42, 0.17, "two victims with the same share have 42% of their rows in common. Victims"),
+        (0.1, 0.25, "25% of a victim's rows equal a row that the attacker holds"),
+        (0.3, 0.3, "30% of their rows in common and 30% of a victim's"),
+        (0.2, 0.2, None),
+        (None, 0.1, None),
+    ],
+)
+def test_parties_that_hold_the_same_rows(overlap: float | None, duplicates: float, said: str | None) -> None:
+    measured = {"overlap": overlap, "duplicates": duplicates}
+    rows = [row(attack="training", kind="about", metric=name, mean=mean) for name, mean in measured.items()]
+    alarms = found("SEEP022", facts([row(), *rows]))
+    assert [alarm.severity for alarm in alarms] == ["warning"] * (said is not None)
+    assert all(str(said) in alarm.message for alarm in alarms)
+
+
 def test_labels_granted() -> None:
     assert found("SEEP013", facts([row(knowledge={"labels": "true"})]))[0].severity == "note"
     assert found("SEEP013", facts([row()])) == []

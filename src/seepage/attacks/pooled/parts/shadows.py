@@ -162,11 +162,18 @@ def _drawn(
 def halved(rows: MarkedRows, generator: torch.Generator) -> tuple[Int[Tensor, " half"], Int[Tensor, " half"]]:
     """Return the positions of two halves of some rows, with equally many rows of each kind.
 
+    Where rows have groups, each half has every other group instead, so that no group is in both.
+
     Example:
         >>> rows = MarkedRows(torch.zeros(6, 1), torch.zeros(6).long(), torch.tensor([1, 1, 0, 0, 0, 0]).bool())
         >>> [rows.carries[half].sum().item() for half in halved(rows, torch.Generator().manual_seed(0))]
         [1, 1]
     """
+    if rows.groups is not None:
+        names, of = rows.groups.unique(return_inverse=True)
+        first = torch.zeros(len(names), dtype=torch.bool)
+        first[torch.randperm(len(names), generator=generator)[0::2]] = True
+        return first[of].nonzero()[:, 0], (~first)[of].nonzero()[:, 0]
     kinds = [(rows.carries.cpu() == kind).nonzero()[:, 0] for kind in (True, False)]
     mixed = [kind[torch.randperm(len(kind), generator=generator)] for kind in kinds]
     return torch.cat([kind[0::2] for kind in mixed]), torch.cat([kind[1::2] for kind in mixed])
