@@ -88,7 +88,8 @@ def check(
     if limit is not None:
         for audit in audits:
             check_gate(limit.above, limit.column, audit.about.columns)
-    controls = [control for audit in audits if audit.spec.control and (control := audit.control()) is not None]
+    made = [control for audit in audits if audit.spec.control for control in (audit.control(), audit.negative())]
+    controls = [control for control in made if control is not None]
     expected = forecast([*audits, *controls])
     console.print(_table(expected))
     console.print(Text(_summary(document, expected, limit)))
@@ -127,6 +128,6 @@ def _summary(document: Path, expected: Forecast, limit: Gate | None) -> str:
         else f"Estimated by trying each for a moment: about {lasting(expected.seconds)} with {workers}{memory}"
     )
     return (
-        f"{clean(document, 100)}: {attacks} attacks and {others} baselines in their configurations, positive controls "
+        f"{clean(document, 100)}: {attacks} attacks and {others} baselines in their configurations, controls "
         f"included, in {expected.jobs} jobs. {time}.{gate}"
     )

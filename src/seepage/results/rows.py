@@ -29,9 +29,9 @@ _FORMULA = ("=", "+", "-", "@")
 def rows_of(audit: Audit, runs: Sequence[Run]) -> list[ResultRow]:
     """Return one row for each configuration, part, metric and column; attacks first in each configuration.
 
-    The lift is over the best baseline on the same metric, column and units; figures that say nothing about leakage have
-    none. Where a job failed, figures are of the other units; where there was no time for any unit of an attack, there
-    is one row without a figure.
+    The lift is over the best baseline on the same metric, column and units, of attacks and of what must not exceed the
+    baselines; figures that say nothing about leakage have none. Where a job failed, figures are of the other units;
+    where there was no time for any unit of an attack, there is one row without a figure.
     """
     found: list[ResultRow] = []
     for configuration in audit.configurations:
@@ -45,15 +45,16 @@ def rows_of(audit: Audit, runs: Sequence[Run]) -> list[ResultRow]:
 def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow]:
     if not run.measured:
         return [_row(audit, run, ("accuracy", None), None, None)] if run.is_attack else []
+    compares = run.is_attack or run.label in audit.about.of_nothing
     # On the very same units, all of them: a baseline that lacks some cannot be compared with.
     compared = {
         other.label: [_of(m, [other.units.index(unit) for unit in run.units]) for m in other.measured]
         for other in baselines
-        if run.is_attack and {*run.units} <= {*other.units}
+        if compares and {*run.units} <= {*other.units}
     }
     found = []
     for measured in run.measured:
-        telling = run.is_attack and audit.about.scale(measured.metric).higher_leaks is not None
+        telling = compares and audit.about.scale(measured.metric).higher_leaks is not None
         gained = lift(measured, compared) if telling else None
         estimate = measured.estimate()
         found.append(_row(audit, run, (measured.metric, measured.column), estimate, gained))

@@ -44,6 +44,7 @@ from seepage.settings.subject import Subjects
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
+    attacks_and_baselines,
     check_cpu,
     control_fields,
     extrapolated,
@@ -146,6 +147,7 @@ class PooledAudit(Audit[PooledSpec]):
             },
             # Of all attack seeds together: no mean over seeds is that number, and a seed that is read whole has none.
             derived=_derived(spec),
+            of_nothing=(SHUFFLED,),
             utility=("task_accuracy",),
             settings={"hidden": list(spec.hidden), "epochs": spec.epochs, "shares": list(spec.shares)},
         )
@@ -268,12 +270,13 @@ class PooledAudit(Audit[PooledSpec]):
             **{"keep": True, "synthetic": None, "hidden": (), "epochs": 10, "batch_size": 64},
             **{"learning_rate": 0.03, "weight_decay": 1e-4, "rows": rows, "parties": 2},
             **{"auxiliary": len(planted.all) // 2, "auxiliary_share": 0.5, "auxiliary_from": "rows", "apart": False},
-            **{"own_share": 0.5, "queries": 100, "shadows": 40, "targets": 20, "repetitions": 3},
+            **{"own_share": 0.5, "queries": 100, "shadows": 40, "targets": 20},
             "shares": (0.05, 0.1, 0.5, 0.9, 0.95) if update else (0.2, 0.8),
-            "defenses": (Part(name="none"),),
             **control_fields(swapped),
         }
-        return PooledAudit(with_fields(spec, changed), planted, self.own, swapped)
+        found = PooledAudit(with_fields(spec, changed), planted, self.own, swapped)
+        found.parts = attacks_and_baselines(found.parts)
+        return found
 
     def save(self, folder: Path) -> None:
         """Keep the rows that victims and further parties of each target model draw, where records are to be kept.
