@@ -50,7 +50,7 @@ WORKING = {"horizontal": "unmix", "split": "exact", "vertical": "ridge_sa", "poo
 def noise(rows: int = 1500) -> Dataset:
     """A table in which no column tells anything of another, or of the label."""
     rng = np.random.default_rng(0)
-    frame = {name: rng.integers(0, 2, rows) for name in ("a", "b", "c", "d", "t")}
+    frame: dict[str, np.ndarray] = {name: rng.integers(0, 2, rows) for name in ("a", "b", "c", "d", "t")}
     frame["n"] = rng.uniform(-1, 1, rows)
     schema = Schema(
         columns=(

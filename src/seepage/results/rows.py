@@ -68,8 +68,8 @@ def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow
 
 def _derived(function: Callable[[float], float | None], estimate: Estimate) -> Estimate:
     """Return what follows from a mean, and from the ends of its interval."""
-    ends = (None if end is None else function(end) for end in (estimate.mean, estimate.low, estimate.high))
-    return Estimate(*ends, estimate.n)
+    mean, low, high = (None if end is None else function(end) for end in (estimate.mean, estimate.low, estimate.high))
+    return Estimate(mean, low, high, estimate.n)
 
 
 def _row(
