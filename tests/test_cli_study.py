@@ -34,12 +34,14 @@ def test_a_document_is_what_the_options_are(seepage: Any, tmp_path: Path) -> Non
     code, out, _ = seepage("spec", "check", "split.yaml")
     assert code == 0
     assert all(told in " ".join(out.split()) for told in ("cut_noise", "exact, posterior", "knn_features"))
+    # Both defenses, the positive and the negative control: parts that share a training are one line.
+    assert "4 attacks and 0 baselines in their configurations, controls included" in " ".join(out.split())
     code, _, err = seepage("audit", "split.yaml", "--out", "one", "--fail-above", 0.2)
     assert code == 1
     assert "gate failed" in err
     options = ("--data", "rows.csv", "--target", "t", "--private-column", "a", "--private-column", "c", "--epochs", 2)
     noise = ("--defense", "none", "--defense", "cut_noise:{noise_multiplier: 2.0}")
-    assert seepage("split", *options, *noise, "--out", "two")[0] == 0
+    assert seepage("split", *options, *noise, "--repetitions", 3, "--out", "two")[0] == 0
     one, two = (json.loads((tmp_path / name / "results.json").read_text())["rows"] for name in ("one", "two"))
     timeless = [[{**row, "seconds_per_victim": None} for row in rows] for rows in (one, two)]
     assert timeless[0] == timeless[1]

@@ -101,14 +101,15 @@ def test_checks_that_do_not_apply_are_listed_with_the_reason() -> None:
 def test_controls_are_put_in_words() -> None:
     report = report_of(CoinAudit(control="Nothing hides the planted coin."))
     assert "Positive control: none. It was switched off." in read(render([report], {}))["checks"]
-    planted = row(batch_size=None, attack=PEEK, mean=0.95, baseline=0.5, lift=0.45, lift_low=0.4, lift_high=0.5)
-    nothing = replace(planted, mean=0.5, lift=0.0, lift_low=-0.1, lift_high=0.1)
+    planted = row(batch_size=None, attack=PEEK, n=10, mean=0.95, low=0.9, high=1.0, baseline=0.5, lift=0.45)
+    planted = replace(planted, lift_low=0.4, lift_high=0.5)
+    nothing = replace(planted, mean=0.5, low=0.4, lift=0.0, lift_low=-0.1, lift_high=0.1)
     works = read(render([replace(report, control=[planted], negative=[nothing])], {}))["checks"]
     assert "Positive control: Nothing hides the planted coin." in works
     assert "peek reads 95.0% and closes 90.0% of the gap" in works
     assert "So the attack works here." in works
     assert "No attack clearly exceeds the best baseline there" in works
-    broken = read(render([replace(report, control=[nothing], negative=[replace(planted, lift_low=0.4)])], {}))["checks"]
+    broken = read(render([replace(report, control=[nothing], negative=[planted])], {}))["checks"]
     assert "Something is wrong with peek or its options; the data are not shown to be safe." in broken
     assert "So peek finds what is not there" in broken
 

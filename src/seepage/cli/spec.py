@@ -84,7 +84,8 @@ def check(
         audits = prepare_all(specs)
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: as_key(remedy, type(specs[0])))) from error
-    controls = [control for audit in audits if audit.spec.control and (control := audit.control()) is not None]
+    made = [control for audit in audits if audit.spec.control for control in (audit.control(), audit.negative())]
+    controls = [control for control in made if control is not None]
     expected = forecast([*audits, *controls])
     console.print(_table(expected))
     console.print(Text(_summary(document, expected, audits[0].spec)))
@@ -122,6 +123,6 @@ def _summary(document: Path, expected: Forecast, spec: Spec) -> str:
         else f"Estimated by trying each for a moment: about {lasting(expected.seconds)} with {workers}{memory}"
     )
     return (
-        f"{clean(document, 100)}: {attacks} attacks and {others} baselines in their configurations, positive controls "
+        f"{clean(document, 100)}: {attacks} attacks and {others} baselines in their configurations, controls "
         f"included, in {expected.jobs} jobs. {time}.{gate}"
     )

@@ -147,7 +147,7 @@ Beside every figure stands the best baseline, which holds all but what came back
         int,
         Field(ge=1),
         Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK),
-    ] = 3
+    ] = 5
 
     @model_validator(mode="before")
     @classmethod

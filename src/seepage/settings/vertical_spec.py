@@ -147,7 +147,7 @@ which holds all but the features.
         int,
         Field(ge=1),
         Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK),
-    ] = 3
+    ] = 5
 
     @model_validator(mode="after")
     def _named_or_shared(self) -> VerticalSpec:
