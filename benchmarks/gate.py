@@ -1,12 +1,14 @@
 """How often the gate and the rule before it err: on simulated lifts and on real victims that are read whole or not.
 
-    python benchmarks/gate.py victims --victims 300 --out benchmarks/results/gate_leaks.csv
+    python benchmarks/gate.py victims --batch-size 90 --victims 150 --out benchmarks/results/gate_leaks.csv
+    python benchmarks/gate.py victims --batch-size 91 --victims 150 --out benchmarks/results/gate_leaks.csv
+    python benchmarks/gate.py victims --batch-size 92 --victims 300 --out benchmarks/results/gate_leaks.csv
     python benchmarks/gate.py audits --out benchmarks/results/gate.csv
     python benchmarks/gate.py audits --real benchmarks/results/gate_leaks.csv --out benchmarks/results/gate.csv
 
 `victims`: `unmix` on Health Heritage, NN3 untrained, FedSGD, batch size 90 or another. What takes over where a batch is
-not read whole has one restart of 100 steps. One line a victim; those in the file are not attacked again. The baseline is the one
-with the best mean on 200 other batches.
+not read whole has one restart of 100 steps. One line a victim; those in the file are not attacked again. The baseline
+is the one with the best mean on 200 other batches.
 
 `audits`: audits of independent victims whose lifts come from the distributions of `SHAPES`, or with `--real` are drawn
 with replacement from a file of real ones. What `figure` counts:
