@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.report.frames import Record
 from seepage.report.result import AuditResult
@@ -13,7 +14,6 @@ from seepage.results.tiers import TIERS, settings
 from seepage.results.verdict import (
     GRAVITY,
     INCONCLUSIVE,
-    LEAST_UNITS,
     Verdict,
     gravest,
     pick,
@@ -141,9 +141,9 @@ def _why_inconclusive(score: ResultRow, because: Alarm | None, unit: str) -> str
         return "No baseline was run, so there is nothing to compare with: add one."
     if score.baseline >= 1:
         return "The best baseline is always right already."
-    if score.n < LEAST_UNITS:
+    if score.n < CLUSTERS_FOR_VERDICT:
         few = f"One {unit} allows" if score.n == 1 else f"{score.n} {unit}s allow"
-        return f"{few} no verdict: audit {LEAST_UNITS} or more."
+        return f"{few} no verdict: audit {CLUSTERS_FOR_VERDICT} or more."
     return f"All {score.n} {unit}s are alike, which allows no interval: audit more."
 
 

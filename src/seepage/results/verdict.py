@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.results.checks import LOWER_BOUNDS, Alarm
 from seepage.results.tiers import TIERS, Tier, closed_gap, is_whole, strongest_row, tier_of
 
 UNDEFENDED = "none"
-# Intervals of fewer repetitions do not hold what they promise.
-LEAST_UNITS = 5
 OPEN, INCONCLUSIVE = "open", "inconclusive"
 # Words that a verdict may end with, from mild to grave; those without a tier come first.
 GRAVITY = (INCONCLUSIVE, OPEN, *TIERS)
@@ -81,7 +80,7 @@ def verdict(
     if is_whole(exact) or (certified is not None and (certified.mean or 0) > 0):
         return Verdict("total", *ends)
     blocked = blocking(alarms, row)
-    if low is None or high is None or row.n < LEAST_UNITS:
+    if low is None or high is None or row.n < CLUSTERS_FOR_VERDICT:
         return Verdict(INCONCLUSIVE, *ends, blocked)
     lowest, highest = tier_of(low), tier_of(high)
     if lowest != "total" and (blocked is not None or low == high):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,8 @@ _BUDGET = 3
 _FIRST_LOOK = 5
 _GROWTH = 1.5
 UNDEFENDED = "none"
+
+S = TypeVar("S", bound=Spec)
 
 Floats = NDArray[np.float64]
 # What an attack measured on some units, and what each baseline did on the same ones.
@@ -86,7 +89,7 @@ class Standing:
     share: float | None = None
 
 
-def budgeted(spec: Spec) -> Spec:
+def budgeted(spec: S) -> S:
     """Return a spec with the number of units that its gate may look at; without a gate, the spec itself.
 
     A number that was given is the budget. Otherwise it is three times the least number that the limit needs. Settings
