@@ -17,10 +17,10 @@ from seepage.files import write_whole
 from seepage.reproduce.compare import Compared, Gain, as_csv, compare, compare_tuned, gain
 from seepage.reproduce.table import Place, PublishedTable, TableAudit
 from seepage.results.rows import rows_of, write_results
-from seepage.run.limits import check_counts
 from seepage.run.plan import make_plan
 from seepage.run.provenance import check_folder, commit, provenance, write_provenance
 from seepage.run.runner import Listener, Run, kept_runs, run_audits
+from seepage.run.size import check_counts
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting
 from seepage.settings.horizontal_spec import HorizontalSpec

@@ -11,7 +11,7 @@ from loky import cpu_count
 
 from seepage.digests import digest_of
 from seepage.errors import BadInputError
-from seepage.run.limits import MOST_SECONDS, check_counts, check_memory, check_time, enough_memory
+from seepage.run.size import MOST_SECONDS, check_counts, check_memory, check_time, enough_memory
 from seepage.run.store import Store
 from seepage.run.workers import Job
 from seepage.settings.setting import Audit, Configuration, PlannedPart
@@ -141,7 +141,7 @@ def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None
 
     Raises:
         BadInputError: a configuration or part cannot be run (the batch is larger than the data, an option is unknown,
-            labels cannot be restored, ...), or the work is above the limits, see ``run.limits``.
+            labels cannot be restored, ...), or the work is above the limits, see ``run.size``.
     """
     workers = _workers(audits)
     # Before anything is made of them.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
+import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from seepage.errors import BadInputError, unknown_name
@@ -85,9 +87,19 @@ def read_part(text: str) -> dict[str, Any]:
     Example:
         >>> read_part("label_flip:{probability: 0.01}+label_only")
         {'name': 'label_flip+label_only', 'options': {'label_flip': {'probability': 0.01}}}
+        >>> read_part("gaussian_noise:{scale: 1e-3}")["options"]
+        {'scale': 0.001}
     """
     made = [_mechanism(one, text) for one in _apart(text)]
     return made[0] if len(made) == 1 else _together(made)
+
+
+class _Options(yaml.SafeLoader):
+    """Plain values of YAML, in which ``1e-3`` is a number, as in documents."""
+
+
+_POWER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+")
+_Options.add_implicit_resolver("tag:yaml.org,2002:float", _POWER, list("-+.0123456789"))
 
 
 def _apart(text: str) -> list[str]:
@@ -105,7 +117,7 @@ def _apart(text: str) -> list[str]:
 def _mechanism(text: str, whole: str) -> dict[str, Any]:
     name, colon, said = text.strip().partition(":{")
     try:
-        options = load_yaml("{" + said) if colon else {}
+        options = load_yaml("{" + said, loader=_Options) if colon else {}
     except BadInputError:
         options = None
     if not name or not isinstance(options, dict) or not all(isinstance(key, str) for key in options):
