@@ -114,6 +114,8 @@ def _by_standings(limits: Limits, alarms: Sequence[Alarm]) -> Decision:
     worst = max(pending, key=lambda one: one.mean)
     ending = "passing has become impossible within" if not all(one.possible for one in standings) else "that is"
     budget = f"{ending} the budget of {audit.units} {audit.spec.unit}s"
+    if not by_units(audit.spec):
+        budget = f"{max(one.n for one in standings)} {audit.spec.member}s of each {audit.spec.unit} were attacked"
     if worst.mean > limit:
         return Decision("failed", f"{_gains(worst, audit)}, above the limit of {100 * limit:.1f}; {budget}.")
     slow = max(pending, key=lambda one: one.upper)
