@@ -69,12 +69,14 @@ def test_options_that_do_not_fit_are_refused(seepage: Any, tmp_path: Path, argum
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("above", "code", "told"), [(0.0, 1, "gate failed"), (0.99, 0, "gate passed")])
+@pytest.mark.parametrize(("above", "code", "told"), [(0.001, 1, "gate failed"), (0.99, 0, "gate passed")])
 def test_a_gate_of_the_document_decides(seepage: Any, tmp_path: Path, above: float, code: int, told: str) -> None:
     (tmp_path / "gate.yaml").write_text(
         TEXT.replace(", {name: cut_noise, noise_multiplier: 2.0}", "") + f"gate: {{above: {above}, column: a}}\n"
     )
-    assert f"above a lift of {above:g} in column a" in " ".join(seepage("spec", "check", "gate.yaml")[1].split())
+    assert f"The gate at {100 * above:.1f} points in column a needs at least" in " ".join(
+        seepage("spec", "check", "gate.yaml")[1].split()
+    )
     found, _, err = seepage("audit", "gate.yaml", "--out", "run")
     assert (found, told in err) == (code, True)
     assert "column a" in err

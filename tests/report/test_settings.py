@@ -18,7 +18,6 @@ from seepage.report.html import render
 from seepage.report.progress import Bar
 from seepage.report.report import Report
 from seepage.results.checks import Alarm
-from seepage.results.gate import gate
 from seepage.settings.horizontal import HorizontalAudit
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import prepare
@@ -135,19 +134,11 @@ def test_pictures_are_shown_with_what_was_made_of_them() -> None:
         assert words in pictures
 
 
-def test_a_gate_reads_the_rows_of_any_setting() -> None:
-    report = report_of(CoinAudit())
-    assert gate(report.rows, above=0.1, alarms=report.alarms, unit="flip").failed
-    assert not gate(report.rows, above=0.9, unit="flip").failed
+def test_flips_that_are_all_alike_have_no_tier() -> None:
     # All flips gain the same, so that the interval of the lift is a point and shows nothing.
     alike = report_of(CoinAudit(spread=0.0))
     assert alike.worst is not None
     assert alike.worst["tier"] == "inconclusive"
-    passed = gate(alike.rows[:1], above=0.9, unit="flip")
-    assert "shows nothing: all 3 flips are alike" in passed.line
-    assert "(coins, none, no defense)" in passed.line
-    with pytest.raises(BadInputError, match="unknown column of the gate"):
-        gate(report.rows, above=0.1, column="b")
 
 
 def test_an_audit_doubts_a_single_repetition_and_what_has_no_baseline() -> None:

@@ -35,12 +35,13 @@ class Ruler:
     Attributes:
         label: the configuration in words.
         closed: share of the gap to certainty that is closed; None without a figure.
-        upper: upper end of its 95% interval; None without one.
+        lower, upper: ends of its 95% interval; None without one.
         tier: the verdict.
     """
 
     label: str
     closed: float | None
+    lower: float | None
     upper: float | None
     tier: str
 
@@ -85,18 +86,27 @@ def verdict_section(result: AuditResult) -> Section:
             grids.share("Best baseline", "baseline"),
             grids.gain("Lift (points)", "lift"),
             grids.share("Gap closed", "closed"),
-            grids.at_most("at most", "upper"),
+            grids.interval("its 95% interval", "closed_low", "upper"),
             grids.share("Whole records", "exact"),
             grids.count(result.units, "n"),
         ],
         result.overviews,
     )
     ruler = [
-        Ruler(result.label((one["batch_size"], one["defense"])), one["closed"], one["upper"], one["tier"])
+        Ruler(
+            result.label((one["batch_size"], one["defense"])),
+            one["closed"],
+            one["closed_low"],
+            one["upper"],
+            one["tier"],
+        )
         for one in result.overviews
         if one["attack"] is not None
     ]
     words = summary(result).split("\n\n")
+    if result.decision is not None:
+        line = result.decision.line
+        words.insert(0, f"{line[0].upper()}{line[1:]}")
     return Section(
         "verdict",
         f"What {lowered(about.attacker)} learns",

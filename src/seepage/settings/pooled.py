@@ -899,7 +899,7 @@ def _threat_model(spec: PooledSpec, source: PooledData) -> tuple[str, ...]:
         f"model's answers. Models are {kind} and {trained}; {recipe['epochs']} epochs of Adam at "
         f"{recipe['learning_rate']:g}, {'whole batches' if size is None else f'batches of {size}'}.",
         f"In each of {spec.repetitions} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked "
-        f"with {spec.shadows} shadow models; intervals resample attack seeds and the joint models within them.",
+        f"with {spec.shadows} shadow models; intervals are Student's t over attack seeds.",
         f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but the baseline is a "
         "fault.",
     )

@@ -60,6 +60,8 @@ class PooledSpec(Spec):
     setting: ClassVar[str] = "pooled"
     about: ClassVar[str] = "pooled learning: what a joint model's answers tell of a sensitive column's distribution"
     unit: ClassVar[str] = "attack seed"
+    member: ClassVar[str | None] = "target model"
+    members: ClassVar[str] = "targets"
     quick: ClassVar[Mapping[str, Any]] = {"repetitions": 2, "targets": 20, "shadows": 40}
     guide: ClassVar[str] = """Measure what a jointly trained model tells of a sensitive column's distribution elsewhere.
 

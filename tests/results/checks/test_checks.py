@@ -27,6 +27,7 @@ from seepage.models.model import seeded
 from seepage.results.checks import CHECKS, SEVERITIES, Alarm, Facts, Where, explanation, run_checks
 from seepage.results.checks.facts import exceeds_by_more_than_chance
 from seepage.results.rows import rows_of
+from seepage.results.tiers import tier_of
 from seepage.results.verdict import verdict
 from seepage.run.runner import Run, run_audits
 from seepage.run.store import Failure, Store
@@ -304,7 +305,7 @@ def test_an_interval_is_too_wide_exactly_where_its_ends_have_different_tiers(
     baseline: float, low: float, width: float, n: int
 ) -> None:
     made = row(baseline=baseline, lift_low=low, lift_high=low + width, n=n)
-    ends = {verdict(replace(made, lift_high=end, lift_low=end - 1)).tier for end in (low, low + width)}
+    ends = {tier_of(end / (1 - baseline)) for end in (low, low + width)}
     if made.lift_low != made.lift_high:
         assert len(found("SEEP006", facts([made]))) == (len(ends) > 1)
 
