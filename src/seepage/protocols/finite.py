@@ -30,6 +30,6 @@ def check_finite(message: Mapping[str, Tensor]) -> None:
         if not bool(finite.all()):
             wrong = tensor[~finite]
             raise NotFiniteError(
-                f"the message holds {float(wrong[0])} in its {name} ({len(wrong)} of {tensor.numel()} entries not finite); "
-                "give less noise."
+                f"the message holds {float(wrong[0])} in its {name} ({len(wrong)} of {tensor.numel()} entries not "
+                "finite); give less noise."
             )
