@@ -167,7 +167,7 @@ def read_json(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
         if not text:
-            raise BadInputError(f"{str(path)!r} is empty (0 bytes); restore it from a copy, or run the audit again.")
+            raise BadInputError(f"{str(path)!r} is empty (0 bytes), not what an audit writes; run the audit again.")
         return json.loads(text, parse_constant=_refused)
     except OSError as error:
         raise BadInputError(
