@@ -15,6 +15,7 @@ from torch import nn
 
 from seepage import registry, sources
 from seepage.assessment import Measurement
+from seepage.auditing import prepare_all, run_all
 from seepage.errors import BadInputError
 from seepage.models.model import Model
 from seepage.results.rows import rows_of
@@ -28,6 +29,7 @@ from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.subject import Subject, prepare
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
 from tests.parts import register
+from tests.stores import measurements
 
 TINY: dict[str, Any] = {
     "dataset": "german",
@@ -377,6 +379,31 @@ def test_figures_do_not_depend_on_the_number_of_workers(
                     found = getattr(run.evidence, name)
                     assert (found is None) == (getattr(other.evidence, name) is None)
                     assert found is None or found.tobytes() == getattr(other.evidence, name).tobytes()
+
+
+NETS = """
+from torch import nn
+
+class Net(nn.Sequential):
+    def __init__(self, inputs, outputs):
+        super().__init__(nn.Linear(inputs, 6), nn.ReLU(), nn.Linear(6, outputs))
+"""
+
+
+def test_a_network_of_ones_own_reaches_the_workers_in_a_fresh_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nets.py").write_text(NETS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runner, "_WORTH_WORKERS_SECONDS", 0.0)
+    found = []
+    for workers in (2, 1):
+        spec = make_spec(**{**TINY, "model": "nets.py:Net", "victims": 9, "control": False, "workers": workers})
+        [report] = run_all(prepare_all([spec], tmp_path / f"run-{workers}"), tmp_path / f"run-{workers}")
+        assert not report.failed
+        found.append(measurements(tmp_path / f"run-{workers}"))
+    assert found[0] == found[1]
+    assert found[0]["scores"]
 
 
 class Moody:

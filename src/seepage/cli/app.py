@@ -18,6 +18,7 @@ from typer.main import get_command_from_info, get_command_name, get_group_from_i
 
 from seepage import __version__
 from seepage.cli.exits import Exit
+from seepage.cli.interrupts import one_interrupt
 from seepage.cli.text import told
 from seepage.config.mistakes import DocumentError
 from seepage.errors import BadInputError, OldSpellingWarning, nearest
@@ -163,7 +164,8 @@ def main() -> None:
             told(str(message)) if category is OldSpellingWarning else others(message, category, *rest)
         )
         try:
-            app(prog_name="seepage")
+            with one_interrupt():
+                app(prog_name="seepage")
         except DocumentError as error:
             for line in error.lines:
                 told(line)
