@@ -2,11 +2,12 @@
 
     python benchmarks/kills.py --times 10 --out benchmarks/results/kills.csv
 
-Each time an audit of German Credit with two workers is started into a fresh folder and disturbed at a random moment after
-its first stored job. It is then continued to its end, or ends by itself where one worker was killed. Kinds: the main
-process alone, one worker alone, all processes at once, two interrupts of the terminal a moment apart. Jobs are lost
-where they were stored before and are not after. Processes left are those of the run that still live a minute
-later. Rows differ from those of a run that nothing disturbed, bit for bit.
+Each time an audit of German Credit with two workers is started into a fresh folder and disturbed at a random moment
+after its first stored job. It is then continued to its end. Kinds: the main process alone, one worker alone, all
+processes at once, two interrupts of the terminal a moment apart.
+
+Jobs are lost where they were stored before and are not after. Processes left are those of the run that still live a
+minute later. Rows differ from those of a run that nothing disturbed, bit for bit.
 """
 
 from __future__ import annotations

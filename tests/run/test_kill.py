@@ -6,6 +6,7 @@ import os
 import random
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole") / "run"
     assert SWEEP.start(folder, workers=1).ended() == 0
     return folder
+
+
+def stored_beyond(folder: Path, done: int) -> bool:
+    """Return whether more jobs are stored than a number."""
+    return jobs_done(folder, in_use=True) > done
 
 
 @pytest.fixture
@@ -53,8 +59,7 @@ def test_kills_of_all_processes_change_no_figure_and_repeat_only_jobs_in_flight(
         running = SWEEP.start(folder, workers=1)
         started.append(running)
         # As far as the first new job, then some while longer.
-        before = done
-        until(lambda: jobs_done(folder, in_use=True) > before, running)
+        until(partial(stored_beyond, folder, done), running)
         until(lambda: False, running, moments.uniform(0.0, 0.3))
         assert running.process.poll() is None, running.told()
         os.killpg(running.process.pid, signal.SIGKILL)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-# An interrupt so soon after one that was answered is part of it; later ones interrupt again, should the tidying up hang.
+# An interrupt so soon after one that was answered is part of it; later ones interrupt again, should tidying up hang.
 _SAME_SECONDS = 5.0
 
 
