@@ -2,12 +2,14 @@
 
     python benchmarks/kills.py --times 10 --out benchmarks/results/kills.csv
 
-Each time an audit of German Credit with two workers is started into a fresh folder and disturbed at a random moment
-after its first stored job. It is then continued to its end. Kinds: the main process alone, one worker alone, all
-processes at once, two interrupts of the terminal a moment apart.
+An audit of German Credit with two workers is disturbed at a random moment after its next stored job, and started again,
+until it was disturbed often enough; then it runs to its end. Where it ends before, it begins anew in a fresh folder.
+Kinds: the main process alone, one worker alone (after which the run goes on by itself), all processes at once, two
+interrupts of the terminal a moment apart.
 
 Jobs are lost where they were stored before and are not after. Processes left are those of the run that still live a
-minute later. Rows differ from those of a run that nothing disturbed, bit for bit.
+minute later. Rows differ from those of a run that nothing disturbed, bit for bit. Other statuses are exits with
+another status than that of the kind, or, at its end, than 0.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -28,10 +31,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.processes import Program, Sweep, group_of, until, workers_of
 from tests.stores import jobs_done, measurements
 
-SWEEP = Sweep(victims=32, iterations=120)
-FIELDS = ["kind", "times", "mid_run", "lost_jobs", "processes_left", "differing_rows", "other_statuses"]
-# Seconds after the first stored job within which a run is disturbed.
-LATEST = 6.0
+SWEEP = Sweep(victims=96, iterations=120)
+FIELDS = ["kind", "times", "runs", "lost_jobs", "processes_left", "differing_rows", "other_statuses"]
+# Seconds after the next stored job within which a run is disturbed.
+LATEST = 5.0
 
 
 def main() -> None:
@@ -47,42 +50,55 @@ def main() -> None:
         assert SWEEP.start(whole, workers=2).ended() == 0
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()
-        for kind, disturb in KINDS.items():
+        for kind in KINDS:
             counts = dict.fromkeys(FIELDS[1:], 0)
-            for i in range(arguments.times):
-                found = once(Path(place) / f"{kind} {i}", whole, kind, disturb, moments)
+            while counts["times"] < arguments.times:
+                folder = Path(place) / f"{kind} {counts['runs']}"
+                found = until_it_ends(folder, whole, kind, arguments.times - counts["times"], moments)
                 counts = {name: counts[name] + found[name] for name in counts}
-                print(kind, i, found, file=sys.stderr)
+                print(kind, counts, file=sys.stderr, flush=True)
             writer.writerow({"kind": kind, **counts})
             file.flush()
 
 
-def once(
-    folder: Path, whole: Path, kind: str, disturb: Callable[[Program, random.Random], None], moments: random.Random
-) -> dict[str, int]:
-    """Disturb one run, continue it, and return the counts."""
+def until_it_ends(folder: Path, whole: Path, kind: str, most: int, moments: random.Random) -> dict[str, int]:
+    """Disturb one run some times, go on with it each time, and return the counts."""
+    disturb, wanted = KINDS[kind]
+    counts = dict.fromkeys(FIELDS[1:], 0) | {"runs": 1}
     running = SWEEP.start(folder, workers=2)
-    assert until(lambda: jobs_done(folder, in_use=True) > 0, running), running.told()
-    until(lambda: False, running, moments.uniform(0.0, LATEST))
-    mid_run = running.process.poll() is None
-    before = jobs_done(folder, in_use=True)
-    disturb(running, moments)
-    wanted = STATUSES[kind]
-    status = running.ended()
-    until(lambda: not group_of(running.process.pid), seconds=60.0)
-    left = len(group_of(running.process.pid))
-    running.end()
-    lost = max(0, before - jobs_done(folder))
-    after = SWEEP.start(folder, workers=2).ended()
+    while True:
+        done = jobs_done(folder, in_use=True)
+        if counts["times"] < most and until(partial(stored_beyond, folder, done), running):
+            until(lambda: False, running, moments.uniform(0.0, LATEST))
+            before = jobs_done(folder, in_use=True)
+            if running.process.poll() is None:
+                disturb(running, moments)
+                counts["times"] += 1
+                if wanted == 0:
+                    continue
+            counts["other_statuses"] += running.ended() not in (0, wanted)
+            until(partial(gone, running), seconds=60.0)
+            counts["processes_left"] += len(group_of(running.process.pid))
+            running.end()
+            counts["lost_jobs"] += max(0, before - jobs_done(folder))
+            running = SWEEP.start(folder, workers=2)
+            continue
+        counts["other_statuses"] += running.ended() != 0
+        counts["processes_left"] += len(group_of(running.process.pid))
+        break
     one, other = measurements(folder), measurements(whole)
-    return {
-        "times": 1,
-        "mid_run": mid_run,
-        "lost_jobs": lost,
-        "processes_left": left,
-        "differing_rows": sum(len(set(one[name]) ^ set(other[name])) for name in one),
-        "other_statuses": (status not in wanted) + (after != 0),
-    }
+    counts["differing_rows"] = sum(len(set(one[name]) ^ set(other[name])) for name in one)
+    return counts
+
+
+def stored_beyond(folder: Path, done: int) -> bool:
+    """Return whether more jobs are stored than a number."""
+    return jobs_done(folder, in_use=True) > done
+
+
+def gone(program: Program) -> bool:
+    """Return whether no process of a run is left."""
+    return not group_of(program.process.pid)
 
 
 def kill_main(running: Program, moments: random.Random) -> None:
@@ -111,18 +127,12 @@ def interrupt_twice(running: Program, moments: random.Random) -> None:
             time.sleep(pause)
 
 
-KINDS = {
-    "main process alone": kill_main,
-    "one worker alone": kill_worker,
-    "all processes": kill_all,
-    "two interrupts": interrupt_twice,
-}
-# A run that had ended before, or goes on, ends with 0.
-STATUSES = {
-    "main process alone": (0, -signal.SIGKILL),
-    "one worker alone": (0,),
-    "all processes": (0, -signal.SIGKILL),
-    "two interrupts": (0, 130),
+# What is done, and the status of a run that it ends; 0 for one that goes on.
+KINDS: dict[str, tuple[Callable[[Program, random.Random], None], int]] = {
+    "main process alone": (kill_main, -signal.SIGKILL),
+    "one worker alone": (kill_worker, 0),
+    "all processes": (kill_all, -signal.SIGKILL),
+    "two interrupts": (interrupt_twice, 130),
 }
 
 
