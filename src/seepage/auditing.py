@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 from torch import nn
 
+from seepage.assessment.decision import ALPHA
 from seepage.config.document import make_specs, read_text_document
 from seepage.config.tree import read_text
 from seepage.datasets.dataset import Dataset
@@ -22,7 +24,9 @@ from seepage.report.html import FILE as PAGE
 from seepage.report.html import write_html
 from seepage.report.report import Report
 from seepage.results.checks import Facts, run_checks
+from seepage.results.gate import check_gate, decide
 from seepage.results.rows import rows_of, write_results
+from seepage.run.limits import Limits, budgeted
 from seepage.run.plan import make_plan
 from seepage.run.provenance import asked_before, check_folder, provenance, write_provenance
 from seepage.run.runner import Listener, Run, run_audits
@@ -51,7 +55,14 @@ def prepare_all(specs: Sequence[Spec], folder: Path | None = None) -> list[Audit
         BadInputError: something that a spec names cannot be loaded or used.
     """
     subjects = Subjects(folder)
-    return [find_setting(spec.setting).prepare(spec, Given(folder=folder), subjects) for spec in specs]
+    return [_prepared(spec, Given(folder=folder), subjects) for spec in specs]
+
+
+def _prepared(spec: Spec, given: Given, subjects: Subjects) -> Audit:
+    audit = find_setting(spec.setting).prepare(budgeted(spec), given, subjects)
+    if spec.gate is not None:
+        check_gate(spec.gate, audit.about.columns, [one.defense for one in audit.configurations])
+    return audit
 
 
 def run_all(
@@ -103,7 +114,8 @@ def run_all(
                 audit.save(folder)
             if document is not None:
                 write_whole(folder / DOCUMENT, document, private)
-        runs = run_audits(every, store, listener, plan, budget)
+        limits = {i: Limits(audit, _level(store)) for i, audit in enumerate(audits) if audit.spec.gate}
+        runs = run_audits(every, store, listener, plan, budget, limits)
         further = [audit.further_rows(store.setup, listener.started) for audit in audits]
         origin = store.runs()[-1]
         if folder is not None:
@@ -113,13 +125,31 @@ def run_all(
         rows = [*rows_of(audit, runs[i]), *further[i]]
         controls = {kind: _rows_at(every, runs, places.get((i, kind))) for kind in ("positive", "negative")}
         findings = run_checks(Facts(audit, rows, runs[i], controls["positive"], controls["negative"]))
+        decision = decide(limits[i], rows, runs[i], findings) if i in limits else None
         reports.append(
-            Report(audit, rows, runs[i], findings, controls["positive"], controls["negative"], plan.left_out, origin)
+            Report(
+                audit,
+                rows,
+                runs[i],
+                findings,
+                controls["positive"],
+                controls["negative"],
+                [] if decision is not None and decision.outcome != "undecided" else plan.left_out,
+                origin,
+                decision,
+            )
         )
     if folder is not None:
         write_html(folder / PAGE, reports, origin, private)
         write_results(folder, [row for report in reports for row in report.rows], private)
     return reports
+
+
+def _level(store: Store) -> float:
+    """Return the probability of a false pass, which all limits that a folder was run with share."""
+    gates = [then["spec"].get("gate") for run in store.runs() for then in run["audits"]]
+    limits = {json.dumps(gate, sort_keys=True) for gate in gates if gate is not None}
+    return ALPHA / max(1, len(limits))
 
 
 def _rows_at(audits: Sequence[Audit], runs: Sequence[list[Run]], place: int | None) -> list[Any] | None:
@@ -246,7 +276,7 @@ def audit(
     folder = None if out is None else Path(out)
     given = Given(dataset, None if isinstance(model, str) else model, folder)
     spec = chosen.spec.of(**options)
-    [report] = run_all([chosen.prepare(spec, given, Subjects(folder))], folder)
+    [report] = run_all([_prepared(spec, given, Subjects(folder))], folder)
     return report
 
 

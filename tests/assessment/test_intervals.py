@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from seepage.assessment import Estimate, interval, paired, tau_b
-from seepage.assessment.intervals import ratio, welch
+from seepage.assessment import Estimate, Measurement, clustered, interval, paired, tau_b
+from seepage.assessment.intervals import CLUSTERS_FOR_INTERVAL, CLUSTERS_FOR_VERDICT, ratio, welch
 from seepage.errors import BadInputError
 from tests.oracles import assessment as oracle
 
@@ -160,3 +160,55 @@ def test_intervals_of_ratios_hold_the_truth_as_often_as_they_say() -> None:
         assert found.high is not None
         held += found.low <= 0.6 <= found.high
     assert 0.92 <= held / 400 <= 0.98
+
+
+def _clusters(effects: np.ndarray, rng: np.random.Generator) -> list[torch.Tensor]:
+    """Return 40 answers, right or wrong, of each cluster."""
+    return [torch.from_numpy((rng.random(40) < one).astype(float)) for one in effects]
+
+
+@pytest.mark.parametrize("number", [3, 5])
+def test_intervals_over_few_clusters_hold_the_truth_as_often_as_they_say(number: int):
+    rng = np.random.default_rng(number)
+    held = {"clusters": 0, "units": 0}
+    for _ in range(1000):
+        values = _clusters(np.clip(0.7 + 0.08 * rng.standard_normal(number), 0, 1), rng)
+        for name, found in (("clusters", clustered(values)), ("units", interval(torch.cat(values)))):
+            assert found.low is not None
+            assert found.high is not None
+            held[name] += found.low <= 0.7 <= found.high
+    assert 0.935 <= held["clusters"] / 1000 <= 0.97
+    assert held["units"] / 1000 < 0.85
+
+
+def test_clusters_are_their_means_with_t_of_one_fewer_degrees_of_freedom():
+    # Quantile of Student's t at 0.975 for 2 degrees of freedom: 4.303.
+    values = [torch.tensor([0.0, 1.0]), torch.tensor([0.4]), torch.tensor([0.6, 0.6, math.nan])]
+    found = clustered(values)
+    assert (found.mean, found.n, found.std) == (pytest.approx(0.5), 3, pytest.approx(0.1))
+    half = 4.303 * 0.1 / math.sqrt(3)
+    assert (found.low, found.high) == (pytest.approx(0.5 - half, abs=1e-4), pytest.approx(0.5 + half, abs=1e-4))
+    assert clustered([10 * one for one in values], bounds=(4.5, 5.2)).high == 5.2
+
+
+def test_two_clusters_have_no_interval_and_those_without_values_do_not_count():
+    assert (CLUSTERS_FOR_INTERVAL, CLUSTERS_FOR_VERDICT) == (3, 5)
+    two = [torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1.0]), torch.tensor([math.nan])]
+    found = clustered(two)
+    assert (found.mean, found.low, found.high, found.n) == (0.75, None, None, 2)
+    assert found.std == pytest.approx(math.sqrt(0.125))
+    alone = clustered([torch.tensor([0.0, 1.0, 1.0, math.nan])])
+    assert (alone.mean, alone.low, alone.n) == (pytest.approx(2 / 3), None, 1)
+    assert clustered([]) == Estimate(None, None, None, 0)
+    same = clustered([torch.tensor([1.0, 1.0]), torch.tensor([1.0]), torch.tensor([1.0])])
+    assert (same.low, same.high, same.degenerate) == (1, 1, True)
+
+
+def test_a_measurement_of_clusters_has_their_interval():
+    clusters = tuple(torch.tensor(one, dtype=torch.float64) for one in ([0.2, 0.4], [0.6, 0.6], [0.9, 0.9]))
+    values = torch.tensor([0.3, 0.6, 0.9], dtype=torch.float64)
+    measured = Measurement("accuracy", None, values, True, (0.0, 1.0), clusters)
+    assert measured.estimate() == clustered(clusters, bounds=(0.0, 1.0))
+    lift = measured.less(Measurement("accuracy", None, values / 3, True, (0.0, 1.0)))
+    found, expected = lift.estimate(), interval(lift.values, bounds=(-1.0, 1.0))
+    assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(expected.high))

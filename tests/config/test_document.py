@@ -290,7 +290,7 @@ def test_aliases_are_read() -> None:
         ("defenses: {name: gaussian_noise, scale: [1, -1]}", "1: defenses.scale[1]", "got scale=-1"),
         ("baselines: modes", "1: baselines", "did you mean 'mode'"),
         ("gate: high", "1: gate.above", "expected a number, got high"),
-        ("gate: {above: 3}", "1: gate.above", "below 1 (0.2 is 20 points), got 3"),
+        ("gate: {above: 3}", "1: gate.above", "between 0 and 1 (0.2 is 20 points"),
         ("gate: {column: age}", "1: gate", "needs gate: {above: LIFT}"),
         ("gate: {above: 0.1, colunm: age}", "1: gate.colunm", "did you mean 'column'"),
         ("gate: {above: 0.1, column: 3}", "1: gate.column", "expected a text, got 3; put it in quotes"),

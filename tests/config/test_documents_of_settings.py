@@ -182,7 +182,7 @@ def test_old_spellings_work_and_say_what_replaces_them() -> None:
         (f"{SPLIT}, defenses: []}}", "defenses: an empty list sweeps over nothing"),
         (f"{SPLIT}, defenses: [cut_noise+cut_noise]}}", r"defenses\[0\]: .*combines 'cut_noise' with itself"),
         (f"{SPLIT}, nonsense.x: 1}}", "nonsense.x: unknown key"),
-        (f"{SPLIT}, gate: 3}}", "gate.above: a lift is a number from 0 up to but below 1"),
+        (f"{SPLIT}, gate: 3}}", "gate.above: the limit of a lift is a number between 0 and 1"),
         (f"{SPLIT}, time_budget: soon}}", "time_budget: a time is written like 90s, 30m or 2h, got 'soon'"),
         (
             "{setting: split, dataset: adult, data_folder: 3}",

@@ -257,6 +257,50 @@ def test_counts_of_certificates_are_the_sums_of_their_files() -> None:
             assert int(shown.replace(",", "")) == sum(int(line[column]) for line in lines)
 
 
+def test_error_rates_of_the_gate_are_those_of_its_file() -> None:
+    looks = [("gate", "every one to 400"), *(("t", victims) for victims in ("5", "10", "20", "5, 10, 20, 40, 80"))]
+    lines = lines_of(ROOT / site_tables.FOLDER / "gate.csv")
+    victims = lines_of(ROOT / site_tables.FOLDER / "gate_leaks.csv")
+
+    def rates(lifts: str, limit: str) -> list[str]:
+        found = {
+            (line["rule"], line["victims"]): line["value"]
+            for line in lines
+            if (line["figure"], line["lifts"], line["limit"]) == ("false_pass", lifts, limit)
+        }
+        return [f"{100 * float(found[look]):.1f}" for look in looks]
+
+    text = (ROOT / "docs" / "results" / "benchmarks.md").read_text(encoding="utf-8")
+    shown = parts(text)["Gate"]
+    simulated = [row for row in shown if len(row) == 6][1:]
+    real = [row for row in shown if len(row) == 9][1:]
+    names = {line["lifts"] for line in lines if line["figure"] == "false_pass"}
+    assert names == {row[0] for row in simulated} | {f"unmix, batch size {row[0]}" for row in real}
+    for lifts, *found in simulated:
+        assert found == rates(lifts, "0.1")
+    for size, number, whole, mean, *found in real:
+        pool = [line for line in victims if line["batch_size"] == size]
+        assert (len(pool), sum(line["certified"] == "1.0" for line in pool)) == (int(number), int(whole))
+        lift = math.fsum(float(line["lift"]) for line in pool) / len(pool)
+        assert mean == f"{100 * lift:.1f}"
+        assert found == rates(f"unmix, batch size {size}", f"{round(lift, 5):g}")
+    gate = {
+        line["lifts"]: float(line["high"]) for line in lines if (line["figure"], line["rule"]) == ("false_pass", "gate")
+    }
+    assert max(gate.values()) < 0.035
+
+
+def test_intervals_of_measured_tables_are_students_t_over_units() -> None:
+    lines = [line for path in FILES for line in lines_of(path) if line["ours_low"]]
+    assert len(lines) > 1000
+    for line in lines:
+        n, mean, std = int(line["n"]), float(line["ours"]), float(line["ours_std"])
+        half = float(stats.t.ppf(0.975, n - 1)) * std / math.sqrt(n)
+        low, high = (0.0, 1.0) if line["unit"] == "percent" else (-math.inf, math.inf)
+        assert float(line["ours_low"]) == pytest.approx(max(low, mean - half), abs=2e-5)
+        assert float(line["ours_high"]) == pytest.approx(min(high, mean + half), abs=2e-5)
+
+
 def test_the_figures_are_what_the_files_say_and_small() -> None:
     assert results_figures.main(["--check"]) == 0, "run: python tools/results_figures.py"
     for name in results_figures.FIGURES:

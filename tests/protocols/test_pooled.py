@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -24,6 +26,42 @@ def test_rows_are_dealt_out_once_and_with_their_shares() -> None:
             assert set(sets.queries.inputs[:, 0].tolist()) <= set(sets.auxiliary.inputs[:, 0].tolist())
     other = parted(numbered, 300, 100, 50, seed=1)
     assert not torch.equal(other.auxiliary.inputs, parted(numbered, 300, 100, 50, seed=0).auxiliary.inputs)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("share", [0.5, None])
+def test_rows_of_one_group_go_to_one_party(apart: bool, share: float | None) -> None:
+    """As of patients with one to seven rows each."""
+    generator = torch.Generator().manual_seed(3)
+    groups = torch.randint(250, (1000,), generator=generator)
+    numbered = MarkedRows(torch.arange(1000.0)[:, None], ROWS.labels, ROWS.carries, groups=groups)
+    sets = parted(numbered, 300, 100, 50, seed=0, auxiliary_share=share, own_share=0.33, apart=apart)
+    dealt = [sets.auxiliary, sets.own, sets.held, *([sets.queries] if apart else [])]
+    assert [len(part) for part in dealt[:2]] == [300, 100]
+    assert share is None or int(sets.auxiliary.carries.sum()) == 150
+    assert len(sets.held) > 200
+    held = [set(groups[part.inputs[:, 0].long()].tolist()) for part in dealt]
+    assert all(torch.equal(part.groups, groups[part.inputs[:, 0].long()]) for part in dealt if part.groups is not None)
+    assert sum(map(len, held)) == len(set.union(*held))
+    # Rows on their own would be of the same groups in most cases.
+    alone = parted(replace(numbered, groups=None), 300, 100, 50, seed=0, auxiliary_share=share, apart=apart)
+    mixed = [set(groups[part.inputs[:, 0].long()].tolist()) for part in (alone.auxiliary, alone.held)]
+    assert len(mixed[0] & mixed[1]) > 50
+
+
+def test_groups_that_each_have_one_row_are_as_rows_on_their_own() -> None:
+    alone = MarkedRows(torch.arange(1000.0)[:, None], ROWS.labels, ROWS.carries, groups=torch.arange(1000))
+    sets = parted(alone, 300, 100, 50, seed=0)
+    dealt = torch.cat([part.inputs[:, 0] for part in (sets.auxiliary, sets.own, sets.held)])
+    assert torch.equal(dealt.sort().values, torch.arange(1000.0))
+
+
+def test_groups_that_are_too_large_are_refused() -> None:
+    two = MarkedRows(torch.arange(1000.0)[:, None], ROWS.labels, ROWS.carries, groups=torch.arange(1000) % 2)
+    with pytest.raises(BadInputError, match=r"2 whole groups have too few rows for 600 .* smaller groups"):
+        parted(two, 600, 100, 50, seed=0, auxiliary_share=0.9)
+    with pytest.raises(BadInputError, match="rows came with groups of 3"):
+        replace(two, groups=torch.arange(3))
 
 
 def test_every_joint_model_is_trained_on_the_victims_the_adversarys_and_further_rows() -> None:

@@ -125,12 +125,12 @@ class CoinSpec(Spec):
     unit: ClassVar[str] = "flip"
     repeats: ClassVar[str] = "flips"
 
-    flips: Annotated[int, Option("Number of coins that are flipped.", RUNNING)] = 3
+    flips: Annotated[int, Option("Number of coins that are flipped.", RUNNING)] = 5
 
 
 COIN, PEEK, SETUP = "coin", "peek", "set-up"
 KINDS: dict[str, PartKind] = {SETUP: "about", COIN: "baseline", PEEK: "attack"}
-FIGURES = {("none", COIN): 0.5, ("none", PEEK): 0.9, ("gloves", COIN): 0.5, ("gloves", PEEK): 0.55}
+FIGURES = {("none", COIN): 0.49, ("none", PEEK): 0.88, ("gloves", COIN): 0.49, ("gloves", PEEK): 0.53}
 
 
 @dataclass(frozen=True)

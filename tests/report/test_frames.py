@@ -170,11 +170,19 @@ def test_sensitive_columns_come_first_then_the_largest_lift() -> None:
     ]
 
 
-def test_the_worst_setting_is_that_of_the_gravest_tier() -> None:
+def test_the_worst_setting_is_the_one_in_which_most_is_shown_and_not_the_noisiest() -> None:
     rows = [row(), row(batch_size=2, lift=0.45, lift_low=0.4, lift_high=0.47), row(batch_size=4, lift=None)]
     found = frames.worst(frames.overview(rows))
     assert found is not None
-    assert (found["batch_size"], found["tier"], found["closed"]) == (2, "total", pytest.approx(0.9))
+    assert (found["batch_size"], found["tier"], found["closed"]) == (2, "high to total", pytest.approx(0.9))
+    noisy = row(batch_size=16, lift=0.3, lift_low=-0.4, lift_high=0.5)
+    found = frames.worst(frames.overview([row(), noisy]))
+    assert found is not None
+    assert found["batch_size"] == 8
+    read = row(batch_size=16, metric="exact_match", mean=0.6, baseline=None)
+    found = frames.worst(frames.overview([row(), noisy, read]))
+    assert found is not None
+    assert found["batch_size"] == 16
     assert frames.worst([]) is None
 
 

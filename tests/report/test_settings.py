@@ -18,7 +18,6 @@ from seepage.report.html import render
 from seepage.report.progress import Bar
 from seepage.report.report import Report
 from seepage.results.checks import Alarm
-from seepage.results.gate import gate
 from seepage.settings.horizontal import HorizontalAudit
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import prepare
@@ -102,14 +101,15 @@ def test_checks_that_do_not_apply_are_listed_with_the_reason() -> None:
 def test_controls_are_put_in_words() -> None:
     report = report_of(CoinAudit(control="Nothing hides the planted coin."))
     assert "Positive control: none. It was switched off." in read(render([report], {}))["checks"]
-    planted = row(batch_size=None, attack=PEEK, mean=0.95, baseline=0.5, lift=0.45, lift_low=0.4, lift_high=0.5)
-    nothing = replace(planted, mean=0.5, lift=0.0, lift_low=-0.1, lift_high=0.1)
+    planted = row(batch_size=None, attack=PEEK, n=10, mean=0.95, low=0.9, high=1.0, baseline=0.5, lift=0.45)
+    planted = replace(planted, lift_low=0.4, lift_high=0.5)
+    nothing = replace(planted, mean=0.5, low=0.4, lift=0.0, lift_low=-0.1, lift_high=0.1)
     works = read(render([replace(report, control=[planted], negative=[nothing])], {}))["checks"]
     assert "Positive control: Nothing hides the planted coin." in works
     assert "peek reads 95.0% and closes 90.0% of the gap" in works
     assert "So the attack works here." in works
     assert "No attack clearly exceeds the best baseline there" in works
-    broken = read(render([replace(report, control=[nothing], negative=[replace(planted, lift_low=0.4)])], {}))["checks"]
+    broken = read(render([replace(report, control=[nothing], negative=[planted])], {}))["checks"]
     assert "Something is wrong with peek or its options; the data are not shown to be safe." in broken
     assert "So peek finds what is not there" in broken
 
@@ -134,19 +134,11 @@ def test_pictures_are_shown_with_what_was_made_of_them() -> None:
         assert words in pictures
 
 
-def test_a_gate_reads_the_rows_of_any_setting() -> None:
-    report = report_of(CoinAudit())
-    assert gate(report.rows, above=0.1, alarms=report.alarms, unit="flip").failed
-    assert not gate(report.rows, above=0.9, unit="flip").failed
+def test_flips_that_are_all_alike_have_no_tier() -> None:
     # All flips gain the same, so that the interval of the lift is a point and shows nothing.
     alike = report_of(CoinAudit(spread=0.0))
     assert alike.worst is not None
     assert alike.worst["tier"] == "inconclusive"
-    passed = gate(alike.rows[:1], above=0.9, unit="flip")
-    assert "shows nothing: all 3 flips are alike" in passed.line
-    assert "(coins, none, no defense)" in passed.line
-    with pytest.raises(BadInputError, match="unknown column of the gate"):
-        gate(report.rows, above=0.1, column="b")
 
 
 def test_an_audit_doubts_a_single_repetition_and_what_has_no_baseline() -> None:

@@ -14,6 +14,7 @@ from seepage.assessment.row import ResultRow
 from seepage.report.report import Report
 from seepage.report.result import AuditResult
 from seepage.report.summary import headline, summary
+from seepage.results.checks import Alarm
 from tests.report.parts import CoinAudit
 from tests.results.test_verdict import row
 
@@ -32,8 +33,12 @@ def result(rows: Sequence[ResultRow], sensitive: Sequence[str] = ()) -> AuditRes
             {"baseline": 1.0, "lift": 0.0, "lift_low": 0.0, "lift_high": 0.0},
             "The best baseline is always right already.",
         ),
-        ({"n": 1, "low": None, "high": None, "lift_low": None, "lift_high": None}, "One flip allows no interval"),
-        ({"n": 3, "lift_low": 0.2, "lift_high": 0.2}, "All 3 flips are alike"),
+        (
+            {"n": 1, "low": None, "high": None, "lift_low": None, "lift_high": None},
+            "One flip allows no verdict: audit 5 or more",
+        ),
+        ({"n": 3}, "3 flips allow no verdict: audit 5 or more"),
+        ({"n": 6, "lift_low": 0.2, "lift_high": 0.2}, "All 6 flips are alike"),
     ],
 )
 def test_the_summary_says_why_there_is_no_tier(changes: dict[str, Any], reason: str) -> None:
@@ -53,8 +58,17 @@ def test_the_summary_says_what_was_read_and_what_baselines_get() -> None:
     assert "20.0 points more than the best baseline (random, 50.0%)" in text
     assert "25.0% of the records come back whole. Leakage: moderate." in text
     assert "Clearly above the baseline, most of all: age (90%, baseline 30%)." in text
-    assert "Sensitive columns by leakage: total: age." in text or "high: age" in text
+    assert "Sensitive columns by leakage: high to total: age." in text
     assert "purpose" not in text
+
+
+def test_an_open_verdict_gives_both_ends_and_a_lower_bound_its_reason() -> None:
+    wide = row(lift=0.2, lift_low=0.01, lift_high=0.49)
+    assert "Leakage: open (2% to 98% of the gap)." in summary(result([wide]))
+    alarm = Alarm("SEEP024", "warning", "The exact attack was not tried", "...")
+    fell = replace(result([row()]), findings=[alarm])
+    assert "Leakage: at least moderate (32% to 48% of the gap). It is a lower bound: the exact" in summary(fell)
+    assert "The exact attack was not tried, so this is a lower bound." in headline(fell).words
 
 
 def test_an_attack_that_cannot_be_told_from_a_baseline_is_not_called_safe() -> None:

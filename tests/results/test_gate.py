@@ -2,121 +2,159 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-import tests.rows
-from seepage.assessment.row import ResultRow
+from seepage.auditing import run_all
 from seepage.errors import BadInputError
+from seepage.report.report import Report
 from seepage.results.checks import Alarm, Where
-from seepage.results.gate import Decision, combined, gate
+from seepage.results.gate import Decision, check_gate, combined, decide
+from seepage.run.limits import Limits
+from seepage.settings.spec import Gate
+from tests.report.parts import COIN, PEEK, SETUP, CoinAudit
+from tests.rows import row
+from tests.run.test_limits import SAFE, measured, spec
+
+LOW = Gate(above=0.2)
 
 
-def row(**changes: Any) -> ResultRow:
-    plain: dict[str, Any] = {
-        "mean": 0.6,
-        "n": 10,
-        "baseline": 0.5,
-        "baseline_name": "mode",
-        "lift": 0.1,
-        "lift_low": 0.05,
-        "lift_high": 0.15,
-    }
-    return tests.rows.row(**{**plain, **changes})
+def decided(
+    figures: dict[tuple[str, str], float] = SAFE,
+    alarms: list[Alarm] | None = None,
+    parts: tuple[str, ...] = (SETUP, COIN, PEEK),
+    broken: tuple[str, ...] = (),
+    **fields: Any,
+) -> Decision:
+    """Return the decision on an audit with planted figures."""
+    audit = CoinAudit(spec(**fields), figures=figures, spread=0.0005, parts=parts, broken=broken)
+    [report] = run_all([audit])
+    if alarms is None:
+        assert report.decision is not None
+        return report.decision
+    return again(report, alarms)
 
 
-@pytest.mark.parametrize(("above", "failed"), [(0.1, True), (0.149, True), (0.15, False), (0.2, False)])
-def test_the_upper_end_decides(above: float, failed: bool) -> None:
-    decision = gate([row()], above)
-    assert decision.failed is failed
-    assert decision.line.startswith(f"gate {'failed' if failed else 'passed'}: tableak on all cells (german, nn3,")
-    assert "\n" not in decision.line
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"lift": None, "lift_low": None, "lift_high": None, "baseline": None}, "no baseline"),
-        ({"n": 1, "lift_low": None, "lift_high": None}, "allows no interval"),
-        ({"lift_low": 0.0, "lift_high": 0.0}, "all 10 victims are alike"),
-        ({"baseline": 1.0, "lift": 0.0, "lift_low": -0.1, "lift_high": 0.0}, "the best baseline is always right"),
-        ({"mean": None}, "no attack was scored"),
-    ],
-)
-def test_what_shows_nothing_does_not_pass(changes: dict[str, Any], why: str) -> None:
-    decision = gate([row(**changes)], 0.9)
-    assert decision.failed
-    assert why in decision.line
-
-
-def test_the_line_names_what_was_repeated() -> None:
-    one = row(n=1, lift_low=None, lift_high=None)
-    assert "1 training allows no interval" in gate([one], 0.9, unit="training").line
-
-
-def test_no_attack_at_all_does_not_pass() -> None:
-    assert gate([row(kind="baseline")], 0.9).failed
-    assert gate([], 0.9).failed
+def again(report: Report, alarms: list[Alarm]) -> Decision:
+    """Return the decision on what a report found, with other findings."""
+    limits = Limits(report.audit)
+    assert report.decision is not None
+    limits.standings = {one.figure: one for one in report.decision.figures}
+    return decide(limits, report.rows, report.runs, alarms)
 
 
 @pytest.mark.parametrize(
-    ("severity", "where", "failed"),
+    ("peek", "outcome", "why"),
     [
-        ("error", (), True),
-        ("error", (Where(attack="tableak"),), True),
-        ("error", (Where(attack="dlg"),), False),
-        ("error", (Where(batch_size=16),), False),
-        ("warning", (), False),
+        (0.5, "passed", "shown to stay below 20.0 points"),
+        (0.95, "failed", "the leakage is total"),
+        (0.72, "failed", "above the limit of 20.0; passing has become impossible within the budget of 57 flips"),
+        (0.66, "undecided", "more flips are needed (flips)"),
     ],
 )
-def test_an_error_alarm_that_concerns_the_figure_fails(severity: Any, where: tuple[Where, ...], failed: bool) -> None:
-    decision = gate([row()], 0.5, alarms=[Alarm("SEEP004", severity, "The control failed", "...", where)])
-    assert decision.failed is failed
-    assert ("SEEP004" in decision.line) is failed
+def test_it_passes_what_is_shown_below_and_says_why(peek: float, outcome: str, why: str) -> None:
+    found = decided({("none", COIN): 0.5, ("none", PEEK): peek})
+    assert found.outcome == outcome, found.line
+    assert found.line.startswith(f"gate {outcome}: ")
+    assert why in found.line
+    assert "\n" not in found.line
 
 
-def test_every_setting_counts_and_in_it_the_strongest_attack() -> None:
-    weak = row(attack="dlg", mean=0.4, lift=-0.1, lift_low=-0.6, lift_high=0.4)
-    assert not gate([row(), weak], 0.2).failed
-    small = row(batch_size=1, mean=0.9, lift=0.4, lift_low=0.35, lift_high=0.45)
-    defended = row(batch_size=1, defense="noise")
-    decision = gate([row(), small, defended], 0.2)
-    assert decision.failed
-    assert "batch size 1)" in decision.line
-    assert gate([row(), defended, replace(small, defense="noise", mean=0.95)], 0.2).failed
+def test_a_lift_that_is_shown_above_fails_before_the_budget_ends() -> None:
+    found = decided({("none", COIN): 0.1, ("none", PEEK): 0.85})
+    assert found.outcome == "failed"
+    assert "shown above the limit of 20.0" in found.line
+    assert {one.n for one in found.figures} == {19}
 
 
-def test_a_column_of_its_own() -> None:
-    rows = [row(), row(column="age", mean=0.9, lift=0.4, lift_low=0.3, lift_high=0.5), row(column="sex")]
-    assert gate(rows, 0.2, "age").failed
-    assert not gate(rows, 0.2, "sex").failed
-    assert not gate(rows, 0.2).failed
+def test_a_certified_record_fails_whatever_the_mean_is() -> None:
+    audit = CoinAudit(spec(), figures=SAFE)
+    limits = Limits(audit)
+    half = [0.5] * 40
+    own = [measured(half), measured([0.05] * 40, "certified")]
+    limits.look(lambda configuration, name: (own, [[measured(half)]]))
+    assert limits.failed
+    rows = [
+        row(batch_size=None, attack=PEEK, mean=0.5, baseline=0.5, lift=0.0, lift_low=-0.01, lift_high=0.01),
+        row(batch_size=None, attack=PEEK, metric="certified", mean=0.05),
+    ]
+    found = decide(limits, rows, [])
+    assert found.outcome == "failed"
+    assert "5.0% of the records are certified" in found.line
+
+
+def test_records_that_come_back_whole_fail() -> None:
+    limits = Limits(CoinAudit(spec(), figures=SAFE))
+    score = row(batch_size=None, attack=PEEK, mean=0.6, baseline=0.5, lift=0.1, lift_low=0.0, lift_high=0.15)
+    whole = row(batch_size=None, attack=PEEK, metric="exact_match", mean=0.6, baseline=0.0)
+    assert "the leakage is total" in decide(limits, [score, whole], []).line
+    assert decide(limits, [score, whole], []).outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("severity", "where", "outcome"),
+    [
+        ("error", (), "undecided"),
+        ("error", (Where(attack=PEEK),), "undecided"),
+        ("error", (Where(attack="other"),), "passed"),
+        ("warning", (), "passed"),
+    ],
+)
+def test_an_error_that_concerns_the_figure_shows_nothing(severity: Any, where: tuple[Where, ...], outcome: str) -> None:
+    found = decided(alarms=[Alarm("SEEP004", severity, "The control failed", "...", where)])
+    assert found.outcome == outcome
+    assert ("SEEP004" in found.line) is (outcome != "passed")
+
+
+def test_a_weaker_attack_is_said_beside_the_pass() -> None:
+    found = decided(alarms=[Alarm("SEEP024", "warning", "The exact attack was not tried", "...")])
+    assert found.outcome == "passed"
+    assert "the exact attack was not tried (SEEP024)" in found.line
+
+
+def test_what_shows_nothing_does_not_pass() -> None:
+    without = decided(parts=(SETUP, PEEK))
+    assert without.outcome == "undecided"
+    assert "was not scored on all cells beside a baseline" in without.line
+    assert decided(parts=(SETUP, COIN)).line == "gate undecided: no attack was run."
+    right = {("none", COIN): 1.0, ("none", PEEK): 1.0}
+    audit = CoinAudit(spec(), figures=right, spread=0.0)
+    [report] = run_all([audit])
+    assert report.decision is not None
+    assert "the best baseline is always right on all cells" in report.decision.line
+
+
+def test_failed_jobs_are_refused() -> None:
+    found = decided(broken=(PEEK,))
+    assert found.outcome == "refused"
+    assert "failed; run the same command again" in found.line
+
+
+def test_a_share_of_the_worst_has_a_limit_of_its_own() -> None:
+    assert decided(worst=[0.1, 0.5]).outcome == "passed"
+    few = decided(worst=[0.1, 0.5], flips=20)
+    assert few.outcome == "failed"
+    assert "at least 36 of them" in few.line
+    assert decided(worst=[0.1, 0.0]).outcome == "failed"
+
+
+def test_a_gate_that_no_audit_could_answer_is_refused() -> None:
+    check_gate(LOW, ["age"], ["none"])
     with pytest.raises(BadInputError, match="did you mean 'age'"):
-        gate(rows, 0.2, "aeg")
+        check_gate(Gate(above=0.2, column="aeg"), ["age"], ["none"])
+    with pytest.raises(BadInputError, match="did you mean 'gloves'"):
+        check_gate(Gate(above=0.2, deployed=("glove",)), ["age"], ["none", "gloves"])
 
 
-@pytest.mark.parametrize("above", [-0.1, 1.0, 20.0, float("nan")])
-def test_a_threshold_that_is_no_lift_is_refused(above: float) -> None:
-    with pytest.raises(BadInputError, match="20 points"):
-        gate([row()], above)
-
-
-@given(st.floats(-0.5, 0.5), st.floats(0.001, 0.5), st.floats(0, 0.99), st.floats(0, 0.4))
-def test_more_leakage_or_fewer_victims_never_help_to_pass(lift: float, half: float, above: float, more: float) -> None:
-    def failed(lift: float, half: float) -> bool:
-        return gate([row(lift=lift, lift_low=lift - half, lift_high=lift + half)], above).failed
-
-    if failed(lift, half):
-        assert failed(lift + more, half)
-        assert failed(lift, half + more)
+@pytest.mark.parametrize("above", [0, -0.1, 1.0, 20.0, float("nan")])
+def test_a_limit_that_nothing_could_show_is_refused(above: float) -> None:
+    with pytest.raises(ValueError, match="20 points"):
+        Gate(above=above)
 
 
 def test_the_worst_of_several_decides() -> None:
-    passed, failed, unknown = Decision(False, "a", 0.9), Decision(True, "b", 0.3), Decision(True, "c", None)
-    assert combined([passed, unknown, failed]) is failed
-    assert combined([passed, unknown]) is unknown
-    assert combined([passed, Decision(False, "d", 0.1)]) is passed
+    outcomes: list[Any] = ["passed", "undecided", "refused", "failed"]
+    made = [Decision(outcome, outcome) for outcome in outcomes]
+    for i in range(4):
+        assert combined(made[: i + 1][::-1]) is made[i]

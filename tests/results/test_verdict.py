@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,8 @@ from hypothesis import strategies as st
 
 import tests.rows
 from seepage.assessment.row import ResultRow
+from seepage.results.checks import Alarm, Where
 from seepage.results.verdict import strongest, verdict
-
-TIERS = ["none", "low", "moderate", "high", "total"]
 
 
 def row(**changes: Any) -> ResultRow:
@@ -47,18 +47,58 @@ def row(**changes: Any) -> ResultRow:
         (1.0, "total"),
     ],
 )
-def test_the_upper_end_of_the_closed_gap_decides(closed: float, tier: str) -> None:
-    found = verdict(row(baseline=0.0, lift=closed - 0.1, lift_low=closed - 0.2, lift_high=closed))
+def test_a_narrow_interval_is_named_by_the_tier_that_it_lies_in(closed: float, tier: str) -> None:
+    found = verdict(row(baseline=0.0, lift=closed, lift_low=closed, lift_high=closed + 1e-9))
     assert found.tier == tier
-    assert found.upper == pytest.approx(closed)
+    assert found.high == pytest.approx(closed)
 
 
-@given(st.floats(0, 0.99), st.floats(-0.5, 1), st.floats(0, 0.5))
-def test_more_leakage_is_never_a_milder_tier(baseline: float, lift: float, more: float) -> None:
-    before, after = (
-        verdict(row(baseline=baseline, lift=x, lift_low=x - 1, lift_high=x)).tier for x in (lift, lift + more)
-    )
-    assert TIERS.index(after) >= TIERS.index(before)
+@pytest.mark.parametrize(
+    ("low", "high", "tier"),
+    [
+        (0.1, 0.15, "low"),
+        (0.1, 0.3, "low to moderate"),
+        (0.04, 0.3, "open"),
+        (0.074, 0.995, "open"),
+        (0.8, 1.0, "high to total"),
+    ],
+)
+def test_the_interval_names_one_tier_or_two_neighbours_or_is_open(low: float, high: float, tier: str) -> None:
+    found = verdict(row(baseline=0.0, lift=(low + high) / 2, lift_low=low, lift_high=high))
+    assert found.tier == tier
+    assert (found.low, found.high) == (low, high)
+
+
+@given(st.floats(0, 0.9), st.floats(-0.5, 1), st.floats(0.001, 0.5), st.floats(0, 1))
+def test_the_tiers_named_are_exactly_those_of_the_interval(
+    baseline: float, low: float, width: float, at: float
+) -> None:
+    found = verdict(row(baseline=baseline, lift=low, lift_low=low, lift_high=low + width)).tier
+    inside = verdict(
+        row(baseline=baseline, lift=low, lift_low=low + at * width, lift_high=low + at * width + 1e-12)
+    ).tier
+    if found != "open" and inside != "inconclusive" and " to " not in inside:
+        assert inside in found.split(" to ")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_fewer_than_five_repetitions_give_no_verdict_but_what_was_read_whole(n: int) -> None:
+    assert verdict(row(n=n)).tier == "inconclusive"
+    assert verdict(row(n=n), row(metric="exact_match", mean=0.9, baseline=None)).tier == "total"
+
+
+def test_an_attack_that_fell_back_gives_a_lower_bound() -> None:
+    alarm = Alarm("SEEP024", "warning", "The exact attack was not tried", "...")
+    assert verdict(row(), alarms=[alarm]).tier == "at least moderate"
+    assert verdict(row(lift=0.0, lift_low=-0.01, lift_high=0.01), alarms=[alarm]).tier == "open"
+    assert verdict(row(), alarms=[alarm]).because is alarm
+    assert verdict(row(), alarms=[replace(alarm, where=(Where(attack="other"),))]).tier == "moderate"
+
+
+def test_a_failed_control_leaves_no_tier_but_what_was_read() -> None:
+    alarm = Alarm("SEEP004", "error", "The positive control did not leak", "...")
+    assert verdict(row(), alarms=[alarm]).tier == "inconclusive"
+    assert verdict(row(lift=0.47, lift_low=0.46, lift_high=0.48), alarms=[alarm]).tier == "total"
 
 
 def test_half_of_all_records_whole_is_total_whatever_the_cells_say() -> None:
@@ -75,8 +115,7 @@ def test_without_interval_or_room_above_guessing_there_is_no_tier(changes: dict[
 @given(st.floats(0, 0.99), st.floats(-0.5, 1))
 def test_victims_that_are_all_alike_give_no_tier_but_total(baseline: float, lift: float) -> None:
     alike = verdict(row(baseline=baseline, lift=lift, lift_low=lift, lift_high=lift)).tier
-    apart = verdict(row(baseline=baseline, lift=lift, lift_low=lift - 1, lift_high=lift)).tier
-    assert alike == ("total" if apart == "total" else "inconclusive")
+    assert alike == ("total" if lift / (1 - baseline) >= 0.9 else "inconclusive")
 
 
 def test_the_strongest_is_an_attack_and_no_baseline() -> None:

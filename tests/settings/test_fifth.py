@@ -22,7 +22,6 @@ from seepage import registry
 from seepage.auditing import audit_document, run_all
 from seepage.config.document import make_specs
 from seepage.errors import BadInputError
-from seepage.results.gate import gate
 from seepage.run import runner
 from seepage.run.runner import Listener
 from seepage.settings import catalogue
@@ -78,8 +77,9 @@ def test_the_plug_in_is_one_short_file() -> None:
 
 def test_python_takes_it_with_controls_checks_gate_and_report(tmp_path: Path) -> None:
     report = seepage.audit(
-        "adult", setting="coins", repetitions=8, defenses=["none", {"name": "gloves", "noise": 6.0}], out=tmp_path
-    )
+        "adult", setting="coins", repetitions=8, defenses=["none", {"name": "gloves", "noise": 6.0}], out=tmp_path,
+        gate=0.05,
+    )  # fmt: skip
     score = {row.defense: row for row in report.rows if row.is_attack and row.column is None}
     assert score["none"].mean == 1.0
     assert score["none"].baseline_name == "heads"
@@ -91,15 +91,19 @@ def test_python_takes_it_with_controls_checks_gate_and_report(tmp_path: Path) ->
     assert report.control is not None
     assert report.negative is not None
     assert "SEEP012" in report.not_applicable
-    assert gate(report.rows, 0.2, None, report.findings, "toss").failed
+    assert report.decision is not None
+    # The gloves are what is deployed, and eight tosses show too little.
+    assert report.decision.outcome in ("undecided", "failed")
+    assert "8 toss" in report.decision.line
     assert "A listener reads 100.0% of all coins" in report.summary()
     page = (tmp_path / "report.html").read_text()
     assert "The attacker listens." in page
     assert json.loads((tmp_path / "results.json").read_text())["rows"][0]["setting"] == "coins"
     # Again from the same folder: nothing is measured again.
     again = seepage.audit(
-        "adult", setting="coins", repetitions=8, defenses=["none", {"name": "gloves", "noise": 6.0}], out=tmp_path
-    )
+        "adult", setting="coins", repetitions=8, defenses=["none", {"name": "gloves", "noise": 6.0}], out=tmp_path,
+        gate=0.05,
+    )  # fmt: skip
     assert again.rows == report.rows
 
 
@@ -151,7 +155,9 @@ def test_the_command_line_takes_it_and_a_kill_loses_nothing(tmp_path: Path) -> N
     time.sleep(0.2)
     os.killpg(running.pid, signal.SIGKILL)
     running.communicate()
-    done = run(*arguments, "--out", str(killed), "--fail-above", "0.2", folder=tmp_path)
+    # The share of the worst is decided at the end of the budget, so that all is measured.
+    gate = ("--fail-above", "0.2", "--fail-worst", "0.5:0.5", "--deployed", "none", "--deployed", "gloves")
+    done = run(*arguments, "--out", str(killed), *gate, folder=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "listen" in done.stderr
     whole = run(*arguments, "--out", str(tmp_path / "whole"), folder=tmp_path)

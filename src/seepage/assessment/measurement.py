@@ -23,7 +23,7 @@ class Measurement:
         values: one a victim, NaN where not applicable.
         higher_leaks: whether a higher value means that more leaked.
         bounds: range of the figure; infinite where it has no bound.
-        clusters: values whose mean is each of ``values``, where known; intervals then resample both.
+        clusters: values whose mean is each of ``values``, where known; the interval is then that of ``clustered``.
     """
 
     metric: str
@@ -37,8 +37,7 @@ class Measurement:
         """Return the mean over victims with its interval."""
         if self.clusters is None:
             return interval(self.values, level, self.bounds)
-        # Clusters were drawn independently, so that ``n`` counts them.
-        return replace(clustered(self.clusters, level), n=len(self.clusters))
+        return clustered(self.clusters, level, self.bounds)
 
     def less(self, other: Measurement) -> Measurement:
         """Return what each victim has beyond what it has in ``other``, whose clusters are taken as points.

@@ -34,7 +34,7 @@ baselines.declare(
     },
     "vertical",
 )
-baselines.declare({"chance": "seepage.baselines.pooled"}, "pooled")
+baselines.declare({"chance": "seepage.baselines.pooled", "constant_share": "seepage.baselines.pooled"}, "pooled")
 
 
 def create(name: str, setting: str, **options: Any) -> Attack:

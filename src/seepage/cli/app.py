@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info, get_command_name, get_group_from_info
 
 from seepage import __version__
-from seepage.cli.exits import Exit
+from seepage.cli.exits import Exit, status_of
 from seepage.cli.interrupts import one_interrupt
 from seepage.cli.text import told
 from seepage.config.mistakes import DocumentError
@@ -25,6 +26,7 @@ from seepage.errors import BadInputError, OldSpellingWarning, nearest
 from seepage.files import STORE
 from seepage.run.memory import keep_freed_memory
 from seepage.settings.catalogue import Setting, settings
+from seepage.text import clean
 
 # Typer has its classes of commands, contexts and errors from Click or, later, from a copy of its own.
 _UsageError = cast(type[Exception], typer.BadParameter.__mro__[1])
@@ -150,12 +152,13 @@ app = typer.Typer(
         "Start with [bold]seepage audit[/bold]: it attacks gradients of real census records and says how much of them "
         "can be read. Then audit a table of your own: [bold]seepage audit --data FILE --target COLUMN[/bold]."
     ),
-    epilog="Exit status: 0 done, 1 the gate failed (--fail-above), 2 bad input, 3 some jobs failed.",
+    epilog="Exit status: 0 done, 1 the gate failed (--fail-above), 2 bad input, 3 some jobs failed, 4 the gate is "
+    "undecided, 70 a crash, 74 a full device, 130 interrupted.",
 )
 
 
 def main() -> None:
-    """Run the program; a mistake in the input is one paragraph on stderr and exit status 2, see ``Exit``."""
+    """Run the program; what ends it early is one paragraph on stderr and an exit status, see ``Exit``."""
     keep_freed_memory()
     with warnings.catch_warnings():
         warnings.simplefilter("always", OldSpellingWarning)
@@ -165,14 +168,48 @@ def main() -> None:
         )
         try:
             with one_interrupt():
-                app(prog_name="seepage")
+                _run()
         except DocumentError as error:
             for line in error.lines:
                 told(line)
             sys.exit(Exit.BAD_INPUT)
         except BadInputError as error:
             told(error.worded(lambda remedy: import_module("seepage.config.wording").as_option(remedy)))
-            sys.exit(Exit.BAD_INPUT)
+            sys.exit(status_of(error))
+        except Exception as error:
+            if os.environ.get("SEEPAGE_TRACEBACK"):
+                raise
+            status = status_of(error)
+            if status is Exit.CLOSED_PIPE:
+                sys.exit(status)
+            advice = (
+                "make room and run the same command again; what was stored before is intact."
+                if status is Exit.DEVICE_FULL
+                else "this is a mistake in seepage: please report it with what SEEPAGE_TRACEBACK=1 prints."
+            )
+            told(f"{type(error).__name__}: {clean(error, 400)}; {advice}")
+            sys.exit(status)
+
+
+def _run() -> None:
+    """Run the program and write out what it printed.
+
+    Raises:
+        OSError: nobody reads what it printed, or there is no room for it.
+    """
+    try:
+        app(prog_name="seepage")
+    except SystemExit as ended:
+        try:
+            # Typer ends with 1 where nobody reads its output.
+            if status_of(ended.__context__) is Exit.CLOSED_PIPE:
+                raise BrokenPipeError
+            sys.stdout.flush()
+        except OSError:
+            # What is still buffered would fail again when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise
+        raise
 
 
 def flowing(text: str) -> str:

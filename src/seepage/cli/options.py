@@ -145,7 +145,7 @@ def _given(one: SpecField, values: dict[str, Any]) -> Any:
     fields = _parts(one)
     if fields != [one]:
         found = {field.name: values.pop(field.key) for field in fields}
-        return {name: value for name, value in found.items() if value is not None} or None
+        return {name: value for name, value in found.items() if value is not None and value != []} or None
     value = values.pop(one.key if one.option.name is not None else one.name)
     return None if value is None or value == [] else read_value(one, value)
 

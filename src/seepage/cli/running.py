@@ -18,7 +18,7 @@ from seepage.errors import BadInputError, Remedy
 from seepage.report.inferred import show_inferred
 from seepage.report.progress import Bar
 from seepage.report.terminal import make_console
-from seepage.results.gate import check_gate, combined, gate
+from seepage.results.gate import combined, needed
 from seepage.results.rows import as_json as results_json
 from seepage.run.runner import Listener
 from seepage.settings.spec import Spec
@@ -51,14 +51,12 @@ def run(
         audits = prepare_all(specs, out)
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
-    limit = specs[0].gate
-    if limit is not None:
-        for audit in audits:
-            check_gate(limit.above, limit.column, audit.about.columns)
     place = out or Path("runs") / f"{audits[0].about.dataset}-{datetime.now():%Y%m%d-%H%M%S}"
     messages = make_console(stderr=True)
     if not quiet and audits[0].inferred is not None:
         show_inferred(messages, audits[0].inferred)
+    if not quiet and (sentence := needed(audits[0].spec)) is not None:
+        told(sentence)
     with nullcontext(Listener()) if quiet else Bar(messages) as listener:
         reports = interruptible(lambda: run_all(audits, place, listener, specs[0].time_budget, kept), place)
     if as_json:
@@ -68,15 +66,13 @@ def run(
         for report in reports:
             report.show(console)
         console.print(Text(f"Report: {place / 'report.html'} (figures: results.json, results.csv)"))
-    if limit is not None:
-        decision = combined(
-            [
-                gate(report.rows, limit.above, limit.column, report.findings, audit.spec.unit)
-                for report, audit in zip(reports, audits, strict=True)
-            ]
-        )
+    decisions = [report.decision for report in reports if report.decision is not None]
+    decision = combined(decisions) if decisions else None
+    if decision is not None:
         told(decision.line)
-        if decision.failed:
+        if decision.outcome == "failed":
             raise typer.Exit(Exit.GATE_FAILED)
     if any(report.failed for report in reports):
         raise typer.Exit(Exit.JOBS_FAILED)
+    if decision is not None and decision.outcome == "undecided":
+        raise typer.Exit(Exit.UNDECIDED)

@@ -20,11 +20,11 @@ from seepage.config.wording import as_key
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.report.terminal import make_console
-from seepage.results.gate import check_gate
+from seepage.results.gate import needed
 from seepage.run.forecast import Forecast, forecast
 from seepage.settings.catalogue import settings
 from seepage.settings.old import GOES
-from seepage.settings.spec import Gate, Spec
+from seepage.settings.spec import Spec
 from seepage.text import clean, lasting
 
 group = typer.Typer(no_args_is_help=True, help="Draft and check audit documents in YAML.", rich_markup_mode="rich")
@@ -84,14 +84,11 @@ def check(
         audits = prepare_all(specs)
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: as_key(remedy, type(specs[0])))) from error
-    limit = specs[0].gate
-    if limit is not None:
-        for audit in audits:
-            check_gate(limit.above, limit.column, audit.about.columns)
-    controls = [control for audit in audits if audit.spec.control and (control := audit.control()) is not None]
+    made = [control for audit in audits if audit.spec.control for control in (audit.control(), audit.negative())]
+    controls = [control for control in made if control is not None]
     expected = forecast([*audits, *controls])
     console.print(_table(expected))
-    console.print(Text(_summary(document, expected, limit)))
+    console.print(Text(_summary(document, expected, audits[0].spec)))
 
 
 def _table(expected: Forecast) -> Grid:
@@ -114,19 +111,18 @@ def _table(expected: Forecast) -> Grid:
     return grid
 
 
-def _summary(document: Path, expected: Forecast, limit: Gate | None) -> str:
+def _summary(document: Path, expected: Forecast, spec: Spec) -> str:
     attacks = sum(line.kind == "attack" for line in expected.lines)
     others = len(expected.lines) - attacks
     workers = f"{expected.workers} jobs at a time" if expected.workers > 1 else "one job at a time"
     memory = "" if expected.memory is None else f", and {expected.memory / 1e9:.1f} GB of memory in each process"
-    column = "" if limit is None or limit.column is None else f" in column {clean(limit.column, 60)}"
-    gate = "" if limit is None else f" A gate fails above a lift of {limit.above:g}{column}."
+    gate = f" {needed(spec)}" if spec.gate is not None else ""
     time = (
         "How long that takes, only running it tells"
         if expected.seconds is None
         else f"Estimated by trying each for a moment: about {lasting(expected.seconds)} with {workers}{memory}"
     )
     return (
-        f"{clean(document, 100)}: {attacks} attacks and {others} baselines in their configurations, positive controls "
+        f"{clean(document, 100)}: {attacks} attacks and {others} baselines in their configurations, controls "
         f"included, in {expected.jobs} jobs. {time}.{gate}"
     )

@@ -216,6 +216,9 @@ def parted(
 ) -> Sets:
     """Split rows into auxiliary rows, the adversary's, queries, and the rest for victims, none of them twice.
 
+    Where rows have groups, all rows of a group go to one part. Those of them that the part has no place for are left
+    out.
+
     Args:
         rows: all rows.
         auxiliary, own, queries: number of rows of each part.
@@ -236,14 +239,19 @@ def parted(
         )
 
     def taken(left: MarkedRows, count: int, share: float | None) -> tuple[MarkedRows, MarkedRows]:
-        if share is None:
-            chosen = torch.randperm(len(left), generator=generator)[:count]
-        else:
-            chosen = left.drawn(torch.tensor([[share]], dtype=torch.float64), count, generator)[0, 0]
         rest = torch.ones(len(left), dtype=torch.bool)
-        rest[chosen] = False
+        some = left
+        if left.groups is not None:
+            whole = _whole_groups(left, left.groups, count, share, generator)
+            rest[whole], some = False, left.rows(whole)
+        if share is None:
+            chosen = torch.randperm(len(some), generator=generator)[:count]
+        else:
+            chosen = some.drawn(torch.tensor([[share]], dtype=torch.float64), count, generator)[0, 0]
+        if left.groups is None:
+            rest[chosen] = False
         # Rows drawn by share come in two runs.
-        return left.rows(chosen[torch.randperm(count, generator=generator)]), left.rows(rest.nonzero()[:, 0])
+        return some.rows(chosen[torch.randperm(count, generator=generator)]), left.rows(rest.nonzero()[:, 0])
 
     known, left = taken(rows, auxiliary, auxiliary_share)
     adversary, left = taken(left, own, own_share)
@@ -252,3 +260,27 @@ def parted(
     else:
         asked = known.rows(torch.arange(queries))
     return Sets(known, adversary, asked, left)
+
+
+def _whole_groups(
+    rows: MarkedRows, groups: Int[Tensor, " row"], count: int, share: float | None, generator: torch.Generator
+) -> Int[Tensor, " chosen"]:
+    """Return positions of all rows of random groups that have enough rows, of both kinds where a share is asked for."""
+    kinds = [torch.ones(len(rows), dtype=torch.bool)] if share is None else [rows.carries.cpu(), ~rows.carries.cpu()]
+    carrying = count if share is None else round(share * count)
+    lacking = [carrying, count - carrying][: len(kinds)]
+    names, of = groups.unique(return_inverse=True)
+    sizes = torch.stack([torch.bincount(of[kind], minlength=len(names)) for kind in kinds], dim=1).tolist()
+    chosen = torch.zeros(len(names), dtype=torch.bool)
+    for group in torch.randperm(len(names), generator=generator).tolist():
+        # A group without rows of a kind that is lacking would only take rows from the other parts.
+        if any(wanted > 0 and there for wanted, there in zip(lacking, sizes[group], strict=True)):
+            chosen[group] = True
+            lacking = [wanted - there for wanted, there in zip(lacking, sizes[group], strict=True)]
+    if max(lacking) > 0:
+        raise BadInputError(
+            f"{len(names)} whole groups have too few rows for {count} of one party"
+            + ("" if share is None else f" with a share of {share:.0%}")
+            + f": {max(lacking)} are lacking; give fewer rows a party, or a column with more and smaller groups."
+        )
+    return chosen[of].nonzero()[:, 0]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from seepage.report.frames import Record, Setting, is_error, task_name
 from seepage.results.tiers import BOUNDS
-from seepage.results.verdict import UNDEFENDED
+from seepage.results.verdict import INCONCLUSIVE, UNDEFENDED, gravest
 from seepage.text import clean, lowered, percent
 
 
@@ -67,7 +67,12 @@ def advice(
 
 
 def _keeps_below(one: Record, sensitive: Mapping[Setting, float | None], threshold: float) -> bool:
-    if one["upper"] is None or one["upper"] >= threshold or one["tier"] in ("inconclusive", "total"):
+    if (
+        one["upper"] is None
+        or one["upper"] >= threshold
+        or gravest(one["tier"]) in (INCONCLUSIVE, "total")
+        or one["tier"].startswith("at least")
+    ):
         return False
     if not sensitive:
         return True

@@ -18,17 +18,17 @@ from seepage.report.terminal import make_table
 from seepage.report.tolerances import tolerances
 from seepage.results.checks import Alarm, Severity
 from seepage.results.examples import Cell, Example
-from seepage.results.tiers import Tier
-from seepage.results.verdict import UNDEFENDED, pick, verdict
+from seepage.results.verdict import INCONCLUSIVE, OPEN, UNDEFENDED, gravest, pick, verdict
 from seepage.text import clean, lowered, percent, points, span
 
-_STYLES: dict[Tier, str] = {
+_STYLES = {
     "none": "green",
     "low": "green",
     "moderate": "yellow",
     "high": "red",
     "total": "bold red",
-    "inconclusive": "dim",
+    OPEN: "yellow",
+    INCONCLUSIVE: "dim",
 }
 _SEVERITIES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _MISSING = "–"
@@ -160,7 +160,7 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
                 Text(f"{_mean(score)}{between}{span(score.low, score.high)}".strip()),
                 Text(baseline),
                 points(score.lift) if attacks else "",
-                Text(found.tier, style=_STYLES[found.tier]) if attacks else "",
+                Text(found.tier, style=_STYLES[found.gravest]) if attacks else "",
                 *(extra[name] for name in extras),
             )
         if i + 1 < len(scored):
@@ -195,7 +195,7 @@ def _columns_table(result: AuditResult, settings: Sequence[Setting]) -> Table:
         for key in settings:
             one = every[key].get(column)
             text = _MISSING if one is None else f"{percent(one['mean'])} ({points(one['lift'])})"
-            cells.append(Text(text, style="" if one is None else _STYLES[one["tier"]]))
+            cells.append(Text(text, style="" if one is None else _STYLES[gravest(one["tier"])]))
         head = found[column]
         name = Text(clean(column, 32) + (" *" if head["sensitive"] else ""))
         table.add_row(name, *([head["kind"] or ""] if kinds else []), *cells)

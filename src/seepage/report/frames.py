@@ -19,8 +19,8 @@ from seepage.assessment.intervals import Estimate, ratio
 from seepage.assessment.row import ResultRow
 from seepage.report.tolerances import tolerance
 from seepage.results.checks import Alarm
-from seepage.results.tiers import closed_gap, settings
-from seepage.results.verdict import pick, strongest, verdict
+from seepage.results.tiers import settings
+from seepage.results.verdict import GRAVITY, INCONCLUSIVE, gravest, pick, strongest, verdict
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import frame_of
 
@@ -61,15 +61,15 @@ _OF_A_ROW = ("mean", "low", "high", "n", "baseline", "baseline_name", "lift", "l
 def _scored(score: ResultRow | None, own: Sequence[ResultRow], alarms: Sequence[Alarm]) -> Record:
     if score is None:
         empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds")
-        return {**dict.fromkeys(empty), "tier": "inconclusive"}
+        return {**dict.fromkeys(empty), "tier": INCONCLUSIVE}
     exact = _one(own, "exact_match")
     found = verdict(score, exact, alarms, _one(own, "certified"))
     parts = {name: _one(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
     return {
         **{name: getattr(score, name) for name in _OF_A_ROW},
         "closed": found.closed,
-        "closed_low": closed_gap(score, "lift_low"),
-        "upper": found.upper,
+        "closed_low": found.low,
+        "upper": found.high,
         "tier": found.tier,
         "exact": None if exact is None else exact.mean,
         **{name: None if part is None else part.mean for name, part in parts.items()},
@@ -82,15 +82,18 @@ def _one(rows: Sequence[ResultRow], metric: str) -> ResultRow | None:
 
 
 def worst(overviews: Sequence[Record]) -> Record | None:
-    """Return the setting in which most leaks: the worst tier, then the largest share of the gap closed.
+    """Return the setting in which most is shown to leak.
 
-    Settings without a verdict come last: they do not show that less leaks, but they show no leak either.
+    A total verdict comes first. Then the lower end of the closed gap decides, not the noisiest configuration; then
+    the gravest tier, the share of the gap that is closed, and the accuracy.
     """
-    order = ("inconclusive", "none", "low", "moderate", "high", "total")
-    known = [one for one in overviews if one["attack"] is not None]
-    return max(
-        known, key=lambda one: (order.index(one["tier"]), one["closed"] or -math.inf, one["mean"] or 0), default=None
-    )
+
+    def shown(one: Record) -> tuple[bool, float, int, float, float]:
+        tier, usable = gravest(one["tier"]), one["tier"] != INCONCLUSIVE
+        low = one["closed_low"] if usable and one["closed_low"] is not None else -math.inf
+        return tier == "total" and usable, low, GRAVITY.index(tier), one["closed"] or -math.inf, one["mean"] or 0
+
+    return max((one for one in overviews if one["attack"] is not None), key=shown, default=None)
 
 
 def scores(rows: Sequence[ResultRow], alarms: Sequence[Alarm] = ()) -> list[Record]:

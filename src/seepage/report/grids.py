@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seepage.report.frames import Record
+from seepage.results.verdict import GRAVITY, gravest
 from seepage.text import clean, percent, points, span
 
 LONGEST = 80
@@ -104,16 +105,6 @@ def share(title: str, key: str, digits: int = 1) -> Column:
     return _numbers(title, key, lambda value: percent(value, digits))
 
 
-def at_most(title: str, key: str) -> Column:
-    """Return a column of upper bounds of rates, in percent; beyond all of it there is nothing more to bound.
-
-    Example:
-        >>> at_most("at most", "upper").cell({"upper": 1.034}).text
-        '100.0%'
-    """
-    return _numbers(title, key, lambda value: percent(min(value, 1.0)))
-
-
 def gain(title: str, key: str) -> Column:
     """Return a column of differences of rates, in percentage points."""
     return _numbers(title, key, points)
@@ -144,12 +135,11 @@ def interval(title: str, low: str = "low", high: str = "high", scale: float = 10
 
 def tier(title: str, key: str = "tier") -> Column:
     """Return a column of verdict tiers, sorted from mild to grave."""
-    order = ("inconclusive", "none", "low", "moderate", "high", "total")
 
     def cell(record: Record) -> GridCell:
         value = record[key]
         if value is None:
             return GridCell(MISSING, None, "missing")
-        return GridCell(value, float(order.index(value)), f"tier {value}")
+        return GridCell(value, float(GRAVITY.index(gravest(value))), f"tier {gravest(value)}")
 
     return Column(title, cell, TEXT)

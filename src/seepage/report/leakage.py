@@ -147,7 +147,7 @@ def frontier_section(result: AuditResult) -> Section | None:
         grids.share("Read", "mean"),
         grids.interval("95% interval"),
         grids.share("Gap closed", "closed"),
-        grids.at_most("at most", "upper"),
+        grids.interval("its 95% interval", "closed_low", "upper"),
     ]
     if not records:
         words = ["What each defense costs the task was not measured; this is what it leaves to the attacker."]

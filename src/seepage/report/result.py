@@ -14,6 +14,7 @@ from seepage.report import frames
 from seepage.report.frames import Record, Setting
 from seepage.results.checks import Alarm, Facts, not_applicable
 from seepage.results.examples import Example, examples
+from seepage.results.gate import Decision
 from seepage.results.verdict import UNDEFENDED
 from seepage.run.runner import Run
 from seepage.settings.setting import Audit
@@ -38,6 +39,7 @@ class AuditResult:
         negative: results of the negative control; None where none was run.
         left_out: labels and numbers of units for which there was no time.
         origin: provenance of the run.
+        decision: what the gate says; None without one.
     """
 
     audit: Audit
@@ -48,6 +50,7 @@ class AuditResult:
     negative: Sequence[ResultRow] | None = None
     left_out: Sequence[tuple[str, int]] = ()
     origin: Mapping[str, Any] = field(default_factory=dict)
+    decision: Decision | None = None
 
     @cached_property
     def grid(self) -> list[Applicability]:

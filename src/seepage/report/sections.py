@@ -21,8 +21,8 @@ from seepage.report.leakage import (
 from seepage.report.result import AuditResult
 from seepage.report.section import MOST_ROWS, Section, cut, setting_columns
 from seepage.report.summary import headline, summary
-from seepage.results.checks import CHECKS, LEAKED, SEVERITIES, explanation
-from seepage.results.checks.facts import control_share
+from seepage.results.checks import CHECKS, SEVERITIES, explanation
+from seepage.results.checks.facts import control_share, exceeds_by_more_than_chance, leaks
 from seepage.results.tiers import BOUNDS
 from seepage.results.verdict import pick
 from seepage.text import clean, listed, lowered, percent, points
@@ -35,12 +35,13 @@ class Ruler:
     Attributes:
         label: the configuration in words.
         closed: share of the gap to certainty that is closed; None without a figure.
-        upper: upper end of its 95% interval; None without one.
+        lower, upper: ends of its 95% interval; None without one.
         tier: the verdict.
     """
 
     label: str
     closed: float | None
+    lower: float | None
     upper: float | None
     tier: str
 
@@ -85,18 +86,27 @@ def verdict_section(result: AuditResult) -> Section:
             grids.share("Best baseline", "baseline"),
             grids.gain("Lift (points)", "lift"),
             grids.share("Gap closed", "closed"),
-            grids.at_most("at most", "upper"),
+            grids.interval("its 95% interval", "closed_low", "upper"),
             grids.share("Whole records", "exact"),
             grids.count(result.units, "n"),
         ],
         result.overviews,
     )
     ruler = [
-        Ruler(result.label((one["batch_size"], one["defense"])), one["closed"], one["upper"], one["tier"])
+        Ruler(
+            result.label((one["batch_size"], one["defense"])),
+            one["closed"],
+            one["closed_low"],
+            one["upper"],
+            one["tier"],
+        )
         for one in result.overviews
         if one["attack"] is not None
     ]
     words = summary(result).split("\n\n")
+    if result.decision is not None:
+        line = result.decision.line
+        words.insert(0, f"{line[0].upper()}{line[1:]}")
     return Section(
         "verdict",
         f"What {lowered(about.attacker)} learns",
@@ -191,7 +201,7 @@ def _positive(result: AuditResult) -> str:
         f"{clean(name)} reads {percent(row.mean)} and closes {percent(share)} of the gap"
         for name, (row, share) in known.items()
     ]
-    broken = [clean(name) for name, (_, share) in known.items() if share < LEAKED]
+    broken = [clean(name) for name, (row, _) in known.items() if not leaks(row)]
     ending = (
         f"Something is wrong with {listed(broken)} or its options; the data are not shown to be safe."
         if broken
@@ -211,7 +221,7 @@ def _negative(result: AuditResult) -> str:
     if not rows:
         return "Negative control: no result."
     figures = [f"{clean(row.attack)} {points(row.lift)}" for row in rows]
-    over = [clean(row.attack) for row in rows if (row.lift_low or 0.0) > 0]
+    over = [clean(row.attack) for row in rows if exceeds_by_more_than_chance(row, len(rows))]
     ending = (
         f"So {listed(over)} finds what is not there, and its figures cannot be relied on."
         if over

@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.report.frames import Record
 from seepage.report.result import AuditResult
-from seepage.results.checks import Alarm
-from seepage.results.tiers import settings
-from seepage.results.verdict import pick, strongest, verdict
-from seepage.text import clean, listed, percent
+from seepage.results.checks import LOWER_BOUNDS, Alarm
+from seepage.results.tiers import TIERS, settings
+from seepage.results.verdict import (
+    GRAVITY,
+    INCONCLUSIVE,
+    Verdict,
+    gravest,
+    pick,
+    strongest,
+    verdict,
+)
+from seepage.text import clean, listed, lowered, percent
 
 _COLUMNS = 3
+_ALWAYS_RIGHT = "baseline always right"
 _READING = (
-    "Leakage is the share of the gap between the best baseline and certainty that the attack may close, by the "
-    "upper end of the 95% interval: none below 5%, low below 20%, moderate below 50%, high below 90%, else total "
-    "(also where half of all records come back whole or any is certified). These are the attacks that were run; a "
-    "better one may exist."
+    "Leakage is the share of the gap between the best baseline and certainty that the attack closes, by where its "
+    "95% interval lies: none below 5%, low below 20%, moderate below 50%, high below 90%, else total. Two "
+    "neighbours are both named; beyond that the verdict is open. It is total also where half of all records come back "
+    "whole or any is certified. These are the attacks that were run; a better one may exist."
 )
 
 
@@ -45,7 +55,11 @@ def headline(result: AuditResult) -> Headline:
     words = f"{result.place(one['batch_size'], one['defense'])} reads {percent(one['mean'], 0)} of {about.secret}"
     if one["baseline"] is not None:
         words += f"; without {about.message} the best baseline gets {percent(one['baseline'], 0)}"
-    return Headline(one, one["tier"], f"{words}.")
+    words += "."
+    weaker = [alarm for alarm in result.alarms if alarm.code in LOWER_BOUNDS]
+    if weaker:
+        words += f" {weaker[0].title}, so this is a lower bound."
+    return Headline(one, one["tier"], words)
 
 
 def summary(result: AuditResult) -> str:
@@ -97,9 +111,11 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         text += f"; {percent(exact[0].mean)} of the records come back whole"
     if proved and proved[0].mean:
         text += f", and {percent(proved[0].mean)} are certified, under the conditions that check SEEP020 names"
-    text += f". Leakage: {found.tier}."
-    if found.tier == "inconclusive":
+    text += f". Leakage: {found.tier}{_ends(found)}."
+    if found.tier == INCONCLUSIVE:
         text += f" {_why_inconclusive(score, found.because, audit.spec.unit)}"
+    elif found.because is not None:
+        text += f" It is a lower bound: {lowered(found.because.title)} ({found.because.code})."
     unclear = score.lift_low is not None and score.lift_low <= 0
     if unclear and score.lift_high is not None and score.lift_high >= 0:
         text += (
@@ -111,6 +127,13 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     return " ".join([text, *_of_columns(audit.about.sensitive, own, alarms, unclear)])
 
 
+def _ends(found: Verdict) -> str:
+    """Return both ends of the closed gap where they tell more than the tier does."""
+    if found.low is None or found.high is None or found.tier in (INCONCLUSIVE, *TIERS):
+        return ""
+    return f" ({percent(found.low, 0)} to {percent(found.high, 0)} of the gap)"
+
+
 def _why_inconclusive(score: ResultRow, because: Alarm | None, unit: str) -> str:
     if because is not None:
         return f"{because.title} ({because.code})."
@@ -118,8 +141,9 @@ def _why_inconclusive(score: ResultRow, because: Alarm | None, unit: str) -> str
         return "No baseline was run, so there is nothing to compare with: add one."
     if score.baseline >= 1:
         return "The best baseline is always right already."
-    if score.n == 1:
-        return f"One {unit} allows no interval: audit more."
+    if score.n < CLUSTERS_FOR_VERDICT:
+        few = f"One {unit} allows" if score.n == 1 else f"{score.n} {unit}s allow"
+        return f"{few} no verdict: audit {CLUSTERS_FOR_VERDICT} or more."
     return f"All {score.n} {unit}s are alike, which allows no interval: audit more."
 
 
@@ -140,11 +164,12 @@ def _of_columns(
     tiers: dict[str, list[str]] = {}
     for row in ranked:
         if row.column in sensitive:
-            known = "baseline always right" if (row.baseline or 0.0) >= 1 else verdict(row, alarms=alarms).tier
+            known = _ALWAYS_RIGHT if (row.baseline or 0.0) >= 1 else verdict(row, alarms=alarms).tier
             tiers.setdefault(known, []).append(clean(row.column))
     if tiers:
-        order = ("total", "high", "moderate", "low", "none", "inconclusive", "baseline always right")
-        parts = "; ".join(f"{tier}: {', '.join(tiers[tier])}" for tier in order if tier in tiers)
+        order = (*reversed(GRAVITY), _ALWAYS_RIGHT)
+        ranked_tiers = sorted(tiers, key=lambda tier: order.index(tier if tier == _ALWAYS_RIGHT else gravest(tier)))
+        parts = "; ".join(f"{tier}: {', '.join(tiers[tier])}" for tier in ranked_tiers)
         sentences.append(f"Sensitive columns by leakage: {parts}.")
     return sentences
 

@@ -1,17 +1,26 @@
-"""A deployment gate: does an audit stay below what somebody decided to accept?"""
+"""A deployment gate: is an audit shown to stay below what somebody decided to accept?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from seepage.assessment.decision import least_units
 from seepage.assessment.row import ResultRow
-from seepage.errors import BadInputError, unknown_name
-from seepage.results.checks import Alarm, Where
+from seepage.errors import unknown_name
+from seepage.results.checks import LOWER_BOUNDS, Alarm, Where
 from seepage.results.checks.wording import place
-from seepage.results.tiers import settings, strongest_row
-from seepage.results.verdict import blocking
-from seepage.text import clean, points
+from seepage.results.verdict import blocking, pick, verdict
+from seepage.run.limits import Figure, Limits, Standing, by_units, least_for_share
+from seepage.run.runner import Run
+from seepage.settings.setting import Audit, Configuration
+from seepage.settings.spec import Gate, Spec
+from seepage.text import clean, percent, points
+
+Outcome = Literal["passed", "undecided", "refused", "failed"]
+# From good to bad: of several the last one counts.
+_OUTCOMES: tuple[Outcome, ...] = ("passed", "undecided", "refused", "failed")
 
 
 @dataclass(frozen=True)
@@ -19,115 +28,212 @@ class Decision:
     """What a gate says.
 
     Attributes:
-        failed: whether the audit must not pass.
-        line: why, or that it passed, in one line.
-        upper: the greatest upper end of a lift that decided; None where nothing could be measured.
+        outcome: ``passed``: shown below the limit. ``failed``: shown above it, a record is certified, the verdict is
+            total, or the mean is above it where no more units can help. ``undecided``: neither. ``refused``: jobs
+            failed.
+        line: why, in one line.
+        figures: where each figure stands.
     """
 
-    failed: bool
+    outcome: Outcome
     line: str
-    upper: float | None
+    figures: tuple[Standing, ...] = ()
 
 
-def gate(
-    rows: Sequence[ResultRow],
-    above: float,
-    column: str | None = None,
-    alarms: Sequence[Alarm] = (),
-    unit: str = "victim",
-) -> Decision:
-    """Decide whether an audit stays below a lift over the best baseline in every configuration.
+def decide(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], alarms: Sequence[Alarm] = ()) -> Decision:
+    """Decide whether an audit is shown to stay below its limit.
 
-    In each setting (batch size and defense) the strongest attack counts, the one with the highest accuracy
-    on what is looked at. The upper end of the 95% interval of its lift decides, so that few victims never
-    help to pass. An audit that shows nothing passes no gate: without an attack, a baseline or an interval,
-    where all victims are alike, where the best baseline is always right, or where an error alarm concerns the figure,
-    it fails.
+    Every attack in every deployed configuration counts, on all cells, whole records, the label and sensitive columns,
+    or on the column of the gate alone. Each must be shown to be below, at any number of units and however often one
+    looked (``assessment.decision``). An audit that shows nothing passes no gate.
 
     Args:
-        rows: results of one audit.
-        above: the greatest lift that passes, a difference of accuracies in [0, 1).
-        column: column to look at; all cells if None.
-        alarms: alarms of the audit.
-        unit: what ``n`` counts.
-
-    Raises:
-        BadInputError: ``above`` is not in [0, 1), or no row speaks of the column.
-
-    Example:
-        >>> from dataclasses import replace
-        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="tableak", metric="accuracy", n=10)
-        >>> row = replace(row, mean=0.7, baseline=0.5, lift=0.2, lift_low=0.1, lift_high=0.3)
-        >>> gate([row], above=0.25).failed, gate([row], above=0.3).failed
-        (True, False)
+        limits: figures of the audit beside its limit.
+        rows: results of the audit.
+        runs: runs of its parts.
+        alarms: findings of its checks.
     """
-    check_gate(above, column, [row.column for row in rows if row.column is not None])
-    decisions = [_decide(rows, size, defense, above, column, alarms, unit) for size, defense in settings(rows)]
-    return combined(decisions) if decisions else Decision(True, "gate failed: no attack was run.", None)
+    made = _decided(limits, rows, runs, alarms)
+    return Decision(made.outcome, f"gate {made.outcome}: {made.line}", tuple(limits.standings.values()))
 
 
 def combined(decisions: Sequence[Decision]) -> Decision:
-    """Return the decision on several audits or settings: the worst of them.
+    """Return the decision on several audits: the worst of them.
 
     Example:
-        >>> combined([Decision(False, "passed", 0.1), Decision(True, "failed", 0.3)]).line
-        'failed'
+        >>> combined([Decision("passed", "a"), Decision("undecided", "b")]).line
+        'b'
     """
-    return max(decisions, key=lambda one: (one.failed, -1.0 if one.upper is None else one.upper))
+    return max(decisions, key=lambda one: _OUTCOMES.index(one.outcome))
 
 
-def _decide(
-    rows: Sequence[ResultRow],
-    size: int | None,
-    defense: str,
-    above: float,
-    column: str | None,
-    alarms: Sequence[Alarm],
-    unit: str,
-) -> Decision:
-    setting = clean(place(Where(size, defense)), 80) or "no defense"
+def _decided(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], alarms: Sequence[Alarm]) -> Decision:
+    audit, limit = limits.audit, limits.limit.above
+    here = [row for row in rows if any((row.batch_size, row.defense) == _key(one) for one in limits.deployed)]
+    if whole := _read(here, alarms):
+        return Decision("failed", whole)
+    standings = list(limits.standings.values())
+    if above := [one for one in standings if one.above]:
+        worst = max(above, key=lambda one: one.mean)
+        return Decision("failed", f"{_gains(worst, audit)}, shown above the limit of {100 * limit:.1f}.")
+    failed = [run for run in runs if run.is_attack and run.failures and run.configuration in limits.deployed]
+    if failed:
+        where = place(Where(*_key(failed[0].configuration), failed[0].label))
+        return Decision("refused", f"jobs of {clean(where, 120)} failed; run the same command again.")
+    if unreliable := [alarm for row in here if row.is_attack and (alarm := blocking(alarms, row))]:
+        reason = f"{unreliable[0].title} ({unreliable[0].code}), so nothing is shown."
+        return Decision(_open(standings, limit), reason)
+    if lacking := _lacking(limits, here):
+        return Decision(_open(standings, limit), lacking)
+    return _by_standings(limits, alarms)
+
+
+def _by_standings(limits: Limits, alarms: Sequence[Alarm]) -> Decision:
+    audit, limit, standings = limits.audit, limits.limit.above, list(limits.standings.values())
+    if limits.limit.worst is not None:
+        share, lift = limits.limit.worst
+        worst = max(standings, key=lambda one: one.share or 0.0)
+        if worst.share is not None and worst.share >= share:
+            return Decision(
+                "failed",
+                f"up to {percent(worst.share)} of the {_members(worst, audit)} may be above {100 * lift:.1f} points "
+                f"({_named(worst.figure, audit)}, n={worst.n}); less than {percent(share)} is asked for, which needs "
+                f"at least {least_for_share(share)} of them.",
+            )
+    if limits.passed:
+        worst = max(standings, key=lambda one: one.upper)
+        weaker = next((alarm for alarm in alarms if alarm.code in LOWER_BOUNDS), None)
+        but = "" if weaker is None else f" But: {weaker.title[0].lower()}{weaker.title[1:]} ({weaker.code})."
+        count = len(standings)
+        every = f"all {count} figures are" if count > 1 else "the figure is"
+        these = "" if by_units(audit.spec) else f", for these {audit.units} {audit.spec.unit}s"
+        return Decision(
+            "passed", f"{every} shown to stay below {100 * limit:.1f} points{these}; {_gains(worst, audit)}.{but}"
+        )
+    pending = [one for one in standings if not one.below]
+    worst = max(pending, key=lambda one: one.mean)
+    ending = "passing has become impossible within" if not all(one.possible for one in standings) else "that is"
+    budget = f"{ending} the budget of {audit.units} {audit.spec.unit}s"
+    if worst.mean > limit:
+        return Decision("failed", f"{_gains(worst, audit)}, above the limit of {100 * limit:.1f}; {budget}.")
+    slow = max(pending, key=lambda one: one.upper)
+    return Decision("undecided", f"{_gains(slow, audit)}; {budget}. {_more(limits, pending)}")
+
+
+def _more(limits: Limits, pending: Sequence[Standing]) -> str:
+    """Return how many more units the slowest figure needs."""
+    spec = limits.audit.spec
+    field = spec.repeats if by_units(spec) else spec.members
+    missing = [one.more for one in pending if one.more is not None]
+    if len(missing) < len(pending):
+        return f"No number of {_members(pending[0], limits.audit)} like these would show it."
+    return f"About {max(missing)} more {_members(pending[0], limits.audit)} are needed ({field})."
+
+
+def _read(rows: Sequence[ResultRow], alarms: Sequence[Alarm]) -> str | None:
+    """Return what is certified or wholly read; None where nothing is."""
+    for score in pick(rows, kind="attack", metric="accuracy", column=None):
+        own = pick(rows, attack=score.attack, batch_size=score.batch_size, defense=score.defense, column=None)
+        beside = {row.metric: row for row in own}
+        at = clean(place(Where(score.batch_size, score.defense, score.attack)), 120)
+        certified = beside.get("certified")
+        if certified is not None and certified.mean:
+            return f"{at}: {percent(certified.mean)} of the records are certified."
+        if verdict(score, beside.get("exact_match"), alarms).tier == "total":
+            return f"{at}: the leakage is total ({percent(score.mean)} of the cells are read)."
+    return None
+
+
+def _lacking(limits: Limits, rows: Sequence[ResultRow]) -> str | None:
+    """Return why an audit shows nothing; None where every attack has the figure that is asked for."""
+    column = limits.limit.column
     what = "all cells" if column is None else f"column {clean(column)}"
-    row = strongest_row(rows, size, defense, column)
-    if row is None:
-        return Decision(True, f"gate failed: no attack was scored on {what} at {setting}.", None)
-    at = f"{clean(row.dataset)}, {clean(row.model)}, {setting}"
-    told = f"{clean(row.attack)} on {what} ({at})"
-    upper = row.lift_high
-    failed = upper is not None and upper > above
-    problem = None if failed else _nothing_shown(row, alarms, unit)
-    if upper is None or problem is not None:
-        return Decision(True, f"gate failed: {told} shows nothing: {problem}.", None)
-    line = (
-        f"{told} gains {points(row.lift)} points over the best baseline, 95% interval up to {points(upper)}; "
-        f"up to {points(above)} passes."
+    if not limits.attacks:
+        return "no attack was run."
+    for configuration in limits.deployed:
+        for attack in limits.attacks:
+            at = clean(place(Where(*_key(configuration), attack)), 120)
+            samples = [
+                one
+                for one in limits.standings
+                if (one.configuration, one.attack) == (configuration, attack)
+                and (one.metric, one.column) == ("accuracy", column)
+            ]
+            if not samples:
+                return f"{at} was not scored on {what} beside a baseline."
+            size, defense = _key(configuration)
+            own = pick(rows, attack=attack, metric="accuracy", column=column, batch_size=size, defense=defense)
+            if any(score.baseline is not None and score.baseline >= 1 for score in own):
+                return f"{at}: the best baseline is always right on {what}, so no lift is possible."
+    return None
+
+
+def _open(standings: Sequence[Standing], limit: float) -> Outcome:
+    return "failed" if any(one.mean > limit for one in standings) else "undecided"
+
+
+def _gains(one: Standing, audit: Audit) -> str:
+    return (
+        f"{_named(one.figure, audit)} gains {points(one.mean)} points over the best baseline, at most "
+        f"{points(one.upper)} (n={one.n} {_members(one, audit)})"
     )
-    return Decision(failed, f"gate {'failed' if failed else 'passed'}: {line}", upper)
 
 
-def check_gate(above: float, column: str | None, columns: Iterable[str]) -> None:
+def _named(figure: Figure, audit: Audit) -> str:
+    what = "whole records" if figure.metric == "exact_match" else "all cells"
+    if figure.column is not None:
+        what = f"column {clean(figure.column)}"
+    sample = "" if figure.sample is None else f", {audit.spec.unit} {figure.sample + 1}"
+    where = clean(place(Where(*_key(figure.configuration))), 80) or "no defense"
+    which = f"{clean(audit.about.dataset)}, {clean(audit.about.model)}, {where}{sample}"
+    return f"{clean(figure.attack)} on {what} ({which})"
+
+
+def _members(one: Standing, audit: Audit) -> str:
+    return f"{audit.spec.unit if one.figure.sample is None else audit.spec.member}s"
+
+
+def _key(configuration: Configuration) -> tuple[int | None, str]:
+    return configuration.batch_size, configuration.defense
+
+
+def check_gate(gate: Gate, columns: Iterable[str], defenses: Iterable[str]) -> None:
     """Refuse a gate that no audit could answer.
 
+    Args:
+        gate: the gate.
+        columns: names of the columns with figures of their own.
+        defenses: labels of the defenses of the audit.
+
     Raises:
-        BadInputError: ``above`` is not in [0, 1), or the column is none of ``columns``.
+        BadInputError: its column or a deployed defense is none of the audit's.
     """
-    if not 0 <= above < 1:
-        raise BadInputError(
-            f"a gate takes a lift over the best baseline from 0 up to but below 1 (0.2 is 20 points), got {above:g}."
+    known = list(dict.fromkeys(columns))
+    if gate.column is not None and gate.column not in known:
+        raise unknown_name("column of the gate", gate.column, known)
+    labels = list(dict.fromkeys(defenses))
+    for label in gate.deployed:
+        if label not in labels:
+            raise unknown_name("deployed defense", label, labels)
+
+
+def needed(spec: Spec) -> str | None:
+    """Return how many units a gate needs at least, and its budget, as a sentence; None without a gate.
+
+    Example:
+        >>> from seepage.settings.horizontal_spec import HorizontalSpec
+        >>> needed(HorizontalSpec.of(gate=0.2, victims=57))
+        'The gate at 20.0 points needs at least 19 victims in each deployed configuration; its budget is 57.'
+    """
+    if spec.gate is None:
+        return None
+    least = least_units(spec.gate.above)
+    column = "" if spec.gate.column is None else f" in column {clean(spec.gate.column)}"
+    limit = f"{100 * spec.gate.above:.1f}"
+    if by_units(spec):
+        return (
+            f"The gate at {limit} points{column} needs at least {least} {spec.unit}s in each deployed configuration; "
+            f"its budget is {spec.repeated}."
         )
-    columns = list(dict.fromkeys(columns))
-    if column is not None and column not in columns:
-        raise unknown_name("column of the gate", column, columns)
-
-
-def _nothing_shown(row: ResultRow, alarms: Sequence[Alarm], unit: str) -> str | None:
-    if row.baseline is None:
-        return "no baseline was run to compare with"
-    if row.baseline >= 1:
-        return f"the best baseline is always right, so no lift is possible on these {unit}s"
-    if row.lift_high is None:
-        return f"{row.n} {unit} allows no interval"
-    if row.lift_low == row.lift_high:
-        return f"all {row.n} {unit}s are alike, which allows no interval"
-    if alarm := blocking(alarms, row):
-        return f"the audit is inconclusive: {alarm.title} ({alarm.code})"
-    return None
+    among = f"in each of the {spec.repeated} {spec.unit}s"
+    return f"The gate at {limit} points{column} needs at least {least} {spec.member}s {among}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,9 @@ _FORMULA = ("=", "+", "-", "@")
 def rows_of(audit: Audit, runs: Sequence[Run]) -> list[ResultRow]:
     """Return one row for each configuration, part, metric and column; attacks first in each configuration.
 
-    The lift is over the best baseline on the same metric, column and units; figures that say nothing about leakage have
-    none. Where a job failed, figures are of the other units; where there was no time for any unit of an attack, there
-    is one row without a figure.
+    The lift is over the best baseline on the same metric, column and units, of attacks and of what must not exceed the
+    baselines; figures that say nothing about leakage have none. Where a job failed, figures are of the other units;
+    where there was no time for any unit of an attack, there is one row without a figure.
     """
     found: list[ResultRow] = []
     for configuration in audit.configurations:
@@ -45,18 +45,31 @@ def rows_of(audit: Audit, runs: Sequence[Run]) -> list[ResultRow]:
 def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow]:
     if not run.measured:
         return [_row(audit, run, ("accuracy", None), None, None)] if run.is_attack else []
+    compares = run.is_attack or run.label in audit.about.of_nothing
     # On the very same units, all of them: a baseline that lacks some cannot be compared with.
     compared = {
         other.label: [_of(m, [other.units.index(unit) for unit in run.units]) for m in other.measured]
         for other in baselines
-        if run.is_attack and {*run.units} <= {*other.units}
+        if compares and {*run.units} <= {*other.units}
     }
     found = []
     for measured in run.measured:
-        telling = run.is_attack and audit.about.scale(measured.metric).higher_leaks is not None
+        telling = compares and audit.about.scale(measured.metric).higher_leaks is not None
         gained = lift(measured, compared) if telling else None
-        found.append(_row(audit, run, (measured.metric, measured.column), measured.estimate(), gained))
+        estimate = measured.estimate()
+        found.append(_row(audit, run, (measured.metric, measured.column), estimate, gained))
+        if run.is_attack and (measured.metric, measured.column) == ("accuracy", None):
+            found.extend(
+                _row(audit, run, (metric, None), _derived(function, estimate), None)
+                for metric, function in audit.about.derived.items()
+            )
     return found
+
+
+def _derived(function: Callable[[float], float | None], estimate: Estimate) -> Estimate:
+    """Return what follows from a mean, and from the ends of its interval."""
+    mean, low, high = (None if end is None else function(end) for end in (estimate.mean, estimate.low, estimate.high))
+    return Estimate(mean, low, high, estimate.n)
 
 
 def _row(

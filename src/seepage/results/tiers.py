@@ -7,20 +7,19 @@ from typing import Literal
 
 from seepage.assessment.row import ResultRow
 
-Tier = Literal["none", "low", "moderate", "high", "total", "inconclusive"]
+Tier = Literal["none", "low", "moderate", "high", "total"]
 _HALF = 0.5
 BOUNDS: tuple[tuple[float, Tier], ...] = ((0.05, "none"), (0.2, "low"), (0.5, "moderate"), (0.9, "high"))
+TIERS: tuple[Tier, ...] = ("none", "low", "moderate", "high", "total")
 
 
-def tier_of(closed: float | None) -> Tier:
+def tier_of(closed: float) -> Tier:
     """Return the tier of a share of the gap between the best baseline and certainty.
 
     Example:
-        >>> [tier_of(share) for share in (-0.1, 0.05, 0.2, 0.5, 0.9, None)]
-        ['none', 'low', 'moderate', 'high', 'total', 'inconclusive']
+        >>> [tier_of(share) for share in (-0.1, 0.05, 0.2, 0.5, 0.9)]
+        ['none', 'low', 'moderate', 'high', 'total']
     """
-    if closed is None:
-        return "inconclusive"
     for bound, tier in BOUNDS:
         if closed < bound:
             return tier

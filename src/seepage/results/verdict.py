@@ -1,76 +1,110 @@
-"""How bad is it: the share of the gap between the best baseline and certainty that an attack closes, in tiers."""
+"""How bad is it, and how sure: the share of the gap between the best baseline and certainty that an attack closes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
-from seepage.results.checks import Alarm
-from seepage.results.tiers import Tier, closed_gap, is_whole, strongest_row, tier_of
+from seepage.results.checks import LOWER_BOUNDS, Alarm
+from seepage.results.tiers import TIERS, Tier, closed_gap, is_whole, strongest_row, tier_of
 
 UNDEFENDED = "none"
+OPEN, INCONCLUSIVE = "open", "inconclusive"
+# Words that a verdict may end with, from mild to grave; those without a tier come first.
+GRAVITY = (INCONCLUSIVE, OPEN, *TIERS)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of a row of accuracies.
+    """What the interval of an attack's lift says of the leakage.
 
     Attributes:
-        tier: by the upper end of the interval of ``closed``.
+        tier: one tier, two neighbouring ones (``low to moderate``), ``at least`` one where a stronger attack was not
+            tried, ``open`` where the interval lies in more than two, ``inconclusive`` where no figure can be relied on.
         closed: (score - best baseline) / (1 - best baseline): 0 is guessing, 1 is certainty.
-        upper: upper end of its 95% interval.
-        because: the alarm that took the tier away, None where none did.
+        low, high: 95% interval of ``closed``; None without one.
+        because: alarm that took the tier away or made it a lower bound; None where none did.
     """
 
-    tier: Tier
+    tier: str
     closed: float | None
-    upper: float | None
+    low: float | None
+    high: float | None
     because: Alarm | None = None
+
+    @property
+    def gravest(self) -> str:
+        """The gravest tier that it names, ``open`` or ``inconclusive``: one of ``GRAVITY``."""
+        return gravest(self.tier)
+
+
+def gravest(tier: str) -> str:
+    """Return the gravest tier that a verdict names, ``open`` or ``inconclusive``.
+
+    Example:
+        >>> gravest("low to moderate"), gravest("at least high"), gravest("open")
+        ('moderate', 'high', 'open')
+    """
+    return tier.rpartition(" ")[2]
 
 
 def verdict(
     row: ResultRow, exact: ResultRow | None = None, alarms: Sequence[Alarm] = (), certified: ResultRow | None = None
 ) -> Verdict:
-    """Return the tier of an accuracy.
+    """Return the verdict on an accuracy.
 
-    ``none`` below 0.05 of the gap closed, ``low`` below 0.2, ``moderate`` below 0.5, ``high`` below
-    0.9, else ``total``; ``total`` also where half of all records come back whole (see ``tiers.is_whole``) or any
-    record is certified. The upper end of the interval decides, so that few victims never make an audit look better.
-    Without an interval (one victim, or victims so alike that theirs is a point, which claims too much), where
-    guessing is always right, or where an alarm says that the figure cannot be relied on, there is no tier:
-    ``inconclusive``. Only ``total`` stands all the same; against an alarm, if the whole interval is
-    there: what was read, was read.
+    The tiers are those in which the 95% interval of the closed gap lies: ``none`` below 0.05, ``low`` below 0.2,
+    ``moderate`` below 0.5, ``high`` below 0.9, else ``total``. The verdict is ``total`` also where half of all records
+    come back whole (see ``tiers.is_whole``) or any record is certified. It is ``inconclusive`` without an interval,
+    with fewer than five repetitions, where all of them are alike, where the best baseline is always right, or where
+    an error alarm concerns the row. An interval that lies in ``total`` stands against an alarm: what was read, was
+    read.
 
     Args:
         row: row of an attack's accuracy.
-        exact: the row of the same attack's exact matches, where the tier is of all columns.
-        alarms: alarms of the audit; those of severity ``error`` that concern the row count.
-        certified: the row of the same attack's share of certified records, if it proves any.
+        exact: row of the same attack's exact matches, where the verdict is on all columns.
+        alarms: alarms of the audit.
+        certified: row of the same attack's share of certified records, if it proves any.
 
     Example:
         >>> from dataclasses import replace
-        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="tableak", metric="accuracy")
-        >>> verdict(replace(row, lift=0.4, lift_low=0.36, lift_high=0.44, baseline=0.5)).tier
-        'high'
+        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="tableak", metric="accuracy", n=10)
+        >>> row = replace(row, lift=0.3, lift_low=0.26, lift_high=0.34, baseline=0.5)
+        >>> verdict(row).tier, verdict(replace(row, lift_low=0.2)).tier, verdict(replace(row, lift_low=0.0)).tier
+        ('high', 'moderate to high', 'open')
     """
-    whole = is_whole(exact) or (certified is not None and (certified.mean or 0) > 0)
-    closed, upper = closed_gap(row), closed_gap(row, "lift_high")
-    tier = "total" if whole else tier_of(upper)
-    because = blocking(alarms, row)
-    if because is not None and not whole and tier_of(closed_gap(row, "lift_low")) != "total":
-        return Verdict("inconclusive", closed, upper, because)
-    if tier != "total" and row.lift_low == row.lift_high:
-        tier = "inconclusive"
-    return Verdict(tier, closed, upper)
+    closed, low, high = closed_gap(row), closed_gap(row, "lift_low"), closed_gap(row, "lift_high")
+    ends = (closed, low, high)
+    if is_whole(exact) or (certified is not None and (certified.mean or 0) > 0):
+        return Verdict("total", *ends)
+    blocked = blocking(alarms, row)
+    if low is None or high is None or row.n < CLUSTERS_FOR_VERDICT:
+        return Verdict(INCONCLUSIVE, *ends, blocked)
+    lowest, highest = tier_of(low), tier_of(high)
+    if lowest != "total" and (blocked is not None or low == high):
+        return Verdict(INCONCLUSIVE, *ends, blocked)
+    weaker = first(alarms, row, lambda alarm: alarm.code in LOWER_BOUNDS)
+    if weaker is not None and lowest != "total":
+        return Verdict(OPEN if lowest == "none" else f"at least {lowest}", *ends, weaker)
+    return Verdict(_between(lowest, highest), *ends)
+
+
+def _between(lowest: Tier, highest: Tier) -> str:
+    steps = TIERS.index(highest) - TIERS.index(lowest)
+    return lowest if steps == 0 else f"{lowest} to {highest}" if steps == 1 else OPEN
 
 
 def blocking(alarms: Sequence[Alarm], row: ResultRow) -> Alarm | None:
     """Return the first alarm because of which a row's figure cannot be relied on, None where there is none."""
-    for alarm in alarms:
-        if alarm.severity == "error" and alarm.concerns(row.batch_size, row.defense, row.attack):
-            return alarm
-    return None
+    return first(alarms, row, lambda alarm: alarm.severity == "error")
+
+
+def first(alarms: Sequence[Alarm], row: ResultRow, wanted: Callable[[Alarm], bool]) -> Alarm | None:
+    """Return the first wanted alarm that concerns a row, None where there is none."""
+    found = (one for one in alarms if wanted(one) and one.concerns(row.batch_size, row.defense, row.attack))
+    return next(found, None)
 
 
 def pick(rows: Iterable[ResultRow], **wanted: object) -> list[ResultRow]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from seepage.assessment import Measured, Measurement
 from seepage.assessment.evidence import Evidence
+from seepage.run.limits import Found, Limits
 from seepage.run.plan import Plan, Series, make_plan, series_of, timed
 from seepage.run.store import Failure, Store
 from seepage.run.workers import Job, run_here, run_in_workers
@@ -100,6 +102,7 @@ def run_audits(
     listener: Listener | None = None,
     plan: Plan | None = None,
     budget: float | None = None,
+    limits: Mapping[int, Limits] | None = None,
 ) -> list[list[Run]]:
     """Measure what the store does not keep yet, and return the runs of each audit.
 
@@ -109,6 +112,8 @@ def run_audits(
         listener: told about the progress.
         plan: the plan; made here if None.
         budget: seconds after which no further job is begun; no limit if None.
+        limits: limits of the audits that have a gate, by place in ``audits``; they take note of the figures, and no
+            unit is measured that they do not want.
 
     Raises:
         BadInputError: a configuration cannot be run, or the store cannot be written. Everything is tried first, so
@@ -116,9 +121,10 @@ def run_audits(
             other.
     """
     plan = plan or make_plan(audits, store, budget)
-    _carry_out(plan, store, listener or Listener(), budget)
+    asked = _carry_out(plan, store, listener or Listener(), budget, limits or {})
     return [
-        [_run(one, store, shown) for one in plan.series if one.place == place] for place, shown in enumerate(plan.shown)
+        [_run(one, store, shown, asked[i]) for i, one in enumerate(plan.series) if one.place == place]
+        for place, shown in enumerate(plan.shown)
     ]
 
 
@@ -131,7 +137,7 @@ def kept_runs(audit: Audit, store: Store, shown: int | None = None) -> list[Run]
         shown: number of units that count if they are there; those that the spec asks for if None.
     """
     shown = audit.units if shown is None else shown
-    return [_run(one, store, shown) for one in series_of([audit]) if store.units(one.key)]
+    return [_run(one, store, shown, audit.units) for one in series_of([audit]) if store.units(one.key)]
 
 
 class _Watch:
@@ -170,21 +176,78 @@ def _label(plan: Plan, job: Job) -> str:
     return f"{first.label}{several}, {first.audit.spec.unit} {job.units.start + 1}"
 
 
-def _carry_out(plan: Plan, store: Store, listener: Listener, budget: float | None) -> None:
-    if not plan.jobs:
-        return
+def _carry_out(
+    plan: Plan, store: Store, listener: Listener, budget: float | None, limits: Mapping[int, Limits]
+) -> list[int]:
+    """Carry the plan out, look by look where there are limits; return the number of units that each series was for."""
     begun = time.monotonic()
 
     def wanted() -> bool:
         return budget is None or time.monotonic() - begun < budget
 
     watch = _Watch(plan, listener)
-    listener.begin(watch.work, len(plan.jobs))
-    jobs = plan.jobs
+    if plan.jobs:
+        listener.begin(watch.work, len(plan.jobs))
+    asked = [one.audit.units for one in plan.series]
+    looks = {place: one.looks for place, one in limits.items()}
+    left = list(plan.jobs)
+    for number in range(max([1, *map(len, looks.values())])):
+        upto = {place: counts[min(number, len(counts) - 1)] for place, counts in looks.items()}
+        for i, one in enumerate(plan.series):
+            if one.place in limits:
+                asked[i] = _asked(one, limits[one.place], upto[one.place], asked[i] if number else 0)
+        jobs = [job for one in left if (job := _trimmed(one, asked)) is not None]
+        names = {job.name for job in jobs}
+        left = [job for job in left if job.name not in names]
+        if jobs:
+            plan = _carry_out_jobs(plan, jobs, store, listener, watch, wanted)
+        for place, one in limits.items():
+            one.look(functools.partial(_found, plan, store, place, upto[place]))
+    return asked
+
+
+def _asked(one: Series, limits: Limits, upto: int, before: int) -> int:
+    """Return the number of units of a series that are measured by one look."""
+    if one.configuration not in limits.deployed:
+        # For comparison, as many as without a gate.
+        return min(one.audit.units, one.audit.spec.usual)
+    attacks = (one.part.label,) if one.is_attack else limits.attacks
+    return upto if any(limits.wants(one.configuration, attack) for attack in attacks) else before
+
+
+def _trimmed(job: Job, asked: Sequence[int]) -> Job | None:
+    """Return a job with those of its series that want its units; None where none does."""
+    kept = [k for k, i in enumerate(job.series) if job.units.start < asked[i]]
+    if not kept:
+        return None
+    return replace(job, series=tuple(job.series[k] for k in kept), parts=tuple(job.parts[k] for k in kept))
+
+
+def _found(plan: Plan, store: Store, place: int, upto: int, configuration: Configuration, attack: str) -> Found:
+    """Return what an attack measured on the first units, and what each baseline did on the same ones."""
+    here = [one for one in plan.series if one.place == place and one.configuration == configuration]
+    baselines = [one for one in here if one.part.kind == "baseline"]
+    [attacked] = [one for one in here if one.is_attack and one.part.label == attack]
+    units = {unit for unit in store.units(attacked.key) if unit < upto}
+    for one in baselines:
+        units &= set(store.units(one.key))
+    common = sorted(units)
+    return store.measured(attacked.key, common), [store.measured(one.key, common) for one in baselines]
+
+
+def _carry_out_jobs(
+    plan: Plan,
+    jobs: Sequence[Job],
+    store: Store,
+    listener: Listener,
+    watch: _Watch,
+    wanted: Callable[[], bool],
+) -> Plan:
+    begun = time.monotonic()
     if plan.workers > 1 and plan.work is None:
         # The first job tells how long the others take.
+        _keep_all(plan, store, listener, watch, run_here(jobs[:1], plan.audits, watch, wanted), 1)
         jobs = jobs[1:]
-        _keep_all(plan, store, listener, watch, run_here(plan.jobs[:1], plan.audits, watch, wanted), 1)
         plan = timed(plan, time.monotonic() - begun)
     left = sum(plan.seconds_of[job.name] or 0.0 for job in jobs)
     workers = min(plan.workers, len(jobs)) if left >= _WORTH_WORKERS_SECONDS else 1
@@ -193,6 +256,7 @@ def _carry_out(plan: Plan, store: Store, listener: Listener, budget: float | Non
     else:
         finished = run_in_workers(jobs, plan.audits, watch, wanted, workers)
     _keep_all(plan, store, listener, watch, finished, workers)
+    return plan
 
 
 def _keep_all(plan: Plan, store: Store, listener: Listener, watch: _Watch, finished: Any, workers: int) -> None:
@@ -221,7 +285,7 @@ def _so_far(store: Store, one: Series) -> tuple[float | None, int]:
     return None, len(kept)
 
 
-def _run(one: Series, store: Store, shown: int) -> Run:
+def _run(one: Series, store: Store, shown: int, asked: int) -> Run:
     audit, kept = one.audit, store.units(one.key)
     units = tuple(unit for unit in range(min(shown, max(kept, default=-1) + 1)) if unit in kept)
     times, losses = store.seconds(one.key), store.losses(one.key)
@@ -237,6 +301,6 @@ def _run(one: Series, store: Store, shown: int) -> Run:
         losses=tuple(losses[unit] for unit in units),
         evidence=store.evidence(one.key, units) if one.is_attack else None,
         failures=tuple(failure for failure in store.failures(one.key) if failure.units.start < audit.units),
-        asked=audit.units,
+        asked=asked,
         picture=store.picture(one.key),
     )

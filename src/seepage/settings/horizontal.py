@@ -35,6 +35,7 @@ from seepage.settings.setting import About, Audit, Configuration, Exposure, Give
 from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
 from seepage.settings.tasks import learnt_rows, task_rows
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
+from seepage.settings.units import CONTROL_UNITS
 from seepage.sources import foreign_code, own_code
 from seepage.versions import installed
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess, View
@@ -387,7 +388,7 @@ def _attack(spec: HorizontalSpec, part: Part) -> Attack:
 _NETWORK = "wide"
 # Cells of one record each. With fewer than these a baseline may be right in all of them by chance.
 _CELLS = 60
-_FEWEST, _MOST = 3, 20
+_FEWEST, _MOST = CONTROL_UNITS, 20
 
 
 def control_of(audit: HorizontalAudit) -> HorizontalAudit:
@@ -397,8 +398,8 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
     defense and a wide, untrained network (one hidden layer of 400 ReLU units). The gradient of its first
     layer's weights is there a multiple of the record itself, so nothing but the attack stands between the
     server and the record. Where an attack is made for a certain network (its ``network``), the audit's stays: it is
-    to give that one record away too. An attack that closes less than ``LEAKED`` of the gap to certainty there is
-    broken, whatever it does elsewhere. It has 3 victims, more where the table has fewer than 20 columns.
+    to give that one record away too. An attack that is not shown to close ``LEAKED`` of the gap to certainty there is
+    broken, whatever it does elsewhere. It has 5 victims, more where the table has fewer than 12 columns.
 
     Example:
         >>> from seepage.settings.horizontal_spec import make_spec
@@ -406,7 +407,7 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
         >>> spec = make_spec(dataset="german", batch_sizes=[8, 32], attacks="tableak")
         >>> control = control_of(HorizontalAudit(spec, prepare(spec)))
         >>> control.spec.batch_sizes, control.spec.model, control.spec.victims
-        ((1,), 'wide', 3)
+        ((1,), 'wide', 5)
     """
     spec, subject = audit.spec, audit.subject
     columns = len(subject.dataset.schema.columns)

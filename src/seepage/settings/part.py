@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
@@ -85,9 +86,19 @@ def read_part(text: str) -> dict[str, Any]:
     Example:
         >>> read_part("label_flip:{probability: 0.01}+label_only")
         {'name': 'label_flip+label_only', 'options': {'label_flip': {'probability': 0.01}}}
+        >>> read_part("gaussian_noise:{scale: 1e-3}")["options"]
+        {'scale': 0.001}
     """
     made = [_mechanism(one, text) for one in _apart(text)]
     return made[0] if len(made) == 1 else _together(made)
+
+
+class _Options(yaml.SafeLoader):
+    """Plain values of YAML, in which ``1e-3`` is a number, as in documents."""
+
+
+_POWER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+")
+_Options.add_implicit_resolver("tag:yaml.org,2002:float", _POWER, list("-+.0123456789"))
 
 
 def _apart(text: str) -> list[str]:
@@ -105,7 +116,7 @@ def _apart(text: str) -> list[str]:
 def _mechanism(text: str, whole: str) -> dict[str, Any]:
     name, colon, said = text.strip().partition(":{")
     try:
-        options = yaml.safe_load("{" + said) if colon else {}
+        options = yaml.load("{" + said, _Options) if colon else {}  # noqa: S506 - a safe loader
     except yaml.YAMLError:
         options = None
     if not name or not isinstance(options, dict) or not all(isinstance(key, str) for key in options):

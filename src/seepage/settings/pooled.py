@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from safetensors.torch import save
 from torch import Tensor
 
@@ -44,6 +44,7 @@ from seepage.settings.subject import Subjects
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
+    attacks_and_baselines,
     check_cpu,
     control_fields,
     extrapolated,
@@ -70,8 +71,7 @@ DELTA = 1e-5
 # What the attack gets out of shuffled shadow models: no more than the baseline, or the audit is at fault.
 SHUFFLED = "shuffled"
 _SHUFFLES = 5
-# Range of shares of an attack that estimates one, and models that are trained without other parties' rows.
-_RANGE = (0.1, 0.9)
+# Models that are trained without other parties' rows.
 _LOCAL = 20
 # Fields of a spec that say what is measured, on how many seeds and how, but change nothing that is trained.
 _NOT_DETERMINING = {*Spec.model_fields, "repetitions"} - {"dataset_options", "sensitive", "seed", "threads"}
@@ -108,7 +108,8 @@ class PooledAudit(Audit[PooledSpec]):
         self.dataset = source.table
         refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, source, self.defenses)
-        shuffled = [] if spec.protocol == "update" else [Part(name=SHUFFLED)]
+        update = spec.protocol == "update"
+        shuffled = [] if update else [Part(name=SHUFFLED)]
         self.parts = planned([_TRAINING, *shuffled], spec.baselines, spec.attacks)
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         self._known = {
@@ -137,11 +138,16 @@ class PooledAudit(Audit[PooledSpec]):
                 "loss": Scale(None),
                 "epsilon": Scale(None),
                 "local_accuracy": Scale(None, 0.0, 1.0),
+                "overlap": Scale(None, 0.0, 1.0),
+                "duplicates": Scale(None, 0.0, 1.0),
                 "rows_worth": Scale(True),
                 "share_error": Scale(False, 0.0, 1.0),
                 "coverage": Scale(None, 0.0, 1.0),
                 "width": Scale(None, 0.0, 1.0),
             },
+            # Of all attack seeds together: no mean over seeds is that number, and a seed that is read whole has none.
+            derived=_derived(spec),
+            of_nothing=(SHUFFLED,),
             utility=("task_accuracy",),
             settings={"hidden": list(spec.hidden), "epochs": spec.epochs, "shares": list(spec.shares)},
         )
@@ -255,18 +261,22 @@ class PooledAudit(Audit[PooledSpec]):
         rows = min(_CONTROL_ROWS_OF_A_PARTY * (2 if update else 1), len(planted.all) // 16)
         if rows < _LEAST_ROWS_OF_A_PARTY:
             return None
+        inputs = () if spec.group is None else tuple(name for name in planted.schema.names if name != spec.group)
         changed = {
             "sensitive": (planted.schema.names[-1],),
             "value": SIDES[1],
-            **{"keep": True, "inputs": (), "synthetic": None, "hidden": (), "epochs": 10, "batch_size": 64},
+            # Coins fall anew for each row, whatever group it is of.
+            **{"group": None, "inputs": inputs},
+            **{"keep": True, "synthetic": None, "hidden": (), "epochs": 10, "batch_size": 64},
             **{"learning_rate": 0.03, "weight_decay": 1e-4, "rows": rows, "parties": 2},
             **{"auxiliary": len(planted.all) // 2, "auxiliary_share": 0.5, "auxiliary_from": "rows", "apart": False},
-            **{"own_share": 0.5, "queries": 100, "shadows": 40, "targets": 20, "repetitions": 3},
+            **{"own_share": 0.5, "queries": 100, "shadows": 40, "targets": 20},
             "shares": (0.05, 0.1, 0.5, 0.9, 0.95) if update else (0.2, 0.8),
-            "defenses": (Part(name="none"),),
             **control_fields(swapped),
         }
-        return PooledAudit(with_fields(spec, changed), planted, self.own, swapped)
+        found = PooledAudit(with_fields(spec, changed), planted, self.own, swapped)
+        found.parts = attacks_and_baselines(found.parts)
+        return found
 
     def save(self, folder: Path) -> None:
         """Keep the rows that victims and further parties of each target model draw, where records are to be kept.
@@ -342,13 +352,31 @@ def _value(spec: PooledSpec, data: Dataset, sensitive: str) -> Category | None:
 
 def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefense) -> MarkedRows:
     names = data.schema.names
-    for name in (*spec.inputs, *defense.without):
+    grouping = () if spec.group is None else (spec.group,)
+    for name in (*spec.inputs, *defense.without, *grouping):
         if name not in names:
             raise unknown_name("column", name, names)
-    left_out = {name for name in names if spec.inputs and name not in (*spec.inputs, sensitive)} | {*defense.without}
+    left_out = {name for name in names if spec.inputs and name not in (*spec.inputs, sensitive)}
+    left_out |= {*defense.without, *grouping}
     value = 5 if spec.synthetic is not None else _value(spec, data, sensitive)
     keep = spec.keep and sensitive not in left_out
-    return marked(data, sensitive, value, keep, sorted(left_out - {sensitive}))
+    rows = marked(data, sensitive, value, keep, sorted(left_out - {sensitive}))
+    return rows if spec.group is None else replace(rows, groups=_groups(data, spec.group))
+
+
+def _groups(data: Dataset, name: str) -> Int[Tensor, " row"]:
+    """Return the number of each row's group."""
+    position = data.schema.names.index(name)
+    column, cells = data.schema.columns[position], data.all.column(position)
+    if isinstance(column, Discrete) and column.other is not None:
+        together = int((cells == column.categories.index(column.other)).sum())
+        raise BadInputError(
+            f"rare values of the column {name!r} were taken together, {together} rows in all, so that it does not say "
+            "which rows belong together; write its values as numbers, or keep more values (",
+            Remedy("most_categories"),
+            ").",
+        )
+    return cells.unique(return_inverse=True)[1]
 
 
 @dataclass(frozen=True)
@@ -426,10 +454,11 @@ def _of_population(spec: PooledSpec) -> PooledData:
     folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
     data = cast("Texts | Nodes", registry.populations.create(spec.dataset, **folder, **spec.dataset_options))
     for defense in map(spec.defense, spec.defenses):
-        if defense.without or defense.training is not None or spec.inputs or spec.synthetic is not None:
+        of_tables = (defense.without, defense.training, spec.inputs, spec.synthetic, spec.group)
+        if any(said not in ((), None) for said in of_tables):
             raise BadInputError(
-                f"{data.name} is no table: columns to train on (inputs, without), a synthetic column and DP-SGD are "
-                "for tables; leave them out."
+                f"{data.name} is no table: columns to train on (inputs, without), groups, a synthetic column and "
+                "DP-SGD are for tables; leave them out."
             )
     for part in spec.attacks:
         if GradientsView in _views(part):
@@ -503,7 +532,7 @@ def _check(spec: PooledSpec, source: PooledData, defenses: dict[str, PooledDefen
 
 
 def _all_shares(spec: PooledSpec) -> list[float]:
-    return [*spec.shares, *(_RANGE if _estimates_shares(spec) else ())]
+    return [*spec.shares, *(PooledKnowledge.within if _estimates_shares(spec) else ())]
 
 
 def _views(part: Part) -> tuple[type, ...]:
@@ -563,7 +592,10 @@ class AttackSeed:
             update = self.spec.protocol == "update"
             told = [("accuracy", name) for name in (None, *self.spec.told)]
             chance = 0.5 if update else float(guess.chances[0].max())
-            return UnitFigures(dict.fromkeys(told, chance))
+            figures: Figures = dict.fromkeys(told, chance)
+            if guess.share is not None and _estimates_shares(self.spec):
+                figures |= self._of_estimates(guess)[0]
+            return UnitFigures(figures)
         if name == SHUFFLED and part.kind == "about":
             return self._shuffled()
         sees = _views(part.part)
@@ -638,7 +670,7 @@ class AttackSeed:
 
     @cached_property
     def _spread(self) -> SpreadShadows:
-        return spread_shadows(self.known, self.spec.shadows, self._seed("spread"), *_RANGE)
+        return spread_shadows(self.known, self.spec.shadows, self._seed("spread"))
 
     def _seed(self, purpose: str) -> int:
         return stream(self.spec.seed, self.unit, purpose) % 2**62
@@ -657,11 +689,11 @@ class AttackSeed:
 
         if self.spec.protocol == "update":
             pairs, _ = self._updates
-            figures: Figures = {("task_accuracy", None): _accuracy(pairs.after.ask(queries), labels)}
-            return UnitFigures(figures)
+            return UnitFigures({("task_accuracy", None): _accuracy(pairs.after.ask(queries), labels), **self._shared()})
         truth = alternating(self.spec.shares, len(self.spec.shares) * max(1, _LOCAL // len(self.spec.shares)))
         local = replace(self.learning, others=()).train(self.sets.held, None, truth, self._seed("local"))
-        figures = {("task_accuracy", None): accuracy(self._seen), ("local_accuracy", None): accuracy(local)}
+        figures: Figures = {("task_accuracy", None): accuracy(self._seen), ("local_accuracy", None): accuracy(local)}
+        figures |= self._shared()
         private = self.defense.training
         if private is not None:
             count = self.spec.rows * (self.spec.parties if self._own is not None else 1)
@@ -675,24 +707,50 @@ class AttackSeed:
             figures["epsilon", None] = None if found is None else found.epsilon
         return UnitFigures(figures)
 
+    def _shared(self) -> Figures:
+        """Return which share of victims' rows other victims drew too, and which the attacker holds as well.
+
+        ``overlap`` is the mean over pairs of joint models with the same share, of the share where it is largest.
+        ``duplicates`` are rows that equal one of the attacker's in all that models take, label and attribute.
+        """
+        shares = self._pairs if self.spec.protocol == "update" else self._trained[:, None]
+        held = self.sets.held
+        # Further parties' rows come after the victim's.
+        drawn = self.drawn()["drawn"][:, : shares.shape[1]].flatten(1)
+        holds = torch.zeros(len(drawn), len(held)).scatter_(1, drawn, 1.0)
+        common = holds @ holds.T / drawn.shape[1]
+        worlds = [common[here][:, here] for share in shares.unique(dim=0) if (here := (shares == share).all(1)).any()]
+        among = [
+            float((world.sum() - world.trace()) / (len(world) * (len(world) - 1))) for world in worlds if len(world) > 1
+        ]
+        own = self.known.auxiliary if self._own is None else self.known.auxiliary.followed_by(self._own)
+        theirs, mine = _contents(held), set(_contents(own))
+        known = torch.tensor([row in mine for row in theirs], dtype=torch.float64)
+        return {("overlap", None): max(among, default=None), ("duplicates", None): float(known[drawn].mean())}
+
     def _right(self, guess: PropertyGuess) -> Float[Tensor, " target"]:
         shares = torch.tensor(self.known.shares, dtype=torch.float64)
         return (shares[guess.chosen] == self._truth).double()
 
     def _figures(self, guess: PropertyGuess) -> tuple[Figures, Each]:
         right = self._right(guess)
-        figures: Figures = {}
         if len(self.known.shares) == 2:
-            figures["rows_worth", None] = rows_worth(float(right.mean()), *self.known.shares)
-            return _meant({None: right}, figures)
+            return _meant({None: right})
         told = {f"{share:.0%}": right[self._truth == share] for share in self.known.shares}
-        return _meant({None: right, **told}, figures)
+        return _meant({None: right, **told})
 
     def _estimates(self, attack: registry.Attack, seed: int) -> tuple[Figures, Each]:
         """Return how good shares and intervals are that an attack estimates, over shares on the whole range."""
-        truth = torch.linspace(*_RANGE, self.spec.targets, dtype=torch.float64)
-        seen = self.learning.train(self.sets.held, self._own, truth, self._seed("range"))
-        guess = attack(seen.answers, self.known, self._spread, seed)
+        seen = self.learning.train(self.sets.held, self._own, self._spread_truth, self._seed("range"))
+        return self._of_estimates(attack(seen.answers, self.known, self._spread, seed))
+
+    @property
+    def _spread_truth(self) -> Tensor:
+        """The shares of targets that estimates are held against."""
+        return torch.linspace(*self.known.within, self.spec.targets, dtype=torch.float64)
+
+    def _of_estimates(self, guess: PropertyGuess) -> tuple[Figures, Each]:
+        truth = self._spread_truth
         assert guess.share is not None
         assert guess.low is not None
         assert guess.high is not None
@@ -756,14 +814,21 @@ class AttackSeed:
         seconds = time.perf_counter() - begun
         right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
         told = {pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a in (low, high) for b in (low, high)}
-        figures, each = _meant({None: right, **told}, {})
+        figures, each = _meant({None: right, **told})
         return UnitFigures(figures, seconds / spec.targets, each=each)
 
 
-def _meant(right: dict[str | None, Tensor], figures: Figures) -> tuple[Figures, Each]:
-    """Return accuracies beside other figures, and what each is the mean of."""
+def _meant(right: dict[str | None, Tensor]) -> tuple[Figures, Each]:
+    """Return accuracies, and what each is the mean of."""
     accuracies: Figures = {("accuracy", column): float(values.mean()) for column, values in right.items()}
-    return {**accuracies, **figures}, {("accuracy", column): values.tolist() for column, values in right.items()}
+    return accuracies, {("accuracy", column): values.tolist() for column, values in right.items()}
+
+
+def _contents(rows: MarkedRows) -> list[bytes]:
+    """Return what each row holds, the same for equal rows."""
+    # A zero more turns -0.0 into 0.0.
+    held = torch.cat([rows.inputs.flatten(1).double(), rows.labels[:, None], rows.carries[:, None]], dim=1) + 0.0
+    return [row.tobytes() for row in held.numpy()]
 
 
 def _accuracy(answers: Tensor, labels: Tensor) -> float:
@@ -793,6 +858,12 @@ def _seed(spec: PooledSpec, source: PooledData, defense: PooledDefense, unit: in
         defense.answers,
     )
     return AttackSeed(spec, unit, defense, learning, sets, known, swapped)
+
+
+def _derived(spec: PooledSpec) -> dict[str, Callable[[float], float | None]]:
+    if len(spec.shares) > 2:
+        return {}
+    return {"rows_worth": partial(rows_worth, first=spec.shares[0], second=spec.shares[1])}
 
 
 def _threat_model(spec: PooledSpec, source: PooledData) -> tuple[str, ...]:
@@ -828,7 +899,7 @@ def _threat_model(spec: PooledSpec, source: PooledData) -> tuple[str, ...]:
         f"model's answers. Models are {kind} and {trained}; {recipe['epochs']} epochs of Adam at "
         f"{recipe['learning_rate']:g}, {'whole batches' if size is None else f'batches of {size}'}.",
         f"In each of {spec.repetitions} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked "
-        f"with {spec.shadows} shadow models; intervals resample attack seeds and the joint models within them.",
+        f"with {spec.shadows} shadow models; intervals are Student's t over attack seeds.",
         f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but the baseline is a "
         "fault.",
     )

@@ -60,6 +60,8 @@ class PooledSpec(Spec):
     setting: ClassVar[str] = "pooled"
     about: ClassVar[str] = "pooled learning: what a joint model's answers tell of a sensitive column's distribution"
     unit: ClassVar[str] = "attack seed"
+    member: ClassVar[str | None] = "target model"
+    members: ClassVar[str] = "targets"
     quick: ClassVar[Mapping[str, Any]] = {"repetitions": 2, "targets": 20, "shadows": 40}
     guide: ClassVar[str] = """Measure what a jointly trained model tells of a sensitive column's distribution elsewhere.
 
@@ -95,6 +97,16 @@ answers. Joint models with known shares say how often that is right, beside a ba
     inputs: Annotated[
         Names, Option("Column that models are trained on besides.", PARTIES, "COLUMN", default="all")
     ] = ()
+    group: Annotated[
+        str | None,
+        Option(
+            "Column whose equal values mark rows that belong together, such as those of a patient. All of them go to "
+            "one party, and models are not trained on the column.",
+            PARTIES,
+            "COLUMN",
+            default="each row on its own",
+        ),
+    ] = None
     synthetic: Annotated[
         Synthetic | None,
         Option("Sensitive column A to be made up, such as '{strength: 0.8}'.", TABLE, "OPTIONS", default="none"),
@@ -167,7 +179,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
         Part(name="meta"),
         Part(name="kl"),
     )
-    baselines: Baselines = (Part(name="chance"),)
+    baselines: Baselines = (Part(name="chance"), Part(name="constant_share"))
     repetitions: Annotated[
         int,
         Field(ge=1),
@@ -256,6 +268,13 @@ answers. Joint models with known shares say how often that is right, beside a ba
                 "the attack melis is on another's gradients in federated training of two parties (multi_party), which "
                 "defenses of a joint model do not reach; leave out further parties and defenses, or the attack."
             )
+        if self.group is not None and self.parties > 2:
+            raise BadInputError(
+                f"rows of one group ({self.group}) go to one of two parties, got parties={self.parties}; leave out "
+                "further parties, or the groups."
+            )
+        if self.group == self.secret:
+            raise BadInputError(f"{self.group!r} is the sensitive column; group rows by another one.")
         if update and (self.parties > 2 or len(shares) < 3):
             raise BadInputError(
                 "an update is audited with two parties and at least three shares, such as 0.1, 0.3, 0.5, 0.7 and 0.9; "

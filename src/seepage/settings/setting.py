@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="Spec", covariant=True)
 PartKind = Literal["about", "baseline", "attack"]
-# The share of the gap between the best baseline and certainty that an attack has to close to pass a positive control.
-# Attacks that work close 0.9 to 1 of it, broken ones about 0: half is far from both.
+# The share of the gap between the best baseline and certainty that an attack has to close to pass a positive control,
+# by the lower end of its interval. Attacks that work close 0.9 to 1 of it, broken ones about 0: half is far from both.
 LEAKED = 0.5
 Progress = Callable[[float], None]
 
@@ -119,6 +119,10 @@ class About:
         columns: names of the columns with figures of their own.
         sensitive: names of the columns that the report marks.
         scales: readings of metrics that are no rates.
+        derived: metrics that follow from an attack's mean accuracy over all cells: increasing functions of it, None
+            where there is no value.
+        of_nothing: labels of measurements of the deployment that are attacks on messages without information, so that
+            they must not exceed the baselines.
         utility: metrics that say how well the task is learnt, in order of preference.
         settings: options of the audit for results.
     """
@@ -139,6 +143,8 @@ class About:
     columns: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
     scales: Mapping[str, Scale] = field(default_factory=dict)
+    derived: Mapping[str, Callable[[float], float | None]] = field(default_factory=dict)
+    of_nothing: tuple[str, ...] = ()
     utility: tuple[str, ...] = ("auc", "task_accuracy")
     settings: Mapping[str, Any] = field(default_factory=dict)
 

@@ -6,6 +6,7 @@ arguments of Python and the reference page are made from their types, defaults, 
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Mapping
@@ -131,6 +132,11 @@ Defenses = Annotated[
 ]
 
 
+def _limit(value: Any) -> Any:
+    """Return a limit that is given by its number alone as fields of a gate."""
+    return {"above": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
 class ContradictionError(BadInputError):
     """Fields that do not go together; ``field`` is the one to change."""
 
@@ -140,9 +146,34 @@ class ContradictionError(BadInputError):
 
 
 def _lift(value: Any) -> Any:
-    if isinstance(value, int | float) and not isinstance(value, bool) and not 0 <= value < 1:
-        raise BadInputError(f"a lift is a number from 0 up to but below 1 (0.2 is 20 points), got {value!r}.")
+    if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value < 1:
+        raise BadInputError(
+            "the limit of a lift is a number between 0 and 1 (0.2 is 20 points; no number of repetitions shows 0), "
+            f"got {value!r}."
+        )
     return value
+
+
+def _worst(value: Any) -> Any:
+    """Return SHARE:LIFT as two numbers.
+
+    Example:
+        >>> _worst("0.1:0.5")
+        (0.1, 0.5)
+    """
+    pieces = value.split(":") if isinstance(value, str) else value
+    if value is None:
+        return None
+    try:
+        share, lift = (float(piece) for piece in pieces)
+    except (TypeError, ValueError):
+        share = lift = math.nan
+    if not (0 < share < 1 and 0 <= lift < 1):
+        raise BadInputError(
+            "a limit on the worst repetitions is written SHARE:LIFT with numbers between 0 and 1, such as 0.1:0.5 "
+            f"(less than a tenth of them above 50 points), got {value!r}."
+        )
+    return share, lift
 
 
 class ItemError(BadInputError):
@@ -157,17 +188,22 @@ class Gate(Plain):
     """A limit that an audit has to stay below.
 
     Attributes:
-        above: lift over the best baseline above which it fails, in [0, 1).
-        column: column whose lift counts; all cells if None.
+        above: mean lift over the best baseline that is shown not to be reached, in (0, 1).
+        column: column whose lift counts; all cells, whole records, label and sensitive columns if None.
+        deployed: labels of the defenses that are deployed; all of them if empty, or no defense where there is none.
+        worst: share of the repetitions, in (0, 1), that must be shown not to be above a lift, in [0, 1); None for no
+            such limit.
+        over_trainings: whether new trainings or attack seeds are judged, and not the members of those that were run.
     """
 
     above: Annotated[
         float,
         BeforeValidator(_lift),
-        Field(ge=0, lt=1),
+        Field(gt=0, lt=1),
         Option(
-            "Lift over the best baseline (0.2: 20 points) above which the exit status is 1: where it may be exceeded, "
-            "by the upper end of its interval, in any configuration, or where the audit shows nothing.",
+            "Lift over the best baseline (0.2: 20 points) that every attack must be shown to stay below, in every "
+            "deployed configuration. Victims are added until that is certain. Exit status: 0 shown, 1 failed, "
+            "3 some jobs failed, 4 undecided.",
             GATE,
             "LIFT",
             name="fail_above",
@@ -175,8 +211,45 @@ class Gate(Plain):
     ]
     column: Annotated[
         str | None,
-        Option("Column whose lift is limited.", GATE, "COLUMN", name="fail_column", default="all cells"),
+        Option(
+            "Column whose lift is limited.",
+            GATE,
+            "COLUMN",
+            name="fail_column",
+            default="all cells, whole records, label and sensitive columns",
+        ),
     ] = None
+    deployed: Annotated[
+        Names,
+        Option(
+            "Defense that is deployed, by its label in results; the gate is about these alone.",
+            GATE,
+            "LABEL",
+            name="deployed",
+            default="every defense, or none where there is none",
+        ),
+    ] = ()
+    worst: Annotated[
+        tuple[float, float] | None,
+        BeforeValidator(_worst),
+        Option(
+            "Also fail unless less than this share of repetitions is shown to be above this lift, as in 0.1:0.5.",
+            GATE,
+            "SHARE:LIFT",
+            name="fail_worst",
+            as_text=True,
+            default="no such limit",
+        ),
+    ] = None
+    over_trainings: Annotated[
+        bool,
+        Option(
+            "Whether the limit holds for new trainings or attack seeds, which needs many of them; otherwise it holds "
+            "for those that were run.",
+            GATE,
+            name="over_trainings",
+        ),
+    ] = False
 
 
 class Spec(Plain):
@@ -192,6 +265,9 @@ class Spec(Plain):
         guide: help of the setting's command, with examples.
         steering: fields that steer how the schema of a table of one's own is inferred.
         repeats: field with the number of independent repetitions.
+        member: one of what is attacked in a repetition, where it holds many, in words; None where the repetition itself
+            is attacked.
+        members: field with their number.
     """
 
     setting: ClassVar[str]
@@ -201,6 +277,8 @@ class Spec(Plain):
     guide: ClassVar[str] = ""
     steering: ClassVar[tuple[str, ...]] = STEERING
     repeats: ClassVar[str] = "repetitions"
+    member: ClassVar[str | None] = None
+    members: ClassVar[str] = "attacked_records"
 
     dataset: DatasetName = "adult"
     dataset_options: Annotated[
@@ -308,7 +386,9 @@ class Spec(Plain):
     ] = False
     control: Annotated[bool, Option("Whether a positive control shows that the attacks work here.", ATTACK)] = True
     gate: Annotated[
-        Gate | None, Option("Limit that the audit has to stay below.", GATE, whole="above", example="{above: 0.2}")
+        Gate | None,
+        BeforeValidator(_limit),
+        Option("Limit that the audit has to stay below.", GATE, whole="above", example="{above: 0.2}"),
     ] = None
     variant: Annotated[
         str | None,
@@ -453,6 +533,11 @@ class Spec(Plain):
     def repeated(self) -> int:
         """Number of independent repetitions, such as victims or trainings."""
         return getattr(self, self.repeats)
+
+    @property
+    def usual(self) -> int:
+        """Number of independent repetitions where nobody names one."""
+        return type(self).model_fields[self.repeats].default
 
     @property
     def policy(self) -> Policy:

@@ -30,6 +30,7 @@ from seepage.settings.subject import Subjects
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
+    attacks_and_baselines,
     check_cpu,
     control_fields,
     extrapolated,
@@ -222,11 +223,9 @@ class SplitAudit(Audit[SplitSpec]):
         changed = {
             "private_columns": (planted.schema.names[-1],),
             "protocol": "split",
-            "defenses": (Part(name="none"),),
             **control_fields(swapped),
             "attacks": attacks,
             "epochs": 2,
-            "repetitions": 3,
             "attacked_records": 100,
             "stale": 0,
             "final": 0,
@@ -235,6 +234,7 @@ class SplitAudit(Audit[SplitSpec]):
         found = SplitAudit(with_fields(self.spec, changed), planted, self.own, swapped)
         why = "they learn the client's part instead of being given it, or search until something fits"
         found.about = without_others(found.about, self.spec.attacks, attacks, why)
+        found.parts = attacks_and_baselines(found.parts)
         return found
 
 

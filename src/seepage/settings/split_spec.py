@@ -70,6 +70,7 @@ class SplitSpec(Spec):
     setting: ClassVar[str] = "split"
     about: ClassVar[str] = "split learning: what the server reads of the client's columns and labels"
     unit: ClassVar[str] = "training"
+    member: ClassVar[str | None] = "record"
     quick: ClassVar[Mapping[str, Any]] = {"repetitions": 1, "attacked_records": 200}
 
     guide: ClassVar[str] = """Measure what the server of split learning reads of the client's columns and labels.
@@ -146,7 +147,7 @@ Beside every figure stands the best baseline, which holds all but what came back
         int,
         Field(ge=1),
         Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK),
-    ] = 3
+    ] = 5
 
     @model_validator(mode="before")
     @classmethod

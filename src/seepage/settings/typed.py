@@ -369,6 +369,10 @@ class PooledOptions(TypedDict, total=False):
     """Whether models are trained on the sensitive column, too."""
     inputs: str | Sequence[str]
     """Column that models are trained on besides."""
+    group: str | None
+    """Column whose equal values mark rows that belong together, such as those of a patient. All of them go to one
+    party, and models are not trained on the column.
+    """
     synthetic: Mapping[str, Any] | None
     """Sensitive column A to be made up, such as '{strength: 0.8}'."""
     protocol: Literal["multi_party", "single_party", "update"]

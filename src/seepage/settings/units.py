@@ -31,8 +31,8 @@ class UnitFigures:
         figures: values by metric and column (None: all of them); None where a metric does not apply.
         seconds: time for each attacked record or target model; None where that says nothing.
         picture: data URI of an image of what was found, or is to be found; None for what is no image.
-        each: values that a figure is the mean of, by its metric and column, one a target model of the unit. Intervals
-            resample units, and targets within them, where they are given.
+        each: values that a figure is the mean of, by its metric and column, one a target model of the unit, where
+            they are given; intervals are over units all the same, see ``seepage.assessment.clustered``.
     """
 
     figures: Mapping[tuple[str, str | None], float | None]
@@ -109,7 +109,18 @@ def control_fields(swapped: bool) -> dict[str, Any]:
         swapped: whether it is the negative control.
     """
     variant = "negative control" if swapped else "positive control"
-    return {"control": False, "gate": None, "keep_records": False, "variant": variant}
+    return {
+        "control": False,
+        "gate": None,
+        "keep_records": False,
+        "variant": variant,
+        "repetitions": CONTROL_UNITS,
+        "defenses": (Part(name="none"),),
+    }
+
+
+# Enough for an interval that an attack which works clears, and that one which finds nothing does not exceed by chance.
+CONTROL_UNITS = 5
 
 
 def without_others(about: About, wanted: Sequence[Part], kept: Sequence[Part], why: str) -> About:
@@ -125,6 +136,11 @@ def without_others(about: About, wanted: Sequence[Part], kept: Sequence[Part], w
     if not names:
         return about
     return replace(about, notes=(*about.notes, f"this control leaves out {', '.join(names)}: {why}"))
+
+
+def attacks_and_baselines(parts: Sequence[PlannedPart]) -> tuple[PlannedPart, ...]:
+    """Return the parts that a control consists of: how well the task is learnt there interests nobody."""
+    return tuple(part for part in parts if part.kind != "about")
 
 
 def rows_identity(data: Dataset) -> list[Any]:

@@ -40,6 +40,7 @@ from seepage.settings.subject import Subjects
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
+    attacks_and_baselines,
     check_cpu,
     control_fields,
     extrapolated,
@@ -280,14 +281,15 @@ class VerticalAudit(Audit[VerticalSpec]):
             **{"bottom": (), "features": 2 * _CONTROL_COINS, "top": (16,), "epochs": 2},
             **{"test_share": 0.2, "auxiliary": 0.4, "queries": None, "leaked": 64, "attacked_records": 200},
             "attacked": "held_out",
-            "defenses": (Part(name="none"),),
             **control_fields(swapped),
             "attacks": attacks,
-            "repetitions": 3,
+            # No column of the active party tells anything of a coin, so that a network of them is as good as this.
+            "baselines": (Part(name="constant"),),
         }
         found = VerticalAudit(with_fields(self.spec, changed), planted, self.own, swapped)
         why = "they have no pair of features and cells to learn from"
         found.about = without_others(found.about, self.spec.attacks, attacks, why)
+        found.parts = attacks_and_baselines(found.parts)
         return found
 
 

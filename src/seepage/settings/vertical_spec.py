@@ -58,6 +58,7 @@ class VerticalSpec(Spec):
     setting: ClassVar[str] = "vertical"
     about: ClassVar[str] = "vertical learning: what the active party reads of a passive party's columns"
     unit: ClassVar[str] = "training"
+    member: ClassVar[str | None] = "record"
     quick: ClassVar[Mapping[str, Any]] = {"repetitions": 1, "epochs": 3, "attacked_records": 1000}
 
     guide: ClassVar[str] = """Measure what the active party of vertical learning reads of a passive party's columns.
@@ -146,7 +147,7 @@ which holds all but the features.
         int,
         Field(ge=1),
         Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK),
-    ] = 3
+    ] = 5
 
     @model_validator(mode="after")
     def _named_or_shared(self) -> VerticalSpec:

@@ -22,9 +22,11 @@ class MarkedRows:
         carries: whether each row has the sensitive value, even where models do not receive the attribute.
         widths: number of inputs of each column of a table; empty for other rows.
         column: position of the column with the attribute; None where models do not receive it.
+        groups: number of each row's group, such as a patient, whose rows belong to one party; None where each row is
+            one of its own.
 
     Raises:
-        BadInputError: inputs, labels and marks differ in number.
+        BadInputError: inputs, labels, marks and groups differ in number.
     """
 
     inputs: Tensor
@@ -32,8 +34,11 @@ class MarkedRows:
     carries: Bool[Tensor, " _row"]
     widths: tuple[int, ...] = ()
     column: int | None = None
+    groups: Int[Tensor, " _row"] | None = None
 
     def __post_init__(self) -> None:
+        if self.groups is not None and len(self.groups) != len(self.labels):
+            raise BadInputError(f"{len(self.labels)} rows came with groups of {len(self.groups)}; give one a row.")
         if not len(self.inputs) == len(self.labels) == len(self.carries):
             raise BadInputError(
                 f"{len(self.inputs)} rows came with {len(self.labels)} labels and {len(self.carries)} marks; give one "
@@ -45,10 +50,12 @@ class MarkedRows:
 
     def rows(self, index: Tensor) -> MarkedRows:
         """Return the rows at some positions."""
-        return replace(self, inputs=self.inputs[index], labels=self.labels[index], carries=self.carries[index])
+        groups = None if self.groups is None else self.groups[index]
+        kept = {"inputs": self.inputs[index], "labels": self.labels[index], "carries": self.carries[index]}
+        return replace(self, **kept, groups=groups)
 
     def followed_by(self, other: MarkedRows) -> MarkedRows:
-        """Return these rows and then others.
+        """Return these rows and then others, without groups.
 
         Raises:
             BadInputError: the others have other columns.
@@ -63,6 +70,7 @@ class MarkedRows:
             inputs=torch.cat([self.inputs, other.inputs]),
             labels=torch.cat([self.labels, other.labels]),
             carries=torch.cat([self.carries, other.carries]),
+            groups=None,
         )
 
     def drawn(

@@ -125,10 +125,12 @@ class PooledKnowledge:
         shares: possible shares of the attribute in the victim's rows, in increasing order.
         others: shares of further parties with the same number of rows.
         answers: defense of the model's answers, as far as the attacker knows; None for nothing.
+        within: range of the share where it is estimated, each share in it equally likely beforehand.
 
     Raises:
-        BadInputError: there are fewer than two shares, shares are not in increasing order, auxiliary rows all carry the
-            attribute or none does, or own rows or queries have other columns than auxiliary rows.
+        BadInputError: there are fewer than two shares, shares are not in increasing order, the range is none in [0, 1],
+            auxiliary rows all carry the attribute or none does, or own rows or queries have other columns than
+            auxiliary rows.
     """
 
     learner: Learner
@@ -139,8 +141,12 @@ class PooledKnowledge:
     shares: tuple[float, ...] = (0.33, 0.67)
     others: tuple[float, ...] = ()
     answers: Callable[[Tensor], Tensor] | None = None
+    within: tuple[float, float] = (0.1, 0.9)
 
     def __post_init__(self) -> None:
+        low, high = self.within
+        if not 0 <= low < high <= 1:
+            raise BadInputError(f"the range of a share is two numbers in [0, 1], the smaller first; got {self.within}.")
         if len(self.shares) < 2 or any(a >= b for a, b in zip(self.shares, self.shares[1:], strict=False)):
             raise BadInputError(
                 f"an attack tells at least two shares apart, in increasing order; got {list(self.shares)}."
@@ -184,7 +190,7 @@ class PropertyGuess:
         shares: shares that were distinguished, in increasing order.
         chances: chance of each share.
         share: estimate on the whole range; None where the attack gives none.
-        low, high: bounds of the estimate's 95% interval; None without one.
+        low, high: bounds of the estimate's interval; None without one.
     """
 
     shares: tuple[float, ...]

@@ -143,16 +143,7 @@ def test_intervals_cover_shares_of_rows_that_no_shadow_model_saw() -> None:
         asked = rng.uniform(0.1, 0.9, 50)
         seen += [said(share, (effects(DRAWN, rng), effects(DRAWN, rng)), rng) for share in asked]
         numbers = torch.from_numpy(np.array(seen) + 0.02 * rng.normal(size=(len(seen), NUMBERS)))
-        shadows = SpreadShadows(
-            TELLING.seen.models.models,
-            torch.tensor(told)[:, None],
-            torch.zeros(len(told), 1, 1),
-            torch.arange(2).repeat_interleave(len(told) // 2),
-            float(KIND),
-            float(KIND),
-            DRAWN,
-        )
-        guess = invert(shadows, numbers[: len(told)], numbers[len(told) :], (0.3, 0.7), 0.95)
+        guess = invert(spread(np.array(told)), numbers[: len(told)], numbers[len(told) :], (0.3, 0.7), 0.95)
         assert guess.low is not None
         assert guess.high is not None
         assert guess.share is not None
@@ -162,18 +153,52 @@ def test_intervals_cover_shares_of_rows_that_no_shadow_model_saw() -> None:
     assert np.mean(errors) < 0.12
 
 
+def spread(told: np.ndarray) -> SpreadShadows:
+    """Shadow models with these shares in pairs, each from one of two halves, in name alone."""
+    return SpreadShadows(
+        TELLING.seen.models.models,
+        torch.from_numpy(told)[:, None],
+        torch.zeros(len(told), 1, 1),
+        torch.arange(2).repeat_interleave(len(told) // 2),
+        float(KIND),
+        float(KIND),
+        DRAWN,
+    )
+
+
+def test_where_answers_tell_nothing_the_estimate_errs_no_more_than_a_constant_one() -> None:
+    """The likeliest share alone would jump between the ends of the range."""
+    shares = np.linspace(0.1, 0.9, 60)
+    told = np.repeat(np.concatenate([shares[0::2], shares[1::2]]), 2)
+    errors, constant, widths = [], [], []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        asked = rng.uniform(0.1, 0.9, 50)
+        numbers = torch.from_numpy(rng.normal(size=(len(told) + 50, 20)))
+        guess = invert(spread(told), numbers[: len(told)], numbers[len(told) :], (0.3, 0.7), 0.95)
+        assert guess.share is not None
+        assert guess.low is not None
+        assert guess.high is not None
+        assert bool((guess.low <= guess.share).all() & (guess.share <= guess.high).all())
+        errors.append(np.abs(guess.share.numpy() - asked).mean())
+        constant.append(np.abs(0.5 - asked).mean())
+        widths.append(float((guess.high - guess.low).mean()))
+    assert np.mean(errors) < np.mean(constant) + 0.01
+    assert np.mean(widths) > 0.7
+
+
 def test_the_share_is_estimated_with_an_interval_that_covers_it() -> None:
     truth = torch.linspace(0.1, 0.9, 80, dtype=torch.float64)
-    spread = case(effect=0.6, truth=truth, own=False)
-    shadows = spread_shadows(spread.known, 160, seed=3)
-    guess = Ratio()(spread.seen.answers.again(), spread.known, shadows, 0)
+    even = case(effect=0.6, truth=truth, own=False)
+    shadows = spread_shadows(even.known, 160, seed=3)
+    guess = Ratio()(even.seen.answers.again(), even.known, shadows, 0)
     assert guess.share is not None
     assert guess.low is not None
     assert guess.high is not None
     covered = float(((guess.low <= truth) & (truth <= guess.high)).double().mean())
     assert 0.86 <= covered <= 1.0
     assert float((guess.share - truth).abs().mean()) < 0.15
-    narrow = Ratio(level=0.5)(spread.seen.answers.again(), spread.known, shadows, 0)
+    narrow = Ratio(level=0.5)(even.seen.answers.again(), even.known, shadows, 0)
     assert narrow.high is not None
     assert narrow.low is not None
     assert float((narrow.high - narrow.low).mean()) < float((guess.high - guess.low).mean())
@@ -228,6 +253,7 @@ def test_answers_that_are_not_as_expected_are_refused(answers: torch.Tensor, sai
     [
         (lambda: replace(TELLING.known, shares=(0.5,)), "at least two shares"),
         (lambda: replace(TELLING.known, shares=(0.7, 0.3)), "increasing order"),
+        (lambda: replace(TELLING.known, within=(0.9, 0.1)), "two numbers in .0, 1., the smaller first"),
         (lambda: replace(TELLING.known, queries=torch.zeros(4, 9)), "same columns"),
         (
             lambda: replace(TELLING.known, auxiliary=TELLING.held.rows(TELLING.held.carries.nonzero()[:, 0])),

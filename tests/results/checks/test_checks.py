@@ -18,13 +18,16 @@ from torch import nn
 
 import tests.rows
 from seepage import datasets, protocols, registry
+from seepage.assessment import interval
 from seepage.assessment.evidence import Evidence
 from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
 from seepage.datasets.planted import distinct, twins, uniform
 from seepage.models.model import seeded
 from seepage.results.checks import CHECKS, SEVERITIES, Alarm, Facts, Where, explanation, run_checks
+from seepage.results.checks.facts import exceeds_by_more_than_chance
 from seepage.results.rows import rows_of
+from seepage.results.tiers import tier_of
 from seepage.results.verdict import verdict
 from seepage.run.runner import Run, run_audits
 from seepage.run.store import Failure, Store
@@ -74,7 +77,7 @@ def facts(
 ) -> Facts:
     spec = make_spec(**{**SPEC, **changes})
     # Unless said otherwise the control leaks.
-    control = [row(mean=1.0)] if control == () else control
+    control = [row(mean=1.0, low=1.0)] if control == () else control
     return Facts(HorizontalAudit(spec, subject or german_subject()), [row()] if made is None else made, [], control)
 
 
@@ -118,7 +121,7 @@ def test_worse_than_guessing() -> None:
 
 def test_worse_than_guessing_under_a_defense_is_a_warning_if_the_control_shows_that_the_attack_works() -> None:
     lost = row(defense="noise", lift=-0.1, lift_low=-0.15, lift_high=-0.01)
-    works, broken = row(mean=0.9), row(mean=0.6)
+    works, broken = row(mean=0.9, low=0.8), row(mean=0.9, low=0.7)
     assert [alarm.severity for alarm in found("SEEP001", facts([lost], [works]))] == ["warning"]
     assert [alarm.severity for alarm in found("SEEP001", facts([lost], [broken]))] == ["error"]
     assert [alarm.severity for alarm in found("SEEP001", facts([lost], None))] == ["error"]
@@ -237,11 +240,15 @@ def test_attacks_that_are_given_time_converge_and_others_do_not(attack: str, ite
 @pytest.mark.parametrize(
     ("control", "fires"),
     [
-        ({"mean": 0.74}, True),
-        ({"mean": 0.76}, False),
-        ({"mean": 0.5}, True),
-        ({"mean": 0.9, "baseline": 1.0}, True),
-        ({"mean": 1.0, "baseline": 1.0}, False),
+        ({"mean": 0.74, "low": 0.74}, True),
+        ({"mean": 0.76, "low": 0.76}, False),
+        # A mean of few units may be luck.
+        ({"mean": 0.95, "low": 0.74}, True),
+        ({"mean": 0.95, "low": 0.75}, True),
+        ({"mean": 0.95, "low": None, "n": 1}, True),
+        ({"mean": 0.5, "low": 0.4}, True),
+        ({"mean": 0.9, "low": 0.9, "baseline": 1.0}, True),
+        ({"mean": 1.0, "low": 1.0, "baseline": 1.0}, False),
         ({"mean": None}, True),
     ],
 )
@@ -257,7 +264,7 @@ def test_a_control_that_did_not_leak(control: dict[str, Any], fires: bool) -> No
 def test_no_control() -> None:
     [alarm] = found("SEEP005", facts(control=None))
     assert alarm.severity == "note"
-    assert found("SEEP005", facts(control=[row(mean=1.0)])) == []
+    assert found("SEEP005", facts(control=[row(mean=1.0, low=1.0)])) == []
 
 
 @pytest.mark.parametrize(
@@ -298,7 +305,7 @@ def test_an_interval_is_too_wide_exactly_where_its_ends_have_different_tiers(
     baseline: float, low: float, width: float, n: int
 ) -> None:
     made = row(baseline=baseline, lift_low=low, lift_high=low + width, n=n)
-    ends = {verdict(replace(made, lift_high=end, lift_low=end - 1)).tier for end in (low, low + width)}
+    ends = {tier_of(end / (1 - baseline)) for end in (low, low + width)}
     if made.lift_low != made.lift_high:
         assert len(found("SEEP006", facts([made]))) == (len(ends) > 1)
 
@@ -456,6 +463,24 @@ def test_rare_values_taken_together(rare: int, severities: list[str]) -> None:
     assert found("SEEP018", of_table(Table(plain, pd.DataFrame({"zip": codes, "label": [0, 1] * 100})))) == []
 
 
+@pytest.mark.parametrize(
+    ("overlap", "duplicates", "said"),
+    [
+        (0.42, 0.17, "two victims with the same share have 42% of their rows in common. Victims"),
+        (0.1, 0.25, "25% of a victim's rows equal a row that the attacker holds"),
+        (0.3, 0.3, "30% of their rows in common and 30% of a victim's"),
+        (0.2, 0.2, None),
+        (None, 0.1, None),
+    ],
+)
+def test_parties_that_hold_the_same_rows(overlap: float | None, duplicates: float, said: str | None) -> None:
+    measured = {"overlap": overlap, "duplicates": duplicates}
+    rows = [row(attack="training", kind="about", metric=name, mean=mean) for name, mean in measured.items()]
+    alarms = found("SEEP022", facts([row(), *rows]))
+    assert [alarm.severity for alarm in alarms] == ["warning"] * (said is not None)
+    assert all(str(said) in alarm.message for alarm in alarms)
+
+
 def test_labels_granted() -> None:
     assert found("SEEP013", facts([row(knowledge={"labels": "true"})]))[0].severity == "note"
     assert found("SEEP013", facts([row()])) == []
@@ -557,10 +582,50 @@ def test_the_control_of_a_dataset_with_options_takes_its_rows_as_they_are() -> N
     assert len(control.spec.baselines) == 3
 
 
+@pytest.mark.parametrize(
+    ("lift", "low", "n", "fires"),
+    [
+        # One interval in forty of attacks that find nothing lies above zero.
+        (0.1, 0.001, 10, False),
+        (0.3, 0.1, 5, False),
+        (0.3, 0.2, 5, True),
+        (0.3, 0.2, 3, False),
+        (0.3, 0.3, 3, True),
+        (0.3, None, 1, False),
+        (-0.3, -0.3, 5, False),
+        (None, None, 5, False),
+    ],
+)
+def test_an_attack_that_finds_what_is_not_there_does_so_beyond_chance(
+    lift: float | None, low: float | None, n: int, fires: bool
+) -> None:
+    nothing = row(lift=lift, lift_low=low, lift_high=None, n=n)
+    alarms = found("SEEP021", replace(facts(), negative=[nothing]))
+    assert [alarm.where for alarm in alarms] == [(Where(attack="tableak"),)] * fires
+    # A baseline or another metric is no attack's accuracy.
+    others = [replace(nothing, kind="baseline"), replace(nothing, metric="rmse"), replace(nothing, column="age")]
+    assert found("SEEP021", replace(facts(), negative=others)) == []
+
+
+@pytest.mark.parametrize("units", [3, 5, 20])
+def test_sound_audits_are_hardly_ever_taken_for_faulty_ones(units: int) -> None:
+    """Of attacks that guess 20 records a unit, where one interval in forty lies above zero."""
+    rng = np.random.default_rng(0)
+    fired = above = 0
+    for _ in range(2000):
+        gained = torch.from_numpy(rng.binomial(20, 0.5, units) / 20 - 0.5)
+        estimate = interval(gained)
+        guessing = row(lift=estimate.mean, lift_low=estimate.low, n=units)
+        fired += exceeds_by_more_than_chance(guessing)
+        above += (estimate.low or 0.0) > 0
+    assert above > 30
+    assert fired <= 10
+
+
 def test_the_negative_control_reads_nothing_and_one_that_is_read_is_a_fault() -> None:
     spec = make_spec(**{**SPEC, "victims": 2, "restarts": 3, "iterations": 300})
     audit = HorizontalAudit(spec, german_subject())
     made = ran(audit.negative())
     assert found("SEEP021", Facts(audit, [row()], [], [row(mean=1.0)], made)) == []
-    # What a working attack reads of the positive control is far above every baseline.
+    # What a working attack reads of the positive control is above every baseline, beyond chance.
     assert found("SEEP021", Facts(audit, [row()], [], [row(mean=1.0)], ran(control_of(audit))))

@@ -1,4 +1,4 @@
-"""Estimate of the share itself, with an interval: shadow models over the whole range, one direction, its inverse."""
+"""Estimate of the share itself, with an interval: shadow models over the whole range, and the chance of each share."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ _LEAST = 20
 @attacks.register("ratio", "pooled", needs=("auxiliary", "queries"))
 @dataclass(frozen=True)
 class Ratio:
-    """Estimates the share of the victim's rows that carry the attribute, with a confidence interval.
+    """Estimates the share of the victim's rows that carry the attribute, with an interval.
 
     Ridge regression on the shadow models' standardised logarithms gives one number a model. Shadow models come from
     two halves of the auxiliary rows, and the rule fitted on one half is applied to the other half's models: models of
     the rows that it was fitted on would look too good. The distribution of the number for a given share is learnt from
     these: a quadratic mean, and a spread that may change with the share. This spread lacks the deviation of a half
     itself from the population. It follows from the part of the spread that is due to rows, which two models of the
-    same rows separate from the part due to training. The inverse gives the likeliest share, an interval of all shares
-    that do not put the number into the outer tails, and the chance of each share to distinguish. A target's number is
-    the mean of both rules, with one rule's error: intervals are rather too wide. Ours.
+    same rows separate from the part due to training. The inverse gives the chance of each share, where all shares in
+    the range are equally likely beforehand, and an interval of all shares that do not put the number into the outer
+    tails. The estimate is the median of the chances, which errs least on average. Where answers tell nothing, it is the
+    middle of the range, and the interval is nearly the whole range. A target's number is the mean of both rules, with
+    one rule's error: intervals are rather too wide. Ours.
 
     Attributes:
         level: confidence level of the interval.
@@ -109,19 +111,19 @@ def invert(
     width = more * np.sqrt(of_training * (1 + leverage) + of_rows * (1 + kept[1] / 2 + leverage * (1 - kept[1])))
     z = (scored[:, None] - at_grid) / width
     fits = stats.t.logpdf(z, freedom) - np.log(width)
-    best = fits.argmax(1)
+    likely = np.exp(fits - fits.max(1, keepdims=True))
+    cumulative = (likely / likely.sum(1, keepdims=True)).cumsum(1)
+    median = (cumulative < 0.5).sum(1)
     inside = np.abs(z) <= stats.t.ppf((1 + level) / 2, freedom)
-    # Where no share fits, the likeliest one alone would seem certain; its whole neighbourhood does not.
-    inside[np.arange(len(z)), best] = True
+    # Where no share fits, and where only shares on one side of it do, the interval still holds the estimate.
+    inside[np.arange(len(z)), median] = True
     first, last = inside.argmax(1), _GRID - 1 - inside[:, ::-1].argmax(1)
     near = np.abs(grid[:, None] - np.asarray(told_apart)).argmin(0)
     chances = np.exp(fits[:, near] - fits[:, near].max(1, keepdims=True))
     return PropertyGuess(
         told_apart,
         torch.from_numpy(chances / chances.sum(1, keepdims=True)),
-        torch.from_numpy(grid[best]),
-        torch.from_numpy(grid[first]),
-        torch.from_numpy(grid[last]),
+        *(torch.from_numpy(grid[place]) for place in (median, first, last)),
     )
 
 

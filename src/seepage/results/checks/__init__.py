@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from seepage.lazy import lazy_package
 
 if TYPE_CHECKING:
-    from seepage.results.checks.alarm import SEVERITIES, Alarm, Severity, Where
+    from seepage.results.checks.alarm import LOWER_BOUNDS, SEVERITIES, Alarm, Severity, Where
     from seepage.results.checks.every import CHECKS, not_applicable, run_checks
     from seepage.results.checks.explain import explanation, titles
     from seepage.results.checks.facts import Facts
@@ -20,6 +20,7 @@ lazy_package(__name__)
 __all__ = [
     "CHECKS",
     "LEAKED",
+    "LOWER_BOUNDS",
     "SEVERITIES",
     "Alarm",
     "Check",

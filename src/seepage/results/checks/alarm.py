@@ -7,6 +7,8 @@ from typing import Literal, NamedTuple, get_args
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+# Findings with which a figure is a lower bound: a stronger attack is known and was not tried.
+LOWER_BOUNDS = ("SEEP024",)
 
 
 class Where(NamedTuple):

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from scipy import stats
 
 from seepage.assessment.row import ResultRow
 from seepage.datasets.dataset import Dataset
@@ -15,10 +16,12 @@ from seepage.results.checks.alarm import Where
 from seepage.results.tiers import settings, strongest_row
 from seepage.run.runner import Run
 from seepage.settings.probe import Probe
-from seepage.settings.setting import Audit
+from seepage.settings.setting import LEAKED, Audit
 
 # What a check reads beside the rows of results.
 Need = Literal["table", "gradient", "descent", "proofs"]
+# Share of sound audits whose negative control is taken for a fault.
+_FALSE_ALARMS = 0.001
 
 
 @dataclass(frozen=True)
@@ -89,10 +92,23 @@ class Facts:
         """Return the accuracy of the strongest attack in a setting, see ``strongest_row``."""
         return strongest_row(self.rows, batch_size, defense, column)
 
-    def control_closed(self, attack: str) -> float | None:
-        """Return the share of the gap that an attack closed in the positive control, None if unknown."""
+    def works(self, attack: str) -> bool:
+        """Return whether the positive control shows that an attack works."""
         row = self.control_row(attack)
-        return None if row is None else control_share(row)
+        return row is not None and leaks(row)
+
+    @cached_property
+    def of_nothing(self) -> list[ResultRow]:
+        """The accuracies over all cells of attacks on messages that carry nothing of what is scored.
+
+        Those of the negative control, and those of parts of the audit itself that are such attacks.
+        """
+        own = [row for row in self.rows if row.attack in self.audit.about.of_nothing and row.kind == "about"]
+        return [
+            row
+            for row in (*(row for row in self.negative or () if row.is_attack), *own)
+            if (row.metric, row.column) == ("accuracy", None)
+        ]
 
     def control_row(self, attack: str) -> ResultRow | None:
         """Return the accuracy of an attack over all cells of the positive control."""
@@ -102,14 +118,56 @@ class Facts:
         return None
 
 
-def control_share(row: ResultRow) -> float | None:
+def control_share(row: ResultRow, end: Literal["mean", "low"] = "mean") -> float | None:
     """Return the share of the gap that an attack closed in a control.
 
     Guessing may happen to be right in every cell of so small a sample. An attack that is right in every cell
     too has closed all there was to close.
+
+    Args:
+        row: accuracy of the attack over all cells.
+        end: ``low`` for the lower end of the accuracy's interval. The baseline counts as known: the nearer an attack is
+            to certainty, the less depends on it.
     """
-    if row.mean is None or row.baseline is None:
+    value: float | None = getattr(row, end)
+    if value is None or row.baseline is None:
         return None
     if row.baseline >= 1:
-        return 1.0 if row.mean >= 1 else 0.0
-    return (row.mean - row.baseline) / (1 - row.baseline)
+        return 1.0 if value >= 1 else 0.0
+    return (value - row.baseline) / (1 - row.baseline)
+
+
+def leaks(row: ResultRow) -> bool:
+    """Return whether a row of the positive control shows that its attack works.
+
+    The lower end of its interval has to close more than ``LEAKED`` of the gap: a mean of few units may be luck.
+
+    Example:
+        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="wide", attack="dlg", metric="accuracy", n=5)
+        >>> [leaks(replace(row, mean=0.9, low=low, baseline=0.5)) for low in (0.8, 0.7, None)]
+        [True, False, False]
+    """
+    closed = control_share(row, "low")
+    return closed is not None and closed > LEAKED
+
+
+def exceeds_by_more_than_chance(row: ResultRow, rows: int = 1) -> bool:
+    """Return whether an attack on messages that carry nothing exceeds the best baseline beyond chance.
+
+    Among attacks that find nothing, one 95% interval in forty lies above zero, and an audit has several. So the lower
+    end is that of a one-sided interval of 99.9%, shared by all attacks that are looked at. Student's t gives it from
+    the row's own interval.
+
+    Args:
+        row: accuracy of the attack, with its lift.
+        rows: number of such rows that are looked at.
+
+    Example:
+        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="wide", attack="dlg", metric="accuracy", n=5)
+        >>> [exceeds_by_more_than_chance(replace(row, lift=0.3, lift_low=low)) for low in (0.1, 0.2, 0.3)]
+        [False, True, True]
+    """
+    if row.lift is None or row.lift_low is None or row.n < 2 or row.lift <= 0:
+        return False
+    wider = stats.t.ppf(1 - _FALSE_ALARMS / rows, row.n - 1) / stats.t.ppf(0.975, row.n - 1)
+    return bool(row.lift - wider * (row.lift - row.lift_low) > 0)

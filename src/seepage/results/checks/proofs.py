@@ -9,6 +9,7 @@ from seepage.results.checks.alarm import Where
 from seepage.results.checks.facts import Facts
 from seepage.results.checks.registry import Finding, check
 from seepage.results.checks.wording import few, place, share
+from seepage.wire.horizontal import NOT_TRIED
 
 
 @check("SEEP019", "error", "A certified cell is wrong")
@@ -52,4 +53,26 @@ def regimes(facts: Facts) -> Iterator[Finding]:
             f"{few(told)}. What is proved is no estimate: it is in the message, and another attacker reads the same."
             f"{given} What is estimated is what this attacker could not prove.",
             tuple(where),
+        )
+
+
+@check("SEEP024", "warning", "The exact attack was not tried", "proofs")
+def fell_back(facts: Facts) -> Iterator[Finding]:
+    """An attack with proofs only estimated, for a reason that is not in the message."""
+    reasons: dict[Where, str] = {}
+    for run in facts.runs:
+        untried = (
+            [] if run.evidence is None else [one for one in run.evidence.regime or () if one.startswith(NOT_TRIED)]
+        )
+        if untried:
+            one = Where(run.configuration.batch_size, run.configuration.defense, run.label)
+            reasons[one] = (
+                f"{place(one)}: {untried[0].removeprefix(NOT_TRIED)} ({len(untried)} of {len(run.units)} "
+                f"{facts.audit.spec.unit}s)"
+            )
+    if reasons:
+        yield Finding(
+            f"{few(list(reasons.values()))}. The attack only estimated instead, which reads less. Its figures are a "
+            "lower bound of what the message gives away: a server that takes the time may read every record.",
+            tuple(reasons),
         )

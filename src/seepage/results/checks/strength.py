@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from seepage.assessment.row import ResultRow
 from seepage.results.checks.alarm import Severity, Where
-from seepage.results.checks.facts import Facts, control_share
+from seepage.results.checks.facts import Facts, exceeds_by_more_than_chance, leaks
 from seepage.results.checks.registry import Finding, check
 from seepage.results.checks.wording import few, place, share
-from seepage.settings.setting import LEAKED
 from seepage.text import points
 
 
@@ -24,8 +23,7 @@ def below_baseline(facts: Facts) -> Iterator[Finding]:
     by_severity: dict[Severity, list[ResultRow]] = {}
     for row in facts.scores:
         if row.lift_high is not None and row.lift_high < 0:
-            works = (facts.control_closed(row.attack) or 0.0) >= LEAKED
-            excused = row.defense != "none" and works
+            excused = row.defense != "none" and facts.works(row.attack)
             by_severity.setdefault("warning" if excused else "error", []).append(row)
     for severity, rows in by_severity.items():
         where = tuple(Where(row.batch_size, row.defense, row.attack) for row in rows)
@@ -46,24 +44,26 @@ def below_baseline(facts: Facts) -> Iterator[Finding]:
 
 @check("SEEP004", "error", "The positive control did not leak")
 def control_failed(facts: Facts) -> Iterator[Finding]:
-    """An attack closes less than half of the gap to certainty where nothing protects the record."""
-    failed: list[tuple[ResultRow, float | None]] = []
-    for row in facts.control or ():
-        if facts.control_row(row.attack) is row and row.status != "left_out":
-            closed = control_share(row)
-            if closed is None or closed < LEAKED:
-                failed.append((row, closed))
+    """An attack is not shown to close more than half of the gap to certainty where nothing protects the record."""
+    failed = [
+        row
+        for row in facts.control or ()
+        if facts.control_row(row.attack) is row and row.status != "left_out" and not leaks(row)
+    ]
     if failed:
         told = [
-            f"{row.attack} reads {share(row.mean or 0.0)} of the cells where the best baseline gives "
+            f"{row.attack} reads {share(row.mean or 0.0)} of the cells"
+            + (" (no interval)" if row.low is None else f" ({share(row.low)} at the lower end of the interval)")
+            + " where the best baseline gives "
             + ("no figure" if row.baseline is None else share(row.baseline))
-            for row, _ in failed
+            for row in failed
         ]
         yield Finding(
-            f"{facts.audit.about.control} But on {failed[0][0].n} {facts.audit.spec.unit}(s) of this control "
-            f"{few(told)}. The attack or its options are broken, or do not suit the table; that it finds little "
-            "elsewhere does not make the data safe. Give the attack more iterations or restarts, or use another one.",
-            tuple(Where(attack=row.attack) for row, _ in failed),
+            f"{facts.audit.about.control} But on {failed[0].n} {facts.audit.spec.unit}(s) of this control "
+            f"{few(told)}. That does not show that half of the gap to certainty is closed. The attack or its "
+            "options are broken, or do not suit the table; that it finds little elsewhere does not make the data safe. "
+            "Give the attack more iterations or restarts, or use another one.",
+            tuple(Where(attack=row.attack) for row in failed),
         )
 
 
@@ -86,17 +86,20 @@ def control_missing(facts: Facts) -> Iterator[Finding]:
 
 @check("SEEP021", "error", "The negative control leaked")
 def nothing_leaked(facts: Facts) -> Iterator[Finding]:
-    """An attack exceeds every baseline on messages that carry nothing of what is scored."""
-    rows = [
-        row
-        for row in facts.negative or ()
-        if row.is_attack and (row.metric, row.column) == ("accuracy", None) and (row.lift_low or 0.0) > 0
-    ]
+    """An attack exceeds every baseline on messages that carry nothing of what is scored, beyond chance."""
+    looked_at = facts.of_nothing
+    rows = [row for row in looked_at if exceeds_by_more_than_chance(row, len(looked_at))]
     if rows:
-        told = [f"{row.attack}: {points(row.lift_low)} points or more over {row.baseline_name}" for row in rows]
+        told = [
+            f"{row.attack}: {points(row.lift)} points over {row.baseline_name} (95% interval from "
+            f"{points(row.lift_low)})"
+            for row in rows
+        ]
+        # A part that is no attack of its own stands for all attacks of its configuration.
+        where = [Where(attack=row.attack) if row.is_attack else Where(row.batch_size, row.defense) for row in rows]
         yield Finding(
             f"On messages that carry nothing of what is scored, {few(told)}. No attack can read what is not there, so "
             "the audit itself gives the answer away, or the baselines are too weak for this table. Figures of these "
             "attacks cannot be relied on; please report it with the audit's document.",
-            tuple(Where(attack=row.attack) for row in rows),
+            tuple(dict.fromkeys(where)),
         )

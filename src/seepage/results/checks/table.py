@@ -18,6 +18,8 @@ from seepage.tabular.table import Table
 _SOME, _MANY = 0.01, 0.1
 # Of a column's cells, taken together as one category.
 _PART, _MOST = 0.1, 0.5
+# Of a victim's rows, held by another party too.
+_SHARED = 0.2
 # Any odd multiplier keeps 64-bit digests apart; this is 2**64 over the golden ratio.
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -89,6 +91,30 @@ def pooled(facts: Facts) -> Iterator[Finding]:
             "both figures of such a column say little about its values. Keep more values (--most-categories, "
             "most_categories in a document), or group them as their meaning suggests before you audit.",
             severity="warning" if max(found.values()) >= _MOST else None,
+        )
+
+
+@check("SEEP022", "warning", "Parties hold the same rows")
+def shared_rows(facts: Facts) -> Iterator[Finding]:
+    """More than a fifth of victims' rows are in other victims' data too, or equal rows of the attacker."""
+    found = {
+        metric: max(
+            (row.mean for row in facts.rows if row.kind == "about" and row.metric == metric and row.mean is not None),
+            default=0.0,
+        )
+        for metric in ("overlap", "duplicates")
+    }
+    told = []
+    if found["overlap"] > _SHARED:
+        told.append(f"two victims with the same share have {share(found['overlap'])} of their rows in common")
+    if found["duplicates"] > _SHARED:
+        told.append(f"{share(found['duplicates'])} of a victim's rows equal a row that the attacker holds")
+    if told:
+        yield Finding(
+            f"In this table {' and '.join(told)}. Victims that have rows in common are alike, so figures say little "
+            "about other victims. Rows that the attacker holds too tell it more than it would know of strangers. Give "
+            "fewer rows a party or a larger table, and where several rows are of one person, name the column that says "
+            "so (--group)."
         )
 
 

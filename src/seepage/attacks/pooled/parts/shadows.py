@@ -111,16 +111,13 @@ class SpreadShadows(Shadows):
         return self.rows * (shares.square() / self.carrying + (1 - shares).square() / self.others)
 
 
-def spread_shadows(
-    known: PooledKnowledge, count: int, seed: int, low: float = 0.05, high: float = 0.95
-) -> SpreadShadows:
-    """Train ``count`` shadow models with shares spread evenly over a range.
+def spread_shadows(known: PooledKnowledge, count: int, seed: int) -> SpreadShadows:
+    """Train ``count`` shadow models with shares spread evenly over the range that is known.
 
     Args:
-        known: side information, as for ``train_shadows``.
+        known: side information, as for ``train_shadows``, with the range.
         count: number of shadow models, a multiple of 4.
         seed: seed of all random numbers.
-        low, high: ends of the range.
 
     Raises:
         BadInputError: half the auxiliary rows cannot supply the shares, or ``count`` is no multiple of 4.
@@ -133,7 +130,7 @@ def spread_shadows(
         )
     generator = torch.Generator().manual_seed(seed)
     auxiliary = known.auxiliary
-    even = torch.linspace(low, high, count // 2, dtype=torch.float64)
+    even = torch.linspace(*known.within, count // 2, dtype=torch.float64)
     halves = halved(auxiliary, generator)
     chosen, all_shares = [], []
     for which, half in enumerate(halves):
@@ -165,11 +162,18 @@ def _drawn(
 def halved(rows: MarkedRows, generator: torch.Generator) -> tuple[Int[Tensor, " half"], Int[Tensor, " half"]]:
     """Return the positions of two halves of some rows, with equally many rows of each kind.
 
+    Where rows have groups, each half has every other group instead, so that no group is in both.
+
     Example:
         >>> rows = MarkedRows(torch.zeros(6, 1), torch.zeros(6).long(), torch.tensor([1, 1, 0, 0, 0, 0]).bool())
         >>> [rows.carries[half].sum().item() for half in halved(rows, torch.Generator().manual_seed(0))]
         [1, 1]
     """
+    if rows.groups is not None:
+        names, of = rows.groups.unique(return_inverse=True)
+        first = torch.zeros(len(names), dtype=torch.bool)
+        first[torch.randperm(len(names), generator=generator)[0::2]] = True
+        return first[of].nonzero()[:, 0], (~first)[of].nonzero()[:, 0]
     kinds = [(rows.carries.cpu() == kind).nonzero()[:, 0] for kind in (True, False)]
     mixed = [kind[torch.randperm(len(kind), generator=generator)] for kind in kinds]
     return torch.cat([kind[0::2] for kind in mixed]), torch.cat([kind[1::2] for kind in mixed])

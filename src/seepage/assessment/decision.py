@@ -1,0 +1,425 @@
+"""Bounds on the mean of bounded figures that hold at any number of units, looked at as often as one likes.
+
+A bettor who starts with 1 bets on every unit that the mean is below a limit. Where it is not below, the wealth is a
+non-negative martingale or falls on average, and reaches ``1 / alpha`` with probability ``alpha`` at most (Ville's
+inequality), whatever the distribution is and whenever one stops. The bets are a fixed mixture of constant ones
+(Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2023; mixed as in Cover's
+universal portfolio). For independent units that are not alike everything holds for the average of their means.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from seepage.errors import BadInputError
+
+ALPHA = 0.025
+"""Probability of a false pass that the gate allows, and the tail of its one-sided bounds."""
+
+# Shares of the wealth that are bet: a grid that is denser at both ends, and everything, which needs the fewest units
+# where all lifts are 0. A mixture's weights sum to 1.
+_BETS = np.append(np.sin(np.pi * (np.arange(60) + 0.5) / 120) ** 2, 1.0)
+_LOG_WEIGHTS = np.log(np.append(np.full(60, 1 / 120), 1 / 2))
+
+
+def evidence_below(lifts: ArrayLike, limit: float, *, upper: float = 1.0) -> float:
+    """Return the logarithm of the evidence that the mean lift is below a limit.
+
+    Args:
+        lifts: one lift a unit, in [-1, upper], in any order: the result has the same bits.
+        limit: limit of the mean lift, in (-1, upper).
+        upper: largest lift that is possible at all; never the largest one seen.
+
+    Returns:
+        The log wealth: 0 without units; ``log(1 / alpha)`` or more shows at level ``alpha`` that the mean is below.
+
+    Raises:
+        BadInputError: a lift or the limit is out of range or NaN.
+
+    Example:
+        >>> round(evidence_below([0.0] * 19, 0.2), 3)
+        3.816
+    """
+    _check_limit(limit, -1.0, upper)
+    return _log_wealth((upper - _checked(lifts, -1.0, upper)) / (upper - limit))
+
+
+def shown_below(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, upper: float = 1.0) -> bool:
+    """Return whether the lifts show that their mean is below a limit.
+
+    Args:
+        lifts: one lift a unit, in [-1, upper].
+        limit: limit of the mean lift, in (-1, upper).
+        alpha: probability of a false yes, over all looks together.
+        upper: largest lift that is possible at all.
+
+    Raises:
+        BadInputError: a lift, the limit or ``alpha`` is out of range or NaN.
+
+    Example:
+        >>> shown_below([0.0] * 18, 0.2), shown_below([0.0] * 19, 0.2)
+        (False, True)
+    """
+    return evidence_below(lifts, limit, upper=upper) >= _threshold(alpha)
+
+
+def upper_bound(lifts: ArrayLike, *, alpha: float = ALPHA, upper: float = 1.0) -> float:
+    """Return the upper bound of the mean lift: the least limit that it is shown to be below.
+
+    Args:
+        lifts: one lift a unit, in [-1, upper].
+        alpha: probability that the bound is below the mean at any look.
+        upper: largest lift that is possible at all, and the bound without units.
+
+    Raises:
+        BadInputError: a lift or ``alpha`` is out of range or NaN.
+
+    Example:
+        >>> round(upper_bound([0.0] * 20), 3), upper_bound([1.0] * 20), upper_bound([])
+        (0.186, 1.0, 1.0)
+    """
+    return _bound(_checked(lifts, -1.0, upper), upper, alpha)
+
+
+def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks: int = 1, lower: float = -1.0) -> bool:
+    """Return whether the lifts show that their mean is above a limit.
+
+    Args:
+        lifts: one lift a unit, in [lower, 1].
+        limit: limit of the mean lift, in (lower, 1).
+        alpha: probability of a false yes, over all looks and attacks together.
+        attacks: number of figures that are tested so, any of which fails the gate.
+        lower: smallest lift that is possible at all.
+
+    Raises:
+        BadInputError: a lift, the limit, ``alpha`` or ``attacks`` is out of range or NaN.
+
+    Example:
+        >>> shown_above([0.9] * 12, 0.2), shown_above([0.9] * 12, 0.2, attacks=100)
+        (True, False)
+    """
+    _check_limit(limit, lower, 1.0)
+    if attacks < 1:
+        raise BadInputError(f"attacks is the number of figures tested, at least 1, got {attacks!r}.")
+    payoffs = (_checked(lifts, lower, 1.0) - lower) / (limit - lower)
+    return _log_wealth(payoffs) >= _threshold(alpha) + math.log(attacks)
+
+
+def lower_bound(lifts: ArrayLike, *, alpha: float = ALPHA, lower: float = -1.0) -> float:
+    """Return the lower bound of the mean lift: the largest limit that it is shown to be above.
+
+    Args:
+        lifts: one lift a unit, in [lower, 1].
+        alpha: probability that the bound is above the mean at any look.
+        lower: smallest lift that is possible at all, and the bound without units.
+
+    Raises:
+        BadInputError: a lift or ``alpha`` is out of range or NaN.
+
+    Example:
+        >>> round(lower_bound([1.0] * 20), 3)
+        0.629
+    """
+    return -_bound(-_checked(lifts, lower, 1.0), -lower, alpha)
+
+
+def can_still_pass(lifts: ArrayLike, limit: float, budget: int, *, alpha: float = ALPHA, upper: float = 1.0) -> bool:
+    """Return whether the limit can still be passed within a budget, if all further lifts are as low as any seen.
+
+    Args:
+        lifts: one lift a unit, in [-1, upper].
+        limit: limit of the mean lift, in (-1, upper).
+        budget: number of units at most, those of ``lifts`` included.
+        alpha: probability of a false pass.
+        upper: largest lift that is possible at all.
+
+    Raises:
+        BadInputError: a lift, the limit or ``alpha`` is out of range or NaN.
+
+    Example:
+        >>> can_still_pass([0.9, 0.9], 0.2, 20), can_still_pass([0.9, 0.9], 0.2, 40)
+        (False, True)
+    """
+    _check_limit(limit, -1.0, upper)
+    seen = _checked(lifts, -1.0, upper)
+    best = seen.min(initial=min(0.0, upper))
+    left = budget - len(seen)
+    further = left * log_growth(np.array([(upper - best) / (upper - limit)])) if left > 0 else 0.0
+    return _log_wealth((upper - seen) / (upper - limit), further) >= _threshold(alpha)
+
+
+def least_units(limit: float, *, alpha: float = ALPHA, upper: float = 1.0) -> int:
+    """Return the least number of units that pass a limit: so many are needed where every lift is 0.
+
+    Args:
+        limit: limit of the mean lift, in (0, upper).
+        alpha: probability of a false pass.
+        upper: largest lift that is possible at all.
+
+    Raises:
+        BadInputError: the limit or ``alpha`` is out of range or NaN.
+
+    Example:
+        >>> [least_units(limit) for limit in (0.2, 0.1, 0.05)]
+        [19, 40, 81]
+    """
+    _check_limit(limit, 0.0, upper)
+    factors, threshold = log_growth(np.array([upper / (upper - limit)])), _threshold(alpha)
+    # Half of the wealth is bet as a whole on every unit; it alone is enough after so many.
+    most = math.ceil((threshold + math.log(2)) / float(factors[-1, 0])) + 1
+    return 1 + bisect_left(range(1, most), True, key=lambda n: bool(mixture(n * factors)[0] >= threshold))
+
+
+def more_units(
+    lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, upper: float = 1.0, most: int = 100_000
+) -> int | None:
+    """Return about how many more units show that the mean is below a limit, if they repeat the seen ones in order.
+
+    Args:
+        lifts: one lift a unit, in [-1, upper].
+        limit: limit of the mean lift, in (-1, upper).
+        alpha: probability of a false pass.
+        upper: largest lift that is possible at all.
+        most: largest answer.
+
+    Returns:
+        The number, 0 where the lifts show it already. None without units, where their mean is not below the limit,
+        and where more than ``most`` are needed.
+
+    Raises:
+        BadInputError: a lift, the limit or ``alpha`` is out of range or NaN.
+
+    Example:
+        >>> more_units([0.0] * 10, 0.2), more_units([0.3] * 10, 0.2)
+        (9, None)
+    """
+    if shown_below(lifts, limit, alpha=alpha, upper=upper):
+        return 0
+    seen = _checked(lifts, -1.0, upper)
+    if not len(seen) or np.sort(seen).mean() >= limit:
+        return None
+    so_far = np.cumsum(log_growth((upper - seen) / (upper - limit)), axis=1)
+    cycle, threshold = so_far[:, -1:], _threshold(alpha)
+
+    def crosses(cycles: int) -> NDArray[np.bool_]:
+        return mixture((1 + cycles) * cycle + so_far) >= threshold
+
+    # At a fixed place of a cycle the log wealth is convex in the number of cycles, so it crosses from below only once.
+    cycles = bisect_left(range(most // len(seen) + 1), True, key=lambda number: bool(crosses(number).any()))
+    units = cycles * len(seen) + int(crosses(cycles).argmax()) + 1
+    return units if units <= most and crosses(cycles).any() else None
+
+
+def share_bound(count: int, n: int, level: float = 0.975) -> float:
+    """Return the upper Clopper-Pearson bound of a share, for a number of units that was fixed before.
+
+    Args:
+        count: number of units that have the property.
+        n: number of units.
+        level: one-sided confidence level, in (0, 1).
+
+    Returns:
+        The bound; 1 without units.
+
+    Raises:
+        BadInputError: ``count`` is not in [0, n], or ``level`` not in (0, 1).
+
+    Example:
+        >>> round(share_bound(0, 20), 3)
+        0.168
+    """
+    if not 0 <= count <= n:
+        raise BadInputError(f"count is a number of units from 0 to n={n!r}, got {count!r}.")
+    if not 0 < level < 1:
+        raise BadInputError(f"the confidence level must lie between 0 and 1, got {level!r}; use 0.975 for 97.5%.")
+    if n == 0:
+        return 1.0
+    return float(stats.binomtest(count, n, alternative="less").proportion_ci(level).high)
+
+
+def evidence_closed(scores: ArrayLike, baselines: ArrayLike, share: float) -> float:
+    """Return the logarithm of the evidence that less than a share of the gap above the baseline is closed.
+
+    The gap that is closed is ``mean(scores - baselines) / mean(1 - baselines)``, a ratio of two means. That it
+    reaches the share is the same as that ``baseline + (1 - score) / (1 - share)`` has a mean of at most 1.
+
+    Args:
+        scores: one score a unit, in [0, 1].
+        baselines: scores of the baseline for the same units, in [0, 1].
+        share: share of the gap, in [0, 1).
+
+    Raises:
+        BadInputError: an argument is out of range or NaN, or the units differ in number.
+
+    Example:
+        >>> round(evidence_closed([0.5] * 20, [0.5] * 20, 0.2), 3)
+        2.021
+    """
+    score, baseline = _pairs(scores, baselines, share)
+    return _log_wealth(baseline + (1 - score) / (1 - share))
+
+
+def shown_closed_below(scores: ArrayLike, baselines: ArrayLike, share: float, *, alpha: float = ALPHA) -> bool:
+    """Return whether the scores show that less than a share of the gap above the baseline is closed.
+
+    Args:
+        scores: one score a unit, in [0, 1].
+        baselines: scores of the baseline for the same units, in [0, 1].
+        share: share of the gap, in [0, 1).
+        alpha: probability of a false yes.
+
+    Raises:
+        BadInputError: an argument is out of range or NaN, or the units differ in number.
+
+    Example:
+        >>> shown_closed_below([0.5] * 20, [0.5] * 20, 0.5)
+        True
+    """
+    return evidence_closed(scores, baselines, share) >= _threshold(alpha)
+
+
+def shown_closed_above(scores: ArrayLike, baselines: ArrayLike, share: float, *, alpha: float = ALPHA) -> bool:
+    """Return whether the scores show that at least a share of the gap above the baseline is closed.
+
+    Args:
+        scores: one score a unit, in [0, 1].
+        baselines: scores of the baseline for the same units, in [0, 1].
+        share: share of the gap, in [0, 1).
+        alpha: probability of a false yes.
+
+    Raises:
+        BadInputError: an argument is out of range or NaN, or the units differ in number.
+
+    Example:
+        >>> shown_closed_above([1.0] * 20, [0.5] * 20, 0.5)
+        True
+    """
+    score, baseline = _pairs(scores, baselines, share)
+    # The mirror image of the payoff above at its largest value, 1 + 1 / (1 - share).
+    return _log_wealth(score + (1 - share) * (1 - baseline)) >= _threshold(alpha)
+
+
+def baseline_bound(values: ArrayLike, alpha: float = 0.0025) -> float:
+    """Return the lower bound of a baseline's mean score over draws that need no attack.
+
+    Args:
+        values: one score a draw, in [0, 1]; other draws than those on which the baseline was chosen.
+        alpha: probability that the bound is above the mean.
+
+    Raises:
+        BadInputError: a value or ``alpha`` is out of range or NaN.
+
+    Example:
+        >>> 0.58 < baseline_bound([0.55, 0.65] * 500) < 0.6
+        True
+    """
+    return lower_bound(values, alpha=alpha, lower=0.0)
+
+
+def shown_below_given(scores: ArrayLike, baseline_low: float, limit: float, alpha: float = 0.0225) -> bool:
+    """Return whether the scores show a mean lift below a limit, over a baseline with a known lower bound.
+
+    Args:
+        scores: one score of the attack a unit, in [0, 1].
+        baseline_low: lower bound of the baseline's mean score (``baseline_bound``).
+        limit: limit of the mean lift, in (-1, 1).
+        alpha: probability of a false yes, that of ``baseline_low`` not included.
+
+    Returns:
+        Yes or no; yes without any unit where no score is above ``baseline_low + limit``.
+
+    Raises:
+        BadInputError: an argument is out of range or NaN.
+
+    Example:
+        >>> shown_below_given([0.6] * 8, 0.59, 0.2)
+        True
+    """
+    _check_limit(limit, -1.0, 1.0)
+    score, level = _checked(scores, 0.0, 1.0), float(_checked([baseline_low], 0.0, 1.0)[0]) + limit
+    return level >= 1 or shown_below(score, level, alpha=alpha)
+
+
+def log_growth(payoffs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by how much each payoff lets each bet grow, as a logarithm.
+
+    Args:
+        payoffs: figures of at least 0 whose mean is at most 1 under the hypothesis, shape (payoffs,).
+
+    Returns:
+        One row a bet, shape (bets, payoffs); sums of a row are the bet's log wealth.
+    """
+    with np.errstate(divide="ignore"):  # a bet of everything that loses everything: -inf
+        return np.log1p(_BETS[:, None] * (payoffs - 1))
+
+
+def mixture(log_wealths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the log wealth of the mixture of all bets.
+
+    Args:
+        log_wealths: log wealth of each bet, shape (bets, columns).
+
+    Returns:
+        One figure a column.
+    """
+    return np.logaddexp.reduce(_LOG_WEIGHTS[:, None] + log_wealths, axis=0)
+
+
+def _log_wealth(payoffs: NDArray[np.float64], further: float | NDArray[np.float64] = 0.0) -> float:
+    """Return the log wealth after some payoffs, to which further log growth of each bet is added."""
+    # Sorted, so that the order of the units does not change a bit of the sum.
+    return float(mixture(log_growth(np.sort(payoffs)).sum(1, keepdims=True) + further)[0])
+
+
+def _bound(lifts: NDArray[np.float64], upper: float, alpha: float) -> float:
+    threshold, lifts = _threshold(alpha), np.sort(lifts)
+    if not len(lifts) or lifts[0] == upper:
+        return float(upper)
+    # The wealth rises with the limit, from at most 1 at the mean.
+    low, high = float(lifts.mean()), float(upper)
+    while low < (middle := (low + high) / 2) < high and high - low > 1e-15:
+        if _log_wealth((upper - lifts) / (upper - middle)) >= threshold:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _pairs(scores: ArrayLike, baselines: ArrayLike, share: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    score, baseline = _checked(scores, 0.0, 1.0), _checked(baselines, 0.0, 1.0)
+    if len(score) != len(baseline):
+        raise BadInputError(
+            f"scores and baselines belong to the same units, got {len(score)} and {len(baseline)} of them."
+        )
+    if not 0 <= share < 1:
+        raise BadInputError(f"the share of the gap lies in [0, 1), got {share!r}.")
+    return score, baseline
+
+
+def _checked(values: ArrayLike, lower: float, upper: float) -> NDArray[np.float64]:
+    found = np.asarray(values, dtype=np.float64)
+    if found.ndim != 1:
+        raise BadInputError(f"one figure a unit is expected, in a list, got an array of shape {found.shape}.")
+    wrong = found[~((found >= lower) & (found <= upper))]
+    if len(wrong):
+        raise BadInputError(
+            f"figures of units lie in [{lower:g}, {upper:g}], got {wrong[0]:g} ({len(wrong)} of {len(found)} are not); "
+            "leave out units without a figure."
+        )
+    return found
+
+
+def _check_limit(limit: float, lower: float, upper: float) -> None:
+    if not lower < limit < upper:
+        raise BadInputError(f"the limit lies between {lower:g} and {upper:g}, got {limit!r}.")
+
+
+def _threshold(alpha: float) -> float:
+    if not 0 < alpha < 1:
+        raise BadInputError(f"the probability of a false answer lies between 0 and 1, got {alpha!r}; use {ALPHA}.")
+    return math.log(1 / alpha)

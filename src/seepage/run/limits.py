@@ -1,0 +1,320 @@
+"""Where the figures of a gate stand: which are shown to stay below its limit, and when to stop looking.
+
+The rule holds at any number of units and however often one looks (``assessment.decision``), so that units are added
+until every figure is decided. What is fixed before the first unit: limit, figures, budget and the numbers of units at
+which one looks. So one worker or two, killed or not, decide alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seepage.assessment.decision import (
+    ALPHA,
+    can_still_pass,
+    least_units,
+    more_units,
+    share_bound,
+    shown_above,
+    shown_below,
+    upper_bound,
+)
+from seepage.assessment.measurement import Measured, Measurement
+from seepage.settings.setting import Audit, Configuration
+from seepage.settings.spec import Gate, Spec
+
+# The budget where nobody named one, in the least numbers of units that pass the limit.
+_BUDGET = 3
+# Leakage that is plain to see is shown with few units.
+_FIRST_LOOK = 5
+_GROWTH = 1.5
+UNDEFENDED = "none"
+
+S = TypeVar("S", bound=Spec)
+
+Floats = NDArray[np.float64]
+# What an attack measured on some units, and what each baseline did on the same ones.
+Found = tuple[Sequence[Measured], Sequence[Sequence[Measured]]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure that a gate limits.
+
+    Attributes:
+        configuration: point of the sweep.
+        attack: label of the attack.
+        metric: ``accuracy``, or ``exact_match`` for whole records.
+        column: name of the column; None for all of them.
+        sample: index of the training or attack seed whose records or target models are judged; None where repetitions
+            are.
+    """
+
+    configuration: Configuration
+    attack: str
+    metric: str = "accuracy"
+    column: str | None = None
+    sample: int | None = None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is known of a figure.
+
+    Attributes:
+        figure: the figure.
+        n: number of units, or of members of its sample.
+        mean: mean lift over the best baseline.
+        upper: upper bound of the mean lift, at the level of the gate.
+        below, above: whether the mean lift is shown to be below the limit, or above it.
+        possible: whether it can still be shown to be below within the budget.
+        more: about how many more units are needed; None where no number of units like these would do.
+        share: upper bound of the share of units above ``worst``; None where it is not limited.
+    """
+
+    figure: Figure
+    n: int
+    mean: float
+    upper: float
+    below: bool
+    above: bool
+    possible: bool
+    more: int | None
+    share: float | None = None
+
+
+def budgeted(spec: S) -> S:
+    """Return a spec with the number of units that its gate may look at; without a gate, the spec itself.
+
+    A number that was given is the budget. Otherwise it is three times the least number that the limit needs. Settings
+    whose repetitions hold many attacked members decide by these, on a fixed number of repetitions.
+
+    Example:
+        >>> from seepage.settings.horizontal_spec import HorizontalSpec
+        >>> budgeted(HorizontalSpec.of(gate={"above": 0.2})).victims
+        57
+        >>> budgeted(HorizontalSpec.of(gate={"above": 0.2}, victims=30)).victims
+        30
+    """
+    if spec.gate is None or spec.repeats in spec.model_fields_set or not by_units(spec):
+        return spec
+    budget = _BUDGET * least_units(spec.gate.above)
+    if spec.gate.worst is not None:
+        budget = max(budget, least_for_share(spec.gate.worst[0]))
+    return spec.model_copy(update={spec.repeats: budget})
+
+
+def by_units(spec: Spec) -> bool:
+    """Return whether a gate judges repetitions, and not the members of each."""
+    return spec.member is None or (spec.gate is not None and spec.gate.over_trainings)
+
+
+def least_for_share(share: float) -> int:
+    """Return the least number of units that show that less than a share is above something.
+
+    Example:
+        >>> least_for_share(0.1)
+        36
+    """
+    n = 1
+    while share_bound(0, n) >= share:
+        n += 1
+    return n
+
+
+def deployed(audit: Audit, limit: Gate) -> list[Configuration]:
+    """Return the configurations that a gate is about: those with a defense, or all where there is none."""
+    labels = set(limit.deployed)
+    if not labels:
+        labels = {one.defense for one in audit.configurations if one.defense != UNDEFENDED} or {UNDEFENDED}
+    return [one for one in audit.configurations if one.defense in labels]
+
+
+class Limits:
+    """The figures of one audit beside the limit of its gate.
+
+    Args:
+        audit: the audit; its spec has a gate.
+        alpha: probability of a false pass.
+    """
+
+    def __init__(self, audit: Audit, alpha: float = ALPHA) -> None:
+        assert audit.spec.gate is not None
+        self.audit, self.limit, self.alpha = audit, audit.spec.gate, alpha
+        self.deployed = deployed(audit, self.limit)
+        self.attacks = [part.label for part in audit.parts if part.kind == "attack"]
+        self.standings: dict[Figure, Standing] = {}
+        self.certified: dict[tuple[Configuration, str], float] = {}
+        self._by_units = by_units(audit.spec)
+
+    @property
+    def looks(self) -> list[int]:
+        """Numbers of units at which one looks; the last is the budget."""
+        budget = self.audit.units
+        least = least_units(self.limit.above, alpha=self.alpha)
+        if not self._by_units or self.limit.worst is not None or budget < least:
+            # The share of the worst units has no bound that holds however often one looks. Where the budget is too
+            # small to pass, its end decides.
+            return [budget]
+        group = max(
+            (
+                self.audit.group(configuration, part)
+                for configuration in self.deployed
+                for part in self.audit.parts
+                if part.kind == "attack"
+            ),
+            default=1,
+        )
+        found, wanted = [], float(_FIRST_LOOK)
+        while not found or found[-1] < budget:
+            found.append(min(budget, -(-int(wanted) // group) * group))
+            wanted = max(wanted * _GROWTH, float(least))
+        return found
+
+    @property
+    def failed(self) -> bool:
+        """Whether a figure is shown to be above the limit, or a record is certified."""
+        return any(one.above for one in self.standings.values()) or any(self.certified.values())
+
+    @property
+    def passed(self) -> bool:
+        """Whether every figure of every attack in every deployed configuration is shown to be below the limit."""
+        return bool(self.attacks) and all(self._cleared(one, name) for one in self.deployed for name in self.attacks)
+
+    @property
+    def ended(self) -> bool:
+        """Whether more units cannot change the outcome, or only beyond the budget."""
+        return self.failed or self.passed or not all(one.possible for one in self.standings.values())
+
+    def wants(self, configuration: Configuration, attack: str) -> bool:
+        """Return whether an attack in a configuration needs more units."""
+        return configuration in self.deployed and not self.ended and not self._cleared(configuration, attack)
+
+    def _cleared(self, configuration: Configuration, attack: str) -> bool:
+        own = [
+            one
+            for one in self.standings.values()
+            if (one.figure.configuration, one.figure.attack) == (configuration, attack)
+        ]
+        return bool(own) and all(one.below for one in own)
+
+    def look(self, found: Callable[[Configuration, str], Found]) -> None:
+        """Take note of the figures on the first units.
+
+        Args:
+            found: returns what an attack in a configuration measured, and the baselines on the same units.
+        """
+        for configuration in self.deployed:
+            for attack in self.attacks:
+                if self._cleared(configuration, attack):
+                    continue
+                measured, baselines = found(configuration, attack)
+                standings = [
+                    one for part in measured for one in self._standings(configuration, attack, part, baselines)
+                ]
+                self.standings.update({one.figure: one for one in standings})
+                self.certified[configuration, attack] = _certified(measured)
+
+    def _figures(self) -> list[tuple[str, str | None]]:
+        if self.limit.column is not None:
+            return [("accuracy", self.limit.column)]
+        about = self.audit.about
+        columns = dict.fromkeys(name for name in (about.target, *about.sensitive) if name is not None)
+        return [("accuracy", None), ("exact_match", None), *(("accuracy", name) for name in columns)]
+
+    def _standings(
+        self, configuration: Configuration, attack: str, measured: Measured, baselines: Sequence[Sequence[Measured]]
+    ) -> list[Standing]:
+        if not isinstance(measured, Measurement) or (measured.metric, measured.column) not in self._figures():
+            return []
+        beside = [
+            one
+            for other in baselines
+            for one in other
+            if isinstance(one, Measurement) and (one.metric, one.column) == (measured.metric, measured.column)
+        ]
+        if not beside:
+            return []
+        if self._by_units or measured.clusters is None:
+            samples = {None: (_array(measured.values), np.stack([_array(one.values) for one in beside]))}
+        else:
+            samples = {i: _members(measured, beside, i) for i in range(len(measured.values))}
+        tests = len(self.attacks) * len(self._figures()) * len(self.deployed) * len(samples)
+        made = []
+        for sample, (scores, others) in samples.items():
+            figure = Figure(configuration, attack, measured.metric, measured.column, sample)
+            made += self._standing(figure, scores, others, tests)
+        return made
+
+    def _standing(self, figure: Figure, scores: Floats, others: Floats, tests: int) -> list[Standing]:
+        known = np.isfinite(scores) & np.isfinite(others).all(0)
+        scores, others = scores[known], others[:, known]
+        if not len(scores):
+            return []
+        limit, alpha = self.limit.above, self.alpha
+        lifts = scores - predicted_best(others)
+        budget = self.audit.units if figure.sample is None else len(lifts)
+        best = scores - others[others.mean(1).argmax()]
+        return [
+            Standing(
+                figure,
+                len(lifts),
+                float(best.mean()),
+                upper_bound(lifts, alpha=alpha),
+                shown_below(lifts, limit, alpha=alpha),
+                all(shown_above(scores - other, limit, alpha=alpha, attacks=tests) for other in others),
+                can_still_pass(lifts, limit, budget, alpha=alpha),
+                more_units(lifts, limit, alpha=alpha),
+                None if self.limit.worst is None else share_bound(int((best > self.limit.worst[1]).sum()), len(best)),
+            )
+        ]
+
+
+def predicted_best(baselines: Floats) -> Floats:
+    """Return for each unit what the baseline scores there that was the best one on all units before it.
+
+    A baseline that is chosen on the units themselves looks better than it is, which would help an audit to pass. The
+    first unit is compared with the worst baseline, which never helps.
+
+    Args:
+        baselines: scores, float64 (baseline, unit).
+
+    Example:
+        >>> predicted_best(np.array([[0.2, 0.9, 0.1], [0.3, 0.4, 0.5]])).tolist()
+        [0.2, 0.4, 0.1]
+    """
+    so_far = np.cumsum(baselines, 1)[:, :-1]
+    chosen = np.concatenate([baselines[:, :1].argmin(0), so_far.argmax(0)])
+    return baselines[chosen, np.arange(baselines.shape[1])]
+
+
+def _members(measured: Measurement, beside: Sequence[Measurement], sample: int) -> tuple[Floats, Floats]:
+    """Return the scores of the members of one repetition, and those of each baseline on the same ones."""
+    assert measured.clusters is not None
+    scores = _array(measured.clusters[sample])
+    others = []
+    for one in beside:
+        members = None if one.clusters is None else _array(one.clusters[sample])
+        paired = members is not None and len(members) == len(scores)
+        others.append(members if paired else np.full(len(scores), float(one.values[sample])))
+    return scores, np.stack(others)
+
+
+def _array(values: Tensor) -> Floats:
+    return values.detach().double().cpu().numpy()
+
+
+def _certified(measured: Sequence[Measured]) -> float:
+    """Return the share of records that are certified."""
+    shares = [
+        float(one.values.nanmean())
+        for one in measured
+        if isinstance(one, Measurement) and (one.metric, one.column) == ("certified", None)
+    ]
+    return max([0.0, *(share for share in shares if share == share)])

@@ -1,0 +1,208 @@
+"""Controls of all settings: a table of pure noise, an attack that guesses, and one that knows the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+from seepage import registry
+from seepage.attacks.pooled import Meta
+from seepage.auditing import run_all
+from seepage.baselines.random import Random
+from seepage.baselines.split import Marginals
+from seepage.baselines.vertical import UniformRows
+from seepage.datasets import Dataset
+from seepage.datasets.coins import with_coins
+from seepage.report.report import Report
+from seepage.results.checks.facts import exceeds_by_more_than_chance, leaks
+from seepage.results.gate import gate
+from seepage.results.rows import rows_of
+from seepage.run.runner import run_audits
+from seepage.run.store import Store
+from seepage.settings import pooled
+from seepage.settings.horizontal import HorizontalAudit
+from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.pooled import PooledAudit
+from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.setting import Audit
+from seepage.settings.split import SplitAudit
+from seepage.settings.split_spec import SplitSpec
+from seepage.settings.subject import prepare
+from seepage.settings.vertical import VerticalAudit
+from seepage.settings.vertical_spec import VerticalSpec
+from seepage.tabular.schema import Continuous, Discrete, Schema
+from seepage.tabular.table import Table
+from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
+from seepage.wire.vertical import Grant
+from tests.parts import register
+
+SETTINGS = ("horizontal", "split", "vertical", "pooled")
+# An attack of each setting that works, and is quick.
+WORKING = {"horizontal": "unmix", "split": "exact", "vertical": "ridge_sa", "pooled": "meta"}
+
+
+def noise(rows: int = 1500) -> Dataset:
+    """A table in which no column tells anything of another, or of the label."""
+    rng = np.random.default_rng(0)
+    frame: dict[str, np.ndarray] = {name: rng.integers(0, 2, rows) for name in ("a", "b", "c", "d", "t")}
+    frame["n"] = rng.uniform(-1, 1, rows)
+    schema = Schema(
+        columns=(
+            *(Discrete(name=name, categories=(0, 1), sensitive=name == "a") for name in "abcd"),
+            Continuous(name="n", low=-1, high=1, tolerance=0.1),
+        ),
+        target=Discrete(name="t", categories=(0, 1)),
+    )
+    return Dataset("noise", Table(schema, pd.DataFrame(frame)), None, (), "generated", "none needed")
+
+
+def audit(setting: str, attack: str) -> Audit:
+    """An audit of the table of noise, as small as it can be."""
+    data, shared = noise(), {"attacks": [attack], "workers": 1}
+    if setting == "horizontal":
+        spec = make_spec(**shared, dataset="noise", model="nn1", batch_sizes=4, victims=5)
+        return HorizontalAudit(spec, prepare(spec, data))
+    if setting == "split":
+        cut = {"private_columns": ("a", "b"), "hidden": (8,), "epochs": 1, "attacked_records": 50, "auxiliary": 100}
+        return SplitAudit(SplitSpec.of(**shared, **cut), data)
+    if setting == "vertical":
+        parties = {
+            "passive": ["a", "b"],
+            "bottom": (8,),
+            "features": 4,
+            "top": (4,),
+            "epochs": 1,
+            "leaked": 40,
+            "baselines": ["constant"],
+        }
+        return VerticalAudit(VerticalSpec.of(**shared, **parties, attacked_records=100), data)
+    pool = {"sensitive": "a", "value": 1, "rows": 100, "auxiliary": 400, "queries": 30, "targets": 12, "shadows": 12}
+    return PooledAudit(PooledSpec.of(**shared, **pool, epochs=3, batch_size=64), data)
+
+
+def ran(setting: str, attack: str) -> Report:
+    [report] = run_all([audit(setting, attack)])
+    return report
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_on_pure_noise_the_control_still_shows_that_the_attack_works(setting: str) -> None:
+    """So that nothing found means nothing there."""
+    report = ran(setting, WORKING[setting])
+    assert report.control is not None
+    assert report.negative is not None
+    control, nothing = (
+        [row for row in rows if row.is_attack and (row.metric, row.column) == ("accuracy", None)]
+        for rows in (report.control, report.negative)
+    )
+    assert [row.attack for row in control] == [row.attack for row in nothing] == [WORKING[setting]]
+    assert all(row.n >= 5 for row in (*control, *nothing))
+    assert all(map(leaks, control))
+    assert report.findings is not None
+    assert not {"SEEP004", "SEEP005", "SEEP021"} & {one.code for one in report.findings}
+    # What the control reads is what an attack that knows the answer would read of nothing.
+    assert all(map(exceeds_by_more_than_chance, control))
+
+
+class GuessedRecords(Random):
+    """Records drawn from the marginals."""
+
+
+class GuessedCells(Marginals):
+    """The likeliest cells and label, whatever came back."""
+
+    given_weights: ClassVar[bool] = True
+
+
+class GuessedRows(UniformRows):
+    """Rows drawn evenly."""
+
+    grants: ClassVar[tuple[Grant, ...]] = ("leaked",)
+
+
+@dataclass(frozen=True)
+class GuessedShares:
+    """Shares drawn evenly."""
+
+    def __call__(self, view: PredictionView, known: PooledKnowledge, shadows: object, seed: int) -> PropertyGuess:
+        generator = torch.Generator().manual_seed(seed)
+        return PropertyGuess(known.shares, torch.rand(view.targets, len(known.shares), generator=generator).double())
+
+
+GUESSING = {"horizontal": GuessedRecords, "split": GuessedCells, "vertical": GuessedRows, "pooled": GuessedShares}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_an_attack_that_guesses_passes_no_control_and_no_gate(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, registry.attacks, "guessing", GUESSING[setting], setting)
+    report = ran(setting, "guessing")
+    assert report.findings is not None
+    failed = [one for one in report.findings if one.code == "SEEP004"]
+    assert [one.severity for one in failed] == ["error"]
+    [score] = [row for row in report.rows if row.is_attack and (row.metric, row.column) == ("accuracy", None)]
+    assert failed[0].concerns(score.batch_size, score.defense, score.attack)
+    assert gate(report.rows, 0.9, None, report.findings).failed
+
+
+@dataclass(frozen=True)
+class Knowing:
+    """The truth, which no attack is given."""
+
+    truth: ClassVar[Tensor]
+
+    def __call__(self, view: PredictionView, known: PooledKnowledge, shadows: object, seed: int) -> PropertyGuess:
+        shares = torch.tensor(known.shares, dtype=torch.float64)
+        return PropertyGuess(known.shares, (self.truth[:, None] == shares).double())
+
+
+def test_an_attack_that_knows_the_truth_is_found_by_the_negative_control(monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, registry.attacks, "knowing", Knowing, "pooled")
+    made = audit("pooled", "knowing")
+    assert isinstance(made, PooledAudit)
+    nothing = made.negative()
+    assert nothing is not None
+    [seed] = nothing.expose(nothing.configurations[0], range(1)).seeds
+    monkeypatch.setattr(Knowing, "truth", seed._truth, raising=False)
+    with Store(None) as store:
+        [runs] = run_audits([nothing], store)
+    rows = [row for row in rows_of(nothing, runs) if row.is_attack and row.metric == "accuracy"]
+    assert [(row.mean, exceeds_by_more_than_chance(row)) for row in rows] == [(1.0, True)]
+
+
+@pytest.mark.parametrize("setting", SETTINGS[1:])
+def test_the_control_is_on_the_rows_of_the_audit(setting: str) -> None:
+    made = audit(setting, WORKING[setting])
+    control = made.control()
+    assert control is not None
+    assert control.dataset is not None
+    assert made.dataset is not None
+    own, planted = made.dataset.all, control.dataset.all
+    assert planted.schema.names[: len(own.schema.names)] == own.schema.names
+    there = {tuple(cells) for cells in own.cells.tolist()}
+    assert {tuple(cells[: len(own.schema.names)]) for cells in planted.cells.tolist()} <= there
+    # How well the task is learnt there says nothing of attacks.
+    assert {part.kind for part in control.parts} == {"attack", "baseline"}
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_shuffled_shadow_models_above_the_baseline_are_a_fault(faulty: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = audit("pooled", "meta")
+    # Where shuffling leaves the shares as they are, what is read of the planted column shows it.
+    planted = with_coins(noise(), 1, seed=0, strength=0.9)
+    spec = made.spec.model_copy(update={"sensitive": ("planted",), "value": "heads", "shares": (0.1, 0.9), "epochs": 6})
+    told = PooledAudit(spec.model_copy(update={"control": False}), planted)
+    if faulty:
+        monkeypatch.setattr(pooled, "Meta", lambda shuffled: Meta())
+    [report] = run_all([told])
+    assert report.findings is not None
+    [score] = [row for row in report.rows if row.attack == pooled.SHUFFLED]
+    assert (score.kind, score.baseline, score.n) == ("about", 0.5, 5)
+    alarms = [one for one in report.findings if one.code == "SEEP021"]
+    assert [one.severity for one in alarms] == ["error"] * faulty
+    assert all(one.concerns(128 if score.batch_size is None else score.batch_size, "none", "meta") for one in alarms)
