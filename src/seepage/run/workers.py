@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -13,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
+from multiprocessing import active_children
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -123,6 +125,7 @@ def run_in_workers(
     while (waiting and wanted()) or alone:
         # One a pool: a worker that is killed while it writes leaves its lock behind.
         messages = get_context("loky").SimpleQueue()
+        others = {process.pid for process in active_children()}
         pool = ProcessPoolExecutor(
             1 if alone else workers,
             initializer=_initialise,
@@ -159,8 +162,25 @@ def run_in_workers(
                     else:
                         (alone if began else waiting).appendleft(job)
         finally:
-            pool.shutdown(wait=True, kill_workers=True)
+            _shut_down(pool, others)
             _listen(messages, watcher, started)
+
+
+def _shut_down(pool: ProcessPoolExecutor, others: set[int | None]) -> None:
+    """End a pool and its workers, whatever interrupts come meanwhile."""
+    in_main = threading.current_thread() is threading.main_thread()
+    # loky lists the workers with another program, which inherits this: an interrupt of the group would end it too.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main else None
+    try:
+        pool.shutdown(wait=True, kill_workers=True)
+    finally:
+        # Where loky's own way failed earlier, the interpreter would wait for these without end.
+        for process in active_children():
+            if process.pid is not None and process.pid not in others:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+        if in_main:
+            signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
 
 
 def _listen(messages: Any, watcher: Watcher, started: set[int]) -> None:
