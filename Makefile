@@ -20,7 +20,7 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev audit test lint types contracts docs tests format clean
+.PHONY: help install install-dev audit test quick lint types contracts docs tests format clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -33,6 +33,13 @@ audit: $(INSTALLED) ## Run the default audit on bundled data (AUDIT_OPTIONS="--b
 	$(BIN)/seepage audit $(AUDIT_OPTIONS)
 
 test: lint types contracts docs tests ## Run lint, types, import contracts, documentation and tests
+
+# What a change breaks most often, in a few minutes; the rest of the suite needs a quarter of an hour.
+QUICK := tests/assessment tests/config tests/models tests/results tests/tabular tests/test_errors.py \
+	tests/test_learning.py tests/test_plain_words.py tests/test_repository.py tests/test_seeds.py
+
+quick: lint types contracts ## Run lint, types, import contracts and the fast tests, before every commit
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(PYTEST_OPTIONS) $(QUICK)
 
 lint: $(INSTALLED_DEV) ## Check style, format and the words of docstrings
 	$(BIN)/ruff check .

@@ -281,6 +281,35 @@ def test_a_document_is_checked_and_nothing_is_kept(seepage: Any, tmp_path: Path)
     assert (ran.status, len(ran.err.splitlines())) == (2, 2)
 
 
+def test_code_of_a_document_runs_only_with_consent_and_never_in_a_check(seepage: Any, tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(
+        "from pathlib import Path\nfrom torch import nn\nPath('imported').touch()\n\n"
+        "def build(inputs, outputs):\n    Path('called').touch()\n    return nn.Linear(inputs, outputs)\n"
+    )
+    rest = "dataset: german\nprotocol: {batch_size: 1}\nattacks: dlg\niterations: 2\nvictims: 2\n"
+    (tmp_path / "own.yaml").write_text(f"model: nets.py:build\n{rest}control: false\nworkers: 1\n")
+    (tmp_path / "shell.yaml").write_text("model: {name: 'os:system', command: 'touch called'}\n")
+    for command in (
+        ["spec", "check", "own.yaml"],
+        ["audit", "own.yaml", "--out", "run"],
+        ["spec", "check", "shell.yaml"],
+    ):
+        ran = seepage(*command)
+        assert (ran.status, ran.out) == (2, "")
+        assert "is code, which a document may run only with your consent" in ran.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["nets.py", "own.yaml", "shell.yaml"]
+    assert seepage("spec", "check", "shell.yaml", "--allow-code").status == 2
+    ran = seepage("spec", "check", "own.yaml", "--allow-code")
+    assert (ran.status, (tmp_path / "imported").exists()) == (0, True)
+    assert "1 audits of nets.py:build, which a check does not call" in " ".join(ran.out.split())
+    assert not (tmp_path / "called").exists()
+    assert seepage("audit", "own.yaml", "--out", "run", "--allow-code", "--quiet").status == 0
+    assert (tmp_path / "called").exists()
+    # A run folder that is continued holds a document, too.
+    (tmp_path / "run" / "nets.py").write_text((tmp_path / "nets.py").read_text())
+    assert seepage("audit", "run/audit.yaml", "--out", "run", "--quiet").status == 2
+
+
 def test_mistakes_of_a_document_are_a_line_each(seepage: Any, tmp_path: Path) -> None:
     (tmp_path / "audit.yaml").write_text("datset: german\nattacks: [dlg,\n  tabelak]\nvictims: 0\n")
     ran = seepage("audit", "audit.yaml", "--seed", -1, "--out", "run")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -156,3 +157,38 @@ def test_links_between_documents_lead_somewhere() -> None:
     for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for link in re.findall(r"\]\(([^)#]+)", document.read_text(encoding="utf-8")):
             assert "://" in link or (document.parent / link).exists(), f"{document.name}: {link}"
+
+
+def test_what_is_quick_is_there_and_named_for_contributors() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = makefile.split("QUICK := ")[1].split("\n\n")[0].replace("\\\n", " ").split()
+    assert len(named) >= 5
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert "make quick" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_metadata_names_the_version_of_python_that_the_suite_runs_on() -> None:
+    named = [one.rsplit(" ", 1)[1] for one in PROJECT["classifiers"] if re.search(r":: Python :: 3\.\d+$", one)]
+    assert PROJECT["requires-python"] == f">={named[0]}"
+    # A version is added here once the whole suite has passed on it.
+    assert named == ["3.11"]
+
+
+@pytest.mark.parametrize("minor", [12, 13])
+def test_newer_interpreters_that_are_installed_compile_every_module(minor: int, tmp_path: Path) -> None:
+    name = f"python3.{minor}"
+    found = [one for one in (shutil.which(name), *_of_pyenv(minor)) if one is not None and _answers(one)]
+    if not found:
+        pytest.skip(f"no {name} on this machine")
+    command = [found[0], "-W", "error", "-X", f"pycache_prefix={tmp_path}", "-m", "compileall", "-q", str(SOURCE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout
+
+
+def _of_pyenv(minor: int) -> list[str]:
+    return [str(path) for path in sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"))]
+
+
+def _answers(interpreter: str) -> bool:
+    # What a version manager puts on the path may only say that it is not switched on.
+    return subprocess.run([interpreter, "-c", ""], capture_output=True, check=False).returncode == 0

@@ -30,6 +30,7 @@ from seepage.run.limits import Limits, budgeted
 from seepage.run.plan import make_plan
 from seepage.run.provenance import asked_before, check_folder, provenance, write_provenance
 from seepage.run.runner import Listener, Run, run_audits
+from seepage.run.size import check_counts, enough_memory
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.setting import Audit, Given
@@ -52,14 +53,17 @@ def prepare_all(specs: Sequence[Spec], folder: Path | None = None) -> list[Audit
         folder: run folder in which networks that were trained before are looked for.
 
     Raises:
-        BadInputError: something that a spec names cannot be loaded or used.
+        BadInputError: something that a spec names cannot be loaded or used, or the specs are above the limits of what
+            is begun without being allowed (``allow_large``).
     """
+    check_counts(specs)
     subjects = Subjects(folder)
     return [_prepared(spec, Given(folder=folder), subjects) for spec in specs]
 
 
 def _prepared(spec: Spec, given: Given, subjects: Subjects) -> Audit:
-    audit = find_setting(spec.setting).prepare(budgeted(spec), given, subjects)
+    with enough_memory():
+        audit = find_setting(spec.setting).prepare(budgeted(spec), given, subjects)
     if spec.gate is not None:
         check_gate(spec.gate, audit.about.columns, [one.defense for one in audit.configurations])
     return audit
@@ -276,16 +280,20 @@ def audit(
     folder = None if out is None else Path(out)
     given = Given(dataset, None if isinstance(model, str) else model, folder)
     spec = chosen.spec.of(**options)
+    check_counts([spec])
     [report] = run_all([_prepared(spec, given, Subjects(folder))], folder)
     return report
 
 
-def audit_document(document: str | Path | Mapping[str, Any], out: str | Path | None = None) -> list[Report]:
+def audit_document(
+    document: str | Path | Mapping[str, Any], out: str | Path | None = None, *, allow_code: bool = False
+) -> list[Report]:
     """Run an audit document: a YAML file, or the same as a mapping.
 
     Args:
         document: keys are the fields of the setting's spec, see the reference of options.
         out: run folder, see ``run_all``; a copy of the file goes there too. None to keep nothing.
+        allow_code: whether the document may name code that is run, such as ``file.py:factory`` as its model.
 
     Returns:
         One report for each table, model and protocol, and for each value of what else a spec cannot sweep over.
@@ -301,10 +309,10 @@ def audit_document(document: str | Path | Mapping[str, Any], out: str | Path | N
     """
     text = None if isinstance(document, Mapping) else read_text(document)
     if isinstance(document, Mapping):
-        specs = make_specs(document)
+        specs = make_specs(document, allow_code=allow_code)
     else:
         assert text is not None
-        specs = read_text_document(text, str(document), Path(document).parent)
+        specs = read_text_document(text, str(document), Path(document).parent, allow_code=allow_code)
     folder = None if out is None else Path(out)
     return run_all(prepare_all(specs, folder), folder, document=text)
 

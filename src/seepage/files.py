@@ -7,12 +7,67 @@ import errno
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from seepage.errors import BadInputError
 
 PRIVATE = 0o600
 # The file in a run folder that holds all that was measured.
 STORE = "audit.sqlite"
+_MOST_VALUES = 2_000_000
+
+
+def load_yaml(text: str, what: str = "the text", loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
+    """Return the plain values of a YAML text that may come from anyone.
+
+    Args:
+        text: one YAML document.
+        what: name of the text in messages.
+        loader: a safe loader.
+
+    Raises:
+        BadInputError: it is no valid YAML, nested too deeply, or unfolds to more than two million values.
+
+    Example:
+        >>> load_yaml("{low: 0, high: [1, 2]}")
+        {'low': 0, 'high': [1, 2]}
+        >>> load_yaml("[" * 10_000)
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: the text is nested too deeply for anything that is read here; write it flatter.
+    """
+    try:
+        # Without an alias a text holds no more values than characters.
+        if "*" in text:
+            _check_aliases(text, what)
+        return yaml.load(text, loader)  # noqa: S506 - safe loaders only
+    except RecursionError:
+        raise BadInputError(f"{what} is nested too deeply for anything that is read here; write it flatter.") from None
+    # A date that does not exist, and a number of thousands of digits, are no errors of YAML.
+    except (yaml.YAMLError, ValueError) as error:
+        if isinstance(error, BadInputError):
+            raise
+        raise BadInputError(f"{what} is not valid YAML: {' '.join(str(error).split())}.") from error
+
+
+def _check_aliases(text: str, what: str) -> None:
+    """Refuse aliases of aliases that unfold to more values than memory holds."""
+    total = 0
+    sizes: dict[str, int] = {}
+    begun: list[tuple[str | None, int]] = []
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            begun.append((event.anchor, total))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = begun.pop()
+            sizes |= {} if anchor is None else {anchor: total - before}
+        total += sizes.get(event.anchor, 1) if isinstance(event, yaml.AliasEvent) else 1
+        if total > _MOST_VALUES:
+            raise BadInputError(
+                f"{what} unfolds to more than {_MOST_VALUES:,} values, aliases included; write it without them."
+            )
 
 
 def make_folder(folder: Path, private: bool = False) -> None:

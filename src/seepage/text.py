@@ -96,6 +96,8 @@ def lasting(seconds: float) -> str:
     Example:
         >>> lasting(0.2), lasting(48.0), lasting(130.0), lasting(7e3), lasting(2e5)
         ('1 s', '48 s', '2 min', '1 h 57 min', '55 h')
+        >>> lasting(5e6), lasting(1e12)
+        ('57 days', '31,688 years')
     """
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
@@ -103,4 +105,7 @@ def lasting(seconds: float) -> str:
     if minutes < 90:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 24 else f"{hours} h"
+    if hours < 200:
+        return f"{hours} h {minutes} min" if hours < 24 else f"{hours} h"
+    days = hours // 24
+    return f"{days} days" if days < 1000 else f"{round(days / 365.25):,} years"

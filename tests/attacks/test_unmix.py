@@ -32,6 +32,7 @@ from seepage.models.mlp import linear, mlp, nn3
 from seepage.models.model import Head, Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
+from seepage.registry import models
 from seepage.tabular.align import right_cells
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
@@ -429,3 +430,35 @@ def test_tables_of_one_kind_of_column(continuous: int, discrete: int) -> None:
     cells, labels = data.train.cells[None, :10], data.train.labels[None, :10]
     view, knowledge = received(nn3(data.schema, seed=0), data, cells, labels)
     assert_read(unmix(restarts=2, iterations=2)(view, knowledge, [0]), cells, labels)
+
+
+def test_the_search_of_a_victim_ends_at_a_limit_that_depends_on_no_machine() -> None:
+    data = distinct(rows=40)
+    encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+    ran = FedSGD(16).run(nn3(data.schema, seed=0), data.train, encoder, seeds=[1])
+    known = Knowledge(data.schema, data.statistics, 16)
+
+    def regime(operations: float, **options: Any) -> str:
+        made = unmix(operations=operations, restarts=1, iterations=2, **options)
+        said = made(ran.view, known, [0]).regime
+        assert said is not None
+        return said[0]
+
+    effort = unmix()._effort(ran.view, known)
+    assert effort < 1e12 / 16
+    assert regime(1e12) == "all 16 records proved"
+    # What is read within the limit says nothing of it; what is not, does.
+    assert regime(2.5 * effort) == "all 16 records proved"
+    assert regime(0.5 * effort).startswith("not tried: a round of the search takes about")
+    assert regime(effort / 128, starts=1).endswith("allowed 2 of 16 rounds")
+    with pytest.raises(BadInputError, match="operations is a number above 0"):
+        unmix(operations=0.0)
+
+
+def test_networks_of_the_published_figures_stay_within_the_limit() -> None:
+    data = load("adult")
+    for name in ("nn3", "cnn_bn", "resnet_bn"):
+        model = models.create(name, schema=data.schema, seed=0)
+        assert isinstance(model, Model)
+        view = GradientView(model, {n: p.detach()[None] for n, p in model.parameters.items()})
+        assert 16 * unmix()._effort(view, Knowledge(data.schema, data.statistics, 32)) <= 1e12

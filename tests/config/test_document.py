@@ -208,14 +208,41 @@ def test_words_of_other_yaml_versions_stay_words() -> None:
 
 
 def test_a_model_of_ones_own_is_named_with_its_options_and_weights() -> None:
-    spec = one("model: {name: 'nets/mine.py:make', width: 3, weights: w.safetensors}")
+    def own(text: str, folder: str = "") -> HorizontalSpec:
+        [spec] = horizontal(read_text_document(text, "a.yaml", Path(folder), allow_code=True))
+        return spec
+
+    spec = own("model: {name: 'nets/mine.py:make', width: 3, weights: w.safetensors}")
     assert (spec.model, spec.weights) == ("nets/mine.py:make", Path("w.safetensors"))
     assert spec.model_options == {"width": 3}
-    [there] = horizontal(read_text_document("model: {name: 'mine.py:make', weights: w}", "a.yaml", Path("there")))
+    there = own("model: {name: 'mine.py:make', weights: w}", "there")
     assert (there.model, there.weights) == ("there/mine.py:make", Path("there/w"))
-    assert one("model: package.nets:make").model == "package.nets:make"
+    assert own("model: package.nets:make").model == "package.nets:make"
     assert one("model: nn1", {"weights": Path("w")}).weights == Path("w")
     assert "weights" in mistakes("model: {name: nn1, weights: 3}")[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model: os:system",
+        "model: {name: 'os:system', command: 'touch seen'}",
+        "model: [nn1, nets.py:make]",
+        "model: {name: [nn1, nets.py:make]}",
+        "model: &m nets.py:make\nvariant: x",
+    ],
+)
+def test_a_document_names_code_only_with_consent(text: str) -> None:
+    [message] = mistakes(text)
+    assert message.startswith("audit.yaml:1: model")
+    assert "is code, which a document may run only with your consent" in message
+    assert "--allow-code (in Python: allow_code=True)" in message
+    mapping = yaml.safe_load(text)
+    with pytest.raises(DocumentError, match="allow_code=True"):
+        make_specs(mapping)
+    assert make_specs(mapping, allow_code=True)
+    # What the command line names is consent by itself, whatever the document says.
+    assert one(text, {"model": ["other.py:make"]}).model == "other.py:make"
 
 
 def test_aliases_are_read() -> None:

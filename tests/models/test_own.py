@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.models.model import Model
-from seepage.models.own import load_own
+from seepage.models.own import check_own, load_own
 from seepage.models.weights import load_weights
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import prepare
@@ -24,6 +24,8 @@ from seepage.settings.subject import prepare
 SCHEMA = distinct(rows=4, continuous=1, discrete=2).schema
 
 SOURCE = """
+import functools
+import os
 from torch import nn
 from helper import units
 
@@ -57,6 +59,14 @@ def nothing():
 
 ready = nn.Linear(9, 2)
 number = 3
+bound = functools.partial(nn.Linear, 9, 2)
+
+class Table:
+    def __init__(self):
+        raise AssertionError("called")
+
+def counts() -> int:
+    raise AssertionError("called")
 """
 
 
@@ -127,6 +137,14 @@ def test_the_digest_is_that_of_the_source(folder: Path) -> None:
         ("ownnetworks:ready", {}, "an object of type Linear, not a factory"),
         ("ownnetworks:number", {}, "an object of type int, not a factory"),
         ("ownnetworks:build", {"unit": 3}, "unknown option"),
+        ("os:system", {"command": "touch seen"}, "the module 'os' of Python's standard library"),
+        ("subprocess:Popen", {"args": ["touch", "seen"]}, "the module 'subprocess' of Python's standard library"),
+        ("ownnetworks:os.system", {"command": "touch seen"}, "an object of type builtin_function_or_method"),
+        ("ownnetworks:os.makedirs", {"name": "seen"}, "is only imported there; name it where it is defined: os:make"),
+        ("ownnetworks.py:nn.Linear", {}, "is defined: torch.nn.modules.linear:Linear"),
+        ("ownnetworks:bound", {}, "an object of type partial; a factory is defined as a class or as a function"),
+        ("ownnetworks:Table", {}, r"is a class \(Table\) that is not derived from nn.Module"),
+        ("ownnetworks.py:counts", {}, r"is a function that returns a class \(int\) that is not derived"),
     ],
 )
 def test_a_bad_reference_gets_one_paragraph(
@@ -135,17 +153,25 @@ def test_a_bad_reference_gets_one_paragraph(
     with pytest.raises(BadInputError, match=message) as raised:
         load_own(reference, SCHEMA, options=options)
     assert "\n" not in str(raised.value)
+    assert not (folder / "seen").exists()
+
+
+def test_a_check_calls_no_factory(folder: Path) -> None:
+    check_own("ownnetworks:raises")
+    with pytest.raises(BadInputError, match="not a factory"):
+        check_own("ownnetworks:ready")
 
 
 def test_an_audit_takes_the_factory_and_its_weights(folder: Path) -> None:
-    trained = load_own("torch.nn:Linear", SCHEMA, seed=9, options={"in_features": 63, "out_features": 2}).network
+    linear = "torch.nn.modules.linear:Linear"
+    trained = load_own(linear, SCHEMA, seed=9, options={"in_features": 63, "out_features": 2}).network
     assert isinstance(trained, nn.Linear)
     save_file(trained.state_dict(), folder / "model.safetensors")
     options = {"in_features": 63, "out_features": 2}
-    spec = make_spec(dataset="german", model="torch.nn:Linear", model_options=options, weights="model.safetensors")
+    spec = make_spec(dataset="german", model=linear, model_options=options, weights="model.safetensors")
     subject = prepare(spec)
     assert torch.equal(subject.model.parameters["weight"], trained.weight)
-    assert subject.model.name == "torch.nn:Linear"
+    assert subject.model.name == linear
     untrained = prepare(spec.model_copy(update={"weights": None}))
     assert untrained.model_digest != subject.model_digest
     assert subject.model_source is not None

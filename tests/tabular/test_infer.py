@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seepage.errors import BadInputError
-from seepage.tabular.infer import infer_schema, rounded_outwards
+from seepage.tabular.infer import Policy, infer, infer_schema, rounded_outwards
 from seepage.tabular.reading import read_frame
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.tabular.table import Table
@@ -325,3 +325,11 @@ def test_the_smallest_and_the_largest_cell_of_a_person_are_in_no_inferred_schema
     assert isinstance(income, Continuous)
     assert (income.low, income.high) == (0.0, 1_000_000.0)
     assert not any(cell in schema.to_yaml() for cell in ("1234", "987654"))
+
+
+def test_a_table_of_ten_thousand_columns_is_refused_at_once_and_one_with_a_schema_is_not() -> None:
+    frame = pd.DataFrame(np.arange(30_003).reshape(3, 10_001) % 7, columns=[f"c{i}" for i in range(10_001)])
+    with pytest.raises(BadInputError, match="the table has 10,001 columns, above the limit of 5,000") as refused:
+        infer(frame, "c0")
+    assert "Drop columns (drop=COLUMN), or give a schema (schema_file=FILE)" in str(refused.value)
+    assert len(infer(frame, "c0", Policy(drop=tuple(frame.columns[1:9_990]))).schema.columns) == 11

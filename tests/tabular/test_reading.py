@@ -251,3 +251,28 @@ def test_an_open_source_can_be_read_again(tmp_path: Path) -> None:
     assert Table(schema, source).cells.equal(Table.read(path, schema).cells)
     path.unlink()
     assert Table(schema, source).labels.tolist() == [1, 0, 0]
+
+
+def test_files_that_unfold_to_a_thousand_times_their_size_are_refused_and_others_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_UNPACKED", 2**20)
+    monkeypatch.setattr(reading, "_BLOCK", 2**18)
+    same, rows = tmp_path / "same.csv.gz", 2**20
+    same.write_bytes(gzip.compress(b"a,ill\n" + b"1,no\n" * rows))
+    told = refused(same)
+    # The reading ends where it is sure, not where the file does.
+    assert int(told.split(" bytes to ")[1].split(" ")[0].replace(",", "")) < 5 * rows
+    assert told.endswith("if it is meant, unpack it (gunzip) and give the unpacked file.")
+    unpacked = tmp_path / "same.csv"
+    unpacked.write_bytes(gzip.decompress(same.read_bytes()))
+    assert len(read_frame(unpacked)) == rows
+    columns = {"a": pa.array(np.ones(2**21)), "ill": pa.array(np.zeros(2**21))}
+    parquet.write_table(pa.table(columns), tmp_path / "same.parquet", compression="zstd")
+    assert "cells or more" in refused(tmp_path / "same.parquet")
+    cells = np.random.default_rng(0).integers(0, 9, (2**18, 2))
+    frame = pd.DataFrame(cells, columns=["a", "ill"])
+    frame.to_csv(tmp_path / "usual.csv.gz", index=False)
+    frame.to_parquet(tmp_path / "usual.parquet")
+    for name in ("usual.csv.gz", "usual.parquet"):
+        assert read_frame(tmp_path / name).equals(frame)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,30 @@ def test_a_schema_is_loaded_from_a_file(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BadInputError, match=r"cannot be read: .*UTF-8"):
         Schema.load(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 10_000,
+        "columns: " + "[" * 10_000 + "]" * 10_000,
+        "a: " * 1 + "{a: " * 5_000 + "1" + "}" * 5_000,
+        "a: 2020-99-99",
+        "a: " + "1" * 5_000,
+        "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+        + "".join(f"{n}: &{n} [{', '.join([f'*{o}'] * 10)}]\n" for o, n in pairwise("abcdefgh"))
+        + "columns: *h\n",
+    ],
+)
+def test_texts_that_unfold_without_end_are_refused(text: str) -> None:
+    with pytest.raises(
+        BadInputError, match=r"the schema (is nested too deeply|is not valid YAML|unfolds to more than)"
+    ):
+        Schema.from_yaml(text)
+
+
+def test_aliases_of_a_schema_are_read() -> None:
+    text = (
+        "columns:\n- &a {name: a, kind: discrete, categories: [x, y]}\n- {<<: *a, name: b}\ntarget: {<<: *a, name: c}"
+    )
+    assert [column.width for column in Schema.from_yaml(text).columns] == [2, 2]

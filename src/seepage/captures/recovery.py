@@ -18,7 +18,7 @@ from seepage import registry
 from seepage.assessment import certainties, lift, measure, spreads
 from seepage.attacks.horizontal.exact.record_count import count_records
 from seepage.captures.captured import Capture, Description
-from seepage.errors import BadInputError, check_count
+from seepage.errors import BadInputError, Remedy, check_count
 from seepage.files import make_folder, write_whole
 from seepage.seeds import stream
 from seepage.tabular.assumed import standardised_statistics, uniform_statistics
@@ -32,6 +32,8 @@ FILES = ("reconstruction.csv", "confidence.csv", "results.json")
 
 # Of the dummy rows of all restarts; four bytes each in float32, and a descent holds a handful of copies.
 _MOST_NUMBERS = 2**26
+# Records are matched with each other, all pairs at once.
+_MOST_RECORDS = 2**13
 
 Origin = Literal["reference rows", "encoding", "bounds"]
 _SAID: dict[Origin, str] = {
@@ -129,6 +131,7 @@ def recover(
     seed: int = 0,
     truth: Table | None = None,
     progress: Callable[[float], None] | None = None,
+    allow_large: bool = False,
 ) -> Recovered:
     """Attack a captured update as an audit attacks its first victim of the same seed.
 
@@ -143,10 +146,11 @@ def recover(
         seed: seed of the attack's random starts.
         truth: the batch's records in any order, to score the guess with.
         progress: called now and then with the share of the work done since the last call.
+        allow_large: whether to attack batches that may take more memory than the machine has.
 
     Raises:
-        BadInputError: the number of records is not known or contradicts the update or the truth, the attack or an
-            option is unknown, or labels can be neither restored nor are they given.
+        BadInputError: the number of records is not known or contradicts the update or the truth, or is very large; the
+            attack or an option is unknown, or labels can be neither restored nor are they given.
     """
     records, counted = _records(capture, schema, statistics, batch_size, truth, seed)
     given = capture.about.labels
@@ -161,12 +165,15 @@ def recover(
     labels = None if given is None else torch.tensor([given], dtype=torch.float64)
     knowledge = Knowledge(schema, statistics, records, labels)
     made = registry.attacks.of("horizontal").create(attack, **(options or {}))
-    numbers = records * schema.width * int(getattr(made, "restarts", 1))
-    if numbers > _MOST_NUMBERS:
+    restarts = int(getattr(made, "restarts", 1))
+    numbers = records * schema.width * restarts
+    if (numbers > _MOST_NUMBERS or records > _MOST_RECORDS) and not allow_large:
         raise BadInputError(
-            f"{records} records of {schema.width} encoded columns, searched from {getattr(made, 'restarts', 1)} random "
-            f"starts, take {numbers:,} numbers, more than the {_MOST_NUMBERS:,} that are tried; check the number of "
-            "records, or ask for fewer restarts."
+            f"{records:,} records of {schema.width} encoded columns, searched from {restarts:,} random starts, are "
+            f"{numbers:,} numbers; above {_MOST_RECORDS:,} records or {_MOST_NUMBERS:,} numbers an attack may take "
+            "more memory than there is. Check the number of records, ask for fewer restarts, or allow it: ",
+            Remedy("allow_large", True),
+            ".",
         )
     seeds = [stream(seed, 0, "starts")]
     # An attack that another package adds may have no progress to report.

@@ -60,6 +60,9 @@ def attack(
     seed: Annotated[int, typer.Option(help="Of the attack's random starts.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+    allow_large: Annotated[
+        bool, typer.Option("--allow-large", help="Attack batches that may take more memory than there is.")
+    ] = False,
 ) -> None:
     """Reconstruct the records behind a captured update, without knowing them.
 
@@ -111,6 +114,7 @@ def attack(
             seed=seed,
             truth=rows,
             progress=bar.advance,
+            allow_large=allow_large,
         )
     write_recovered(out, found)
     _show(found, initial=weights is None, model_seed=model_seed)

@@ -22,7 +22,7 @@ from seepage.config.wording import as_key, as_option
 from seepage.errors import BadInputError
 from seepage.settings.catalogue import Setting
 from seepage.settings.catalogue import setting as find_setting
-from seepage.settings.option import ATTACK, OUTPUT
+from seepage.settings.option import ATTACK, OUTPUT, RUNNING
 
 _TABLES = (".csv", ".csv.gz", ".parquet")
 _DOCUMENTS = (".yaml", ".yml")
@@ -52,6 +52,15 @@ Preset = Annotated[
         + " ".join(f"[bold]{name}[/bold]: {what}" for name, what in presets().items())
         + " Default: default.",
         autocompletion=lambda incomplete: [name for name in presets() if name.startswith(incomplete)],
+    ),
+]
+AllowCode = Annotated[
+    bool,
+    typer.Option(
+        "--allow-code",
+        metavar="",
+        rich_help_panel=RUNNING,
+        help="Let the document name code that is run, such as file.py:factory as its model. Read it first.",
     ),
 ]
 AsJson = Annotated[
@@ -102,13 +111,15 @@ def add(audited: Setting) -> None:
         given: Any,
         preset: Preset = None,
         out: Out = None,
+        allow_code: AllowCode = False,
         as_json: AsJson = False,
         quiet: Quiet = False,
         **more: Any,
     ) -> None:
         text, name = _document(setting, document, preset)
         given = old.translated(setting, given, more)
-        specs = read_text_document(text, name, Path() if document is None else document.parent, given)
+        folder = Path() if document is None else document.parent
+        specs = read_text_document(text, name, folder, given, allow_code=allow_code)
         # Only what can be run is worth the time that the runner takes to load.
         run = import_module("seepage.cli.running").run
         # What is wrong with a table is worded as it was named.

@@ -20,7 +20,9 @@ def show_grid(console: Console, document: Path) -> None:
     Raises:
         DocumentError: something in the document cannot be used.
     """
-    deployments = dict.fromkeys(deployment_of(spec) for spec in read_document(document))
+    # Nothing that the document names is loaded.
+    specs = read_document(document, allow_code=True)
+    deployments = dict.fromkeys(deployment_of(spec) for spec in specs)
     for deployment in deployments:
         _show(console, deployment)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from seepage.auditing import prepare_all
 from seepage.cli.app import app
+from seepage.cli.audit import AllowCode
 from seepage.cli.options import fields_in_options
 from seepage.cli.text import told
 from seepage.config.document import read_text_document
@@ -19,11 +21,13 @@ from seepage.config.tree import read_text
 from seepage.config.wording import as_key
 from seepage.errors import BadInputError
 from seepage.files import write_whole
+from seepage.models.own import check_own
 from seepage.report.terminal import make_console
 from seepage.results.gate import needed
 from seepage.run.forecast import Forecast, forecast
 from seepage.settings.catalogue import settings
 from seepage.settings.old import GOES
+from seepage.settings.option import code_of
 from seepage.settings.spec import Spec
 from seepage.text import clean, lasting
 
@@ -68,27 +72,44 @@ def new(
 @group.command("check")
 def check(
     document: Annotated[Path, typer.Argument(help="Audit document.")],
+    allow_code: AllowCode = False,
 ) -> None:
     """Say what a document would run, and about how long it would take on this machine.
 
     Every mistake is named with its line and key (exit status 2). Where there is none, each configuration is tried for a
-    moment, which shows that it can be run, and how fast. Nothing is kept.
+    moment, which shows that it can be run, and how fast. Nothing is kept. Models of your own are only looked up, with
+    --allow-code; a check calls no factory.
 
     [bold]Example[/bold]
 
         seepage spec check audit.yaml
     """
     console = make_console()
-    specs = read_text_document(read_text(document), str(document), document.parent)
+    specs = read_text_document(read_text(document), str(document), document.parent, allow_code=allow_code)
+    code = {reference: None for spec in specs for reference in code_of(spec)}
+    for reference in code:
+        check_own(reference)
+    tried = [spec for spec in specs if not code_of(spec)]
     try:
-        audits = prepare_all(specs)
+        audits = prepare_all(tried)
+        made = [control for audit in audits if audit.spec.control for control in (audit.control(), audit.negative())]
+        controls = [control for control in made if control is not None]
+        expected = forecast([*audits, *controls]) if audits else None
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: as_key(remedy, type(specs[0])))) from error
-    made = [control for audit in audits if audit.spec.control for control in (audit.control(), audit.negative())]
-    controls = [control for control in made if control is not None]
-    expected = forecast([*audits, *controls])
-    console.print(_table(expected))
-    console.print(Text(_summary(document, expected, audits[0].spec)))
+    if expected is not None:
+        console.print(_table(expected))
+        console.print(Text(_summary(document, expected, audits[0].spec)))
+    if code:
+        console.print(Text(_not_called(document, code, len(specs) - len(tried))))
+
+
+def _not_called(document: Path, code: Iterable[str], audits: int) -> str:
+    names = ", ".join(clean(reference, 100) for reference in code)
+    return (
+        f"{clean(document, 100)}: {audits} audits of {names}, which a check does not call. How long they take, only "
+        "running them tells."
+    )
 
 
 def _table(expected: Forecast) -> Grid:

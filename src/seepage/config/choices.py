@@ -18,8 +18,8 @@ from seepage.errors import BadInputError, unknown_name
 from seepage.registry import Registry
 from seepage.settings.part import Part, combine, read_part
 
-# More settings than anyone can run.
-MOST = 10_000
+# More audits, or parts of one, than anyone can run; and more combinations of all that is swept over.
+MOST, MOST_SWEPT = 10_000, 1_000_000
 # Types of options that take a list, as they are written.
 _LISTS = ("tuple", "list", "Sequence", "Iterable")
 
@@ -107,6 +107,9 @@ def read_choices(
     choices: list[Choice] = []
     for entry in each(Said(None, node, path), mistakes, "entry"):
         choices.extend(read.entry(entry))
+        if len(choices) > MOST:
+            entry.wrong(mistakes, f"makes more than {MOST:,} {registry.kind}s of the list; an audit takes no more.")
+            return []
     return _told_apart(choices, registry.kind, mistakes)
 
 
@@ -173,6 +176,12 @@ class _Entries:
             )
         items = [Said(one.plain(), one, f"{entry.path}.all[{i}]") for i, one in enumerate(node.items())]
         lists = [self.entry(item) for item in items]
+        number = math.prod(map(len, lists))
+        if number > MOST:
+            entry.wrong(
+                self.mistakes, f"sweeps over {number:,} {self.registry.kind}s; an audit takes at most {MOST:,}."
+            )
+            return []
         swept = any(len(one) > 1 for one in lists)
         return [
             _combined(made, describe(label, {c.name: c.values for c in made}) if swept and label else label, entry)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seepage.config.choices import MOST, Choice, Said, check_made, check_names, each, read_choices, shown
+from seepage.config.choices import MOST, MOST_SWEPT, Choice, Said, check_made, check_names, each, read_choices, shown
 from seepage.config.mistakes import Mistakes
 from seepage.config.override import keys_of, override
 from seepage.config.tree import Node, join, parse, plant, read_text
@@ -34,20 +34,23 @@ _GIVEN = {
 }
 
 
-def read_document(path: str | Path, given: Mapping[str, Any] | None = None) -> list[Spec]:
+def read_document(path: str | Path, given: Mapping[str, Any] | None = None, *, allow_code: bool = False) -> list[Spec]:
     """Return the audits of a YAML document.
 
     Args:
         path: path of the document; files that it names are looked for from its folder.
         given: values of fields from the command line, which take precedence, see ``override``.
+        allow_code: whether the document may name code, see ``read_text_document``.
 
     Raises:
         DocumentError: something in it cannot be used; it names document, line and key of every mistake.
     """
-    return read_text_document(read_text(path), str(path), Path(path).parent, given)
+    return read_text_document(read_text(path), str(path), Path(path).parent, given, allow_code=allow_code)
 
 
-def read_text_document(text: str, name: str, folder: Path, given: Mapping[str, Any] | None = None) -> list[Spec]:
+def read_text_document(
+    text: str, name: str, folder: Path, given: Mapping[str, Any] | None = None, *, allow_code: bool = False
+) -> list[Spec]:
     """Return the audits of the text of a YAML document.
 
     Args:
@@ -55,15 +58,21 @@ def read_text_document(text: str, name: str, folder: Path, given: Mapping[str, A
         name: name for messages.
         folder: folder from which the files that it names are looked for.
         given: values of fields from the command line, which take precedence, see ``override``.
+        allow_code: whether the document may name code, such as ``file.py:factory`` as its model. It may come from
+            somebody else; what ``given`` names may always be code.
 
     Raises:
         DocumentError: something in it cannot be used; it names document, line and key of every mistake.
     """
-    return _specs(parse(text, name), name, folder, given or {})
+    return _specs(parse(text, name), name, folder, given or {}, allow_code)
 
 
-def make_specs(document: Mapping[str, Any]) -> list[Spec]:
+def make_specs(document: Mapping[str, Any], *, allow_code: bool = False) -> list[Spec]:
     """Return the audits of a document that is given as a mapping: the same keys, the same checks.
+
+    Args:
+        document: keys and values.
+        allow_code: whether the document may name code, see ``read_text_document``.
 
     Raises:
         DocumentError: something in it cannot be used; it names the key of every mistake.
@@ -76,7 +85,7 @@ def make_specs(document: Mapping[str, Any]) -> list[Spec]:
         >>> [part.called for part in spec.attacks]
         ['tableak(restarts=10)', 'tableak(restarts=30)']
     """
-    return _specs(plant(dict(document)), "", Path(), {})
+    return _specs(plant(dict(document)), "", Path(), {}, allow_code)
 
 
 def setting_of(text: str, name: str) -> str:
@@ -121,10 +130,10 @@ class _Point:
     told: str = ""
 
 
-def _specs(root: Node, source: str, folder: Path, given: Mapping[str, Any]) -> list[Spec]:
+def _specs(root: Node, source: str, folder: Path, given: Mapping[str, Any], allow_code: bool) -> list[Spec]:
     mistakes = Mistakes(source)
     kind = find_setting(_setting(root, mistakes)).spec
-    reader = _Reader(kind, folder, mistakes)
+    reader = _Reader(kind, folder, mistakes, allow_code)
     root = override(_new_keys(root, kind.setting), given, kind)
     axes = reader.axes(root)
     # Each point by itself, so that all mistakes are told at once; what does not go together shows below.
@@ -139,9 +148,20 @@ def _specs(root: Node, source: str, folder: Path, given: Mapping[str, Any]) -> l
     if number > MOST:
         mistakes.add(root.line, "", f"sweeps over {number:,} audits; a document takes at most {MOST:,}.")
         mistakes.check()
+    multiplied = [name for name, one in fields_of(kind).items() if one.option.swept or name in ("attacks", "defenses")]
+    whole = number * math.prod(_longest(axes, name) for name in multiplied)
+    if whole > MOST_SWEPT:
+        mistakes.add(root.line, "", f"sweeps over {whole:,} combinations; a document takes at most {MOST_SWEPT:,}.")
+        mistakes.check()
     made = [_spec(kind, points, axes, root, mistakes) for points in itertools.product(*axes)]
     mistakes.check()
     return [spec for spec in made if spec is not None]
+
+
+def _longest(axes: Sequence[Sequence[_Point]], name: str) -> int:
+    """Return the length of the longest list that a point gives a field; 1 where there is none."""
+    values = [point.fields[name] for axis in axes for point in axis if name in point.fields]
+    return max([1, *(len(value) for value in values if isinstance(value, list | tuple))])
 
 
 def _new_keys(root: Node, setting: str) -> Node:
@@ -205,10 +225,11 @@ class _Reader:
         kind: class of the setting's specs.
         folder: folder from which files are looked for.
         mistakes: what is wrong is added there.
+        allow_code: whether names of code are no mistake.
     """
 
-    def __init__(self, kind: type[Spec], folder: Path, mistakes: Mistakes) -> None:
-        self._kind, self._folder, self._mistakes = kind, folder, mistakes
+    def __init__(self, kind: type[Spec], folder: Path, mistakes: Mistakes, allow_code: bool) -> None:
+        self._kind, self._folder, self._mistakes, self._allow_code = kind, folder, mistakes, allow_code
         self._fields = fields_of(kind)
         # Checks of names without options, whose modules are imported only where all else is well.
         self._later: list[Callable[[], None]] = []
@@ -320,6 +341,10 @@ class _Reader:
             if name not in inner:
                 place.wrong(self._mistakes, unknown_name(f"key of {one.key}:", name, inner))
             swept[name] = [place] if name in inner and inner[name].several else each(place, self._mistakes)
+        number = math.prod(map(len, swept.values()))
+        if number > MOST:
+            said.wrong(self._mistakes, f"sweeps over {number:,} combinations; a document takes at most {MOST:,}.")
+            return []
         points = []
         for values in itertools.product(*swept.values()):
             options = dict(zip(swept, values, strict=True))
@@ -360,6 +385,12 @@ class _Reader:
         ):
             others = {key: value for key, value in choice.options.items() if key not in below}
             own = one.option.own and ":" in choice.name
+            if own and one.option.code and choice.entry.node.source is None and not self._allow_code:
+                choice.entry.wrong(
+                    self._mistakes,
+                    f"{shown(choice.name)} is code, which a document may run only with your consent; read it, then "
+                    "give --allow-code (in Python: allow_code=True).",
+                )
             if not own:
                 beside = ("name", *(str(key) for key in below))
                 names = beside if below else ()

@@ -31,8 +31,8 @@ def as_option(remedy: Remedy, spec: type[Spec] = Spec) -> str:
     Example:
         >>> as_option(Remedy("drop", ["a", "b"])), as_option(Remedy("overrides", {"zip": "discrete"}))
         ('--drop a --drop b', '--override zip=discrete')
-        >>> as_option(Remedy("gate.above", placeholder="LIFT"))
-        '--fail-above LIFT'
+        >>> as_option(Remedy("gate.above", placeholder="LIFT")), as_option(Remedy("allow_large", True))
+        ('--fail-above LIFT', '--allow-large')
     """
     name, _, inner = remedy.field.partition(".")
     field = _field(name, spec)
@@ -41,6 +41,8 @@ def as_option(remedy: Remedy, spec: type[Spec] = Spec) -> str:
         return " ".join(f"{flag} {_word(one)}" for one in remedy.value)
     if isinstance(remedy.value, Mapping):
         return " ".join(f"{flag} {key}={_word(value)}" for key, value in remedy.value.items())
+    if remedy.value is True:
+        return flag
     value = remedy.placeholder or ("" if remedy.value is None else _word(remedy.value))
     return f"{flag} {value}".rstrip()
 

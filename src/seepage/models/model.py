@@ -13,6 +13,7 @@ from torch.func import vmap
 
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.batch_norm import by_batch
+from seepage.models.calling import plain_attention
 from seepage.models.head import Head
 from seepage.tabular.schema import Discrete, Schema
 
@@ -59,7 +60,7 @@ class Model:
                 f"model {self.name!r} has no parameters, so no gradient crosses the wire; give it a layer."
             )
         for layer, part in self.module.named_modules():
-            if isinstance(part, _UNSUPPORTED):
+            if isinstance(part, _UNSUPPORTED) and part.p > 0:
                 raise BadInputError(
                     f"model {self.name!r} holds {type(part).__name__} at {layer or 'its root'!r}, which drops "
                     "values at random; the attacks here would be run against the wrong gradient. Remove the layer or "
@@ -103,7 +104,7 @@ class Model:
         run: Callable[[Tensor], Tensor] = self.module
         for _ in range(encoded.dim() - 2):
             run = vmap(run)
-        with torch.no_grad():
+        with torch.no_grad(), plain_attention():
             return run(encoded)
 
     def check(self, schema: Schema) -> None:
@@ -144,7 +145,7 @@ class Model:
                 "replayed. Remove what is random (such as a functional dropout) from it."
             )
         try:
-            with torch.no_grad():
+            with torch.no_grad(), plain_attention():
                 vmap(self.module)(rows[None])
         except Exception as error:
             raise BadInputError(

@@ -1,6 +1,7 @@
 """A user's own network, built by a factory named ``package.module:factory`` or ``path/to/file.py:factory``.
 
-Nothing is unpickled: the factory is code on the user's machine; weights come from a safetensors file.
+Nothing is unpickled: the factory is code on the user's machine; weights come from a safetensors file. Whether code may
+run at all is decided before: what a document names needs consent, see ``seepage.config.document``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
 from torch import nn
 
@@ -59,8 +60,9 @@ def load_own(
 ) -> LoadedNetwork:
     """Build the network that ``reference`` names.
 
-    The factory is any callable, a class derived from ``nn.Module`` included. It receives, by name, each of these that
-    it has a parameter for: ``schema``; ``inputs`` or ``width`` (encoded columns); ``outputs`` (classes, or 1);
+    The factory is a class derived from ``nn.Module``, or a function that returns a module. It is defined in the module
+    or file that is named, not imported there. It receives, by name, each of these that it has a parameter for:
+    ``schema``; ``inputs`` or ``width`` (encoded columns); ``outputs`` (classes, or 1);
     ``cardinalities`` (the number of categories of each discrete column) and ``numbers`` (number of continuous
     columns), for networks with embeddings; ``seed``; ``head``. A factory without parameters is called without any.
     Random numbers that PyTorch draws while it runs follow from ``seed``.
@@ -76,23 +78,18 @@ def load_own(
         options: further arguments of the factory.
 
     Raises:
-        BadInputError: the reference has another form, its module or factory does not exist or raises, the factory
-            asks for an argument that is not known here, or what it returns is no module.
+        BadInputError: the reference has another form, its module or factory does not exist or raises, what it names
+            is no such class or function, asks for an argument that is not known here, or returns no module.
 
     Example:
         >>> from seepage.tabular.schema import Continuous
         >>> age = Continuous(name="age", low=0, high=99, tolerance=5)
         >>> schema = Schema(columns=(age,), target=Discrete(name="ill", categories=("no", "yes")))
-        >>> load_own("torch.nn:Linear", schema, options={"in_features": 1, "out_features": 2}).network
+        >>> linear = "torch.nn.modules.linear:Linear"
+        >>> load_own(linear, schema, options={"in_features": 1, "out_features": 2}).network
         Linear(in_features=1, out_features=2, bias=True)
     """
-    place, _, attribute = reference.rpartition(":")
-    if not place or not attribute.strip() or not place.strip():
-        raise BadInputError(f"a network of your own is named as {_FORM}, got {reference!r}.")
-    folder = Path(place).parent.resolve() if _is_file(place) else Path.cwd()
-    with _searched_first(folder):
-        # A module may draw random numbers when it is imported.
-        factory = _factory(seeded(lambda: _imported(place, reference), seed), attribute, reference)
+    with _found(reference, seed) as factory:
         arguments = _arguments(factory, reference, schema, seed, head, dict(options or {}))
         try:
             network = seeded(lambda: factory(**arguments), seed)
@@ -107,6 +104,36 @@ def load_own(
         f"the model factory {reference!r} returned an object of type {type(network).__name__} where an nn.Module is "
         "expected; return the network itself, untrained or trained."
     )
+
+
+def check_own(reference: str) -> None:
+    """Check that ``reference`` names a factory, without calling it; its module is imported.
+
+    Raises:
+        BadInputError: as ``load_own``, as far as that shows before the factory is called.
+
+    Example:
+        >>> check_own("torch.nn.modules.linear:Linear")
+    """
+    with _found(reference, 0):
+        pass
+
+
+@contextmanager
+def _found(reference: str, seed: int) -> Iterator[Callable[..., Any]]:
+    """Import what ``reference`` names; while it is in use, imports are searched for where it lies."""
+    place, _, attribute = reference.rpartition(":")
+    if not place or not attribute.strip() or not place.strip():
+        raise BadInputError(f"a network of your own is named as {_FORM}, got {reference!r}.")
+    if not _is_file(place) and place.partition(".")[0] in sys.stdlib_module_names:
+        raise BadInputError(
+            f"the model {reference!r} names the module {place!r} of Python's standard library, which holds no network; "
+            f"name one as {_FORM}."
+        )
+    folder = Path(place).parent.resolve() if _is_file(place) else Path.cwd()
+    with _searched_first(folder):
+        # A module may draw random numbers when it is imported.
+        yield _factory(seeded(lambda: _imported(place, reference), seed), attribute, reference)
 
 
 def source_digest(factory: Callable[..., Any]) -> str | None:
@@ -211,7 +238,33 @@ def _factory(module: ModuleType, attribute: str, reference: str) -> Callable[...
             "name a function or a class that makes the network when it is called, so that every audit starts from "
             "a fresh one."
         )
+    if not isinstance(found, type) and not inspect.isfunction(found):
+        raise BadInputError(
+            f"{attribute!r} in the model {reference!r} is an object of type {type(found).__name__}; a factory is "
+            "defined as a class or as a function. Write a function that calls it and returns the network."
+        )
+    if found.__module__ != module.__name__:
+        raise BadInputError(
+            f"{attribute!r} in the model {reference!r} is only imported there; name it where it is defined: "
+            f"{found.__module__}:{found.__qualname__}."
+        )
+    made = found if isinstance(found, type) else _returned(found)
+    if made is not None and not issubclass(made, nn.Module | Model):
+        what = "is a class" if isinstance(found, type) else "is a function that returns a class"
+        raise BadInputError(
+            f"{attribute!r} in the model {reference!r} {what} ({made.__name__}) that is not derived from nn.Module; "
+            "name one that makes a network."
+        )
     return found
+
+
+def _returned(function: Callable[..., Any]) -> type | None:
+    """Return the class that a function says it returns; None where it says none."""
+    try:
+        returned = get_type_hints(function).get("return")
+    except Exception:  # What stands in an annotation is anybody's guess, and need not be there while the program runs.
+        return None
+    return returned if isinstance(returned, type) and returned is not object else None
 
 
 def _arguments(

@@ -20,6 +20,7 @@ from seepage.results.rows import rows_of, write_results
 from seepage.run.plan import make_plan
 from seepage.run.provenance import check_folder, commit, provenance, write_provenance
 from seepage.run.runner import Listener, Run, kept_runs, run_audits
+from seepage.run.size import check_counts
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting
 from seepage.settings.horizontal_spec import HorizontalSpec
@@ -182,6 +183,8 @@ def reproduce(
     if units is not None:
         fields = {**fields, chosen.spec.repeats: units}
     planned = list(table.planned(**fields))
+    for audit in planned:
+        check_counts([audit.spec])
     attacks = {part.called for audit in planned for part in audit.spec.attacks}
     parts = [ChosenPart.of(audit, selection, attacks) for audit in planned]
     if not any(part.at for part in parts):

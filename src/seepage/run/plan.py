@@ -12,6 +12,7 @@ from loky import cpu_count
 
 from seepage.digests import digest_of
 from seepage.errors import BadInputError
+from seepage.run.size import MOST_SECONDS, check_counts, check_memory, check_time, enough_memory
 from seepage.run.store import Store
 from seepage.run.workers import Job
 from seepage.settings.setting import Audit, Configuration, PlannedPart
@@ -141,13 +142,20 @@ def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None
 
     Raises:
         BadInputError: a configuration or part cannot be run (the batch is larger than the data, an option is unknown,
-            labels cannot be restored, ...).
+            labels cannot be restored, ...), or the work is above the limits, see ``run.size``.
     """
+    workers = _workers(audits)
+    # Before anything is made of them.
+    check_counts([audit.spec for audit in audits])
+    check_memory(audits, workers)
     every = series_of(audits)
     shown = tuple(max([audit.units, *earlier[i : i + 1]]) for i, audit in enumerate(audits))
     kept = {i: sum(unit < shown[one.place] for unit in store.units(one.key)) for i, one in enumerate(every)}
-    jobs, seconds_of = _jobs(audits, every, store)
-    workers = _workers(audits)
+    unlimited = budget is not None or any(audit.spec.allow_large for audit in audits)
+    with enough_memory():
+        jobs, seconds_of = _jobs(audits, every, store, float("inf") if unlimited else MOST_SECONDS * workers)
+    if not unlimited:
+        check_time(sum(seconds or 0.0 for seconds in seconds_of.values()) / workers)
     left_out: list[tuple[str, int]] = []
     if budget is None:
         # Long jobs last would leave the other workers idle at the end.
@@ -159,8 +167,13 @@ def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None
     return Plan(tuple(audits), every, jobs, seconds_of, left_out, workers, kept, shown)
 
 
-def _jobs(audits: Sequence[Audit], every: list[Series], store: Store) -> tuple[list[Job], dict[int, float | None]]:
-    """Return what is to be measured; audits may share series, which are measured once."""
+def _jobs(
+    audits: Sequence[Audit], every: list[Series], store: Store, limit: float
+) -> tuple[list[Job], dict[int, float | None]]:
+    """Return what is to be measured; audits may share series, which are measured once.
+
+    No further series is tried once those that were take longer than a limit in seconds.
+    """
     planned = dict[str, set[int]]()
     by_exposure: dict[tuple[int, Configuration, range], list[int]] = {}
     alone: list[tuple[int, range]] = []
@@ -184,9 +197,13 @@ def _jobs(audits: Sequence[Audit], every: list[Series], store: Store) -> tuple[l
         jobs.append(Job(len(jobs), series, first.place, first.configuration, units, parts, count))
 
     tried: dict[int, float | None] = {}
+    total = 0.0
     for i, group in alone:
         if i not in tried:
+            if total > limit:
+                continue
             tried[i] = _unless_failing(functools.partial(_try, every[i]))
+        total += tried[i] or 0.0
         add((i,), group, tried[i])
     forecast: dict[tuple[int, Configuration], float | None] = {}
     for (place, configuration, group), series in by_exposure.items():

@@ -138,7 +138,7 @@ _OF_THE_TABLE = {
     *("overrides", "missing", "most_categories", "most_encoded"),
 }
 _FREE = {
-    *("workers", "threads", "device", "keep_records", "control", "gate", "variant", "time_budget"),
+    *("workers", "threads", "device", "keep_records", "control", "gate", "variant", "time_budget", "allow_large"),
     *_UNITS,
     *_OF_THE_TABLE,
 }

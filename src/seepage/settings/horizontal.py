@@ -44,6 +44,8 @@ from seepage.wire.secret import Transcript
 # Victims of a group: enough to share a product's cost at small batch sizes, few enough that little is lost by a kill.
 _GROUP = {"cpu": 8, "cuda": 64}
 _BASELINE_GROUP = 16
+# Bytes that a search takes for each number of its rows, measured.
+_BYTES = 110
 
 Attack = Callable[..., RecordsGuess]
 
@@ -185,6 +187,12 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         restarts = int(getattr(self._instances[part.label], "restarts", 1))
         fit = ROWS_AT_ONCE[self.where] // (restarts * self.protocol(configuration).records)
         return max(1, min(fit, _GROUP[self.where]))
+
+    def memory(self, configuration: Configuration, part: PlannedPart) -> int:
+        """Return the bytes of a search from all random starts at once, or of the client's own pass over its batch."""
+        restarts = int(getattr(self._instances[part.label], "restarts", 1)) if part.kind == "attack" else 1
+        rows = self.group(configuration, part) * restarts * self.protocol(configuration).records
+        return rows * self.subject.encoder.width * _BYTES
 
     def expose(self, configuration: Configuration, units: range) -> HorizontalExposure:
         """Return what crosses the wire for some victims, and the secret behind it."""

@@ -118,6 +118,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
             "NAME[:OPTIONS]",
             parts="models",
             own=True,
+            code=True,
             replaces=("model_options", "weights", "head", "model_seed"),
         ),
     ] = "nn3"

@@ -35,6 +35,7 @@ class Option:
         key: key there; empty for the field that takes all keys of no other field.
         parts: kind of registry that names are looked up in, such as ``attacks``.
         own: whether a name may also be that of something of one's own.
+        code: whether what is one's own is code, which documents may name only with consent.
         replaces: fields that say more about the value of this one, and are of no use for another value.
         of_attacks: whether single attacks may have an option of the same name, which this one replaces.
         whole: the field of a nested model that may stand for the whole, as in ``gate: 0.2``.
@@ -52,6 +53,7 @@ class Option:
     key: str | None = None
     parts: str | None = None
     own: bool = False
+    code: bool = False
     replaces: tuple[str, ...] = ()
     of_attacks: bool = False
     whole: str | None = None
@@ -124,6 +126,18 @@ class SpecField:
 def fields_of(model: type[BaseModel]) -> Mapping[str, SpecField]:
     """Return the fields of a spec, or of a model nested in one, by their names."""
     return {name: _field(name, info) for name, info in model.model_fields.items()}
+
+
+def code_of(spec: BaseModel) -> list[str]:
+    """Return the names of code that a spec holds, such as ``file.py:factory`` as its model.
+
+    Example:
+        >>> from seepage.settings.horizontal_spec import make_spec
+        >>> code_of(make_spec(model="networks.py:build")), code_of(make_spec(model="nn3"))
+        (['networks.py:build'], [])
+    """
+    named = [str(getattr(spec, name)) for name, one in fields_of(type(spec)).items() if one.option.code]
+    return [name for name in named if ":" in name]
 
 
 def _field(name: str, info: FieldInfo) -> SpecField:

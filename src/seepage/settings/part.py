@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from seepage.errors import BadInputError, unknown_name
+from seepage.files import load_yaml
 from seepage.registry import Registry
 
 M = TypeVar("M")
@@ -116,8 +117,8 @@ def _apart(text: str) -> list[str]:
 def _mechanism(text: str, whole: str) -> dict[str, Any]:
     name, colon, said = text.strip().partition(":{")
     try:
-        options = yaml.load("{" + said, _Options) if colon else {}  # noqa: S506 - a safe loader
-    except yaml.YAMLError:
+        options = load_yaml("{" + said, loader=_Options) if colon else {}
+    except BadInputError:
         options = None
     if not name or not isinstance(options, dict) or not all(isinstance(key, str) for key in options):
         raise BadInputError(

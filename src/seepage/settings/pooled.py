@@ -861,9 +861,10 @@ def _seed(spec: PooledSpec, source: PooledData, defense: PooledDefense, unit: in
 
 
 def _derived(spec: PooledSpec) -> dict[str, Callable[[float], float | None]]:
-    if len(spec.shares) > 2:
+    if len(spec.shares) != 2:
         return {}
-    return {"rows_worth": partial(rows_worth, first=spec.shares[0], second=spec.shares[1])}
+    first, second = spec.shares
+    return {"rows_worth": partial(rows_worth, first=first, second=second)}
 
 
 def _threat_model(spec: PooledSpec, source: PooledData) -> tuple[str, ...]:

@@ -230,6 +230,10 @@ class Audit(ABC, Generic[S]):
         """Return the number of units that are measured together; figures may depend on it in the last digits."""
         return 1
 
+    def memory(self, configuration: Configuration, part: PlannedPart) -> int:
+        """Return the bytes that one job of a part holds at most, as far as that is known before it runs; else 0."""
+        return 0
+
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds that a group of units takes with all parts; None where only running them tells.
 

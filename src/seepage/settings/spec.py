@@ -381,6 +381,14 @@ class Spec(Plain):
             as_text=True,
         ),
     ] = None
+    allow_large: Annotated[
+        bool,
+        Option(
+            "Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 "
+            "days or above the memory of the machine.",
+            RUNNING,
+        ),
+    ] = False
     keep_records: Annotated[
         bool, Option("Whether true and reconstructed records of your own table are stored.", OUTPUT)
     ] = False

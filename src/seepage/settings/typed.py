@@ -60,6 +60,10 @@ class HorizontalOptions(TypedDict, total=False):
     """Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as many more
     as fit.
     """
+    allow_large: bool
+    """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
+    above the memory of the machine.
+    """
     keep_records: bool
     """Whether true and reconstructed records of your own table are stored."""
     control: bool
@@ -161,6 +165,10 @@ class SplitOptions(TypedDict, total=False):
     """Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as many more
     as fit.
     """
+    allow_large: bool
+    """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
+    above the memory of the machine.
+    """
     keep_records: bool
     """Whether true and reconstructed records of your own table are stored."""
     control: bool
@@ -254,6 +262,10 @@ class VerticalOptions(TypedDict, total=False):
     time_budget: str | float | None
     """Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as many more
     as fit.
+    """
+    allow_large: bool
+    """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
+    above the memory of the machine.
     """
     keep_records: bool
     """Whether true and reconstructed records of your own table are stored."""
@@ -354,6 +366,10 @@ class PooledOptions(TypedDict, total=False):
     time_budget: str | float | None
     """Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as many more
     as fit.
+    """
+    allow_large: bool
+    """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
+    above the memory of the machine.
     """
     keep_records: bool
     """Whether true and reconstructed records of your own table are stored."""

@@ -26,6 +26,8 @@ OTHER, NOTHING = "(other)", "(missing)"
 # With fewer distinct texts (or rows) than this, distinct values do not suggest an identifier.
 _FEW_TEXTS, _FEW_ROWS = 20, 50
 _LISTED = 20
+# Encoded rows of more are searched for days.
+_MOST_COLUMNS = 5_000
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,11 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
         policy: choices to make; the defaults if None.
 
     Raises:
-        BadInputError: all that is wrong with the table in one message: fewer than two rows or one input column; a
-            column named in an argument that does not exist; missing cells, unless the policy has a place for
-            them; infinite numbers; a constant target or column (drop it, or override it to keep it); numbers mixed
-            with texts; what cannot be a category; a target or sensitive column that would be left out; an override
-            that makes no valid column.
+        BadInputError: the table has more than 5,000 columns; or all that is wrong with it in one message: fewer than
+            two rows or one input column; a column named in an argument that does not exist; missing cells, unless the
+            policy has a place for them; infinite numbers; a constant target or column (drop it, or override it to keep
+            it); numbers mixed with texts; what cannot be a category; a target or sensitive column that would be left
+            out; an override that makes no valid column.
 
     Example:
         >>> frame = pd.DataFrame({"age": [30.5, 41, 65], "job": ["cook", "nurse", "cook"], "ill": [True, False, True]})
@@ -107,6 +109,16 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     names = [name for name in table.names if name not in drop]
     if len(names) < 2:
         raise BadInputError(f"the table has no column besides its target {target!r}; an audit needs at least one.")
+
+    if len(names) > _MOST_COLUMNS:
+        raise BadInputError(
+            f"the table has {len(names):,} columns, above the limit of {_MOST_COLUMNS:,}: an attack on so wide a table "
+            "takes days. Drop columns (",
+            Remedy("drop", placeholder="COLUMN"),
+            "), or give a schema (",
+            Remedy("schema_file", placeholder="FILE"),
+            "), which may have any number.",
+        )
 
     kept = _complete_rows(table, names, policy) if policy.missing == "drop" else None
     guesses: dict[str, _ColumnReading] = {}

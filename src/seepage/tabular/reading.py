@@ -25,6 +25,9 @@ SUFFIXES = (".csv", ".csv.gz", ".parquet")
 # Bytes of a CSV file, and cells of a Parquet file, that are in memory at once, besides the columns made from them.
 _BYTES_AT_ONCE, _CELLS_AT_ONCE = 2**29, 2**24
 _BLOCK = 2**24
+# Bytes or cells that a packed file may unfold to, and how many times its own size where it is more than that. Tables
+# pack to a tenth; what packs to a thousandth was made to fill memory.
+_UNPACKED, _PACKED_AWAY = 2**26, 200
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 _broken: Any = (OSError, EOFError, zlib.error, csv.Error, pa.ArrowException)
 
@@ -123,6 +126,8 @@ class CsvSource(Source):
                     ) from error
                 spaced = spaced or sign in last + block
                 size, lines, last = size + len(block), lines + block.count(b"\n"), block[-2:]
+                if self._zipped:
+                    _check_unpacked(self._path, size, "bytes", "unpack it (gunzip) and give the unpacked file")
         return size, spaced
 
     def _header(self) -> tuple[str, ...]:
@@ -228,6 +233,8 @@ class ParquetSource(Source):
         self._rows = self._file.metadata.num_rows
         if not self._rows:
             raise _no_rows(path)
+        cells = self._rows * len(names)
+        _check_unpacked(path, cells, "cells", "save it as CSV and give that file")
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns with the types they are stored in."""
@@ -341,6 +348,15 @@ def _series(column: pa.ChunkedArray) -> pd.Series:
     # Whole numbers with gaps would become floats, and large ones others than they were.
     nullable = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
     return column.to_pandas(date_as_object=False, types_mapper=nullable.get if column.null_count else None)
+
+
+def _check_unpacked(path: Path, size: int, what: str, remedy: str) -> None:
+    packed = path.stat().st_size
+    if size > max(_UNPACKED, _PACKED_AWAY * packed):
+        raise BadInputError(
+            f"the table {str(path)!r} unpacks from {packed:,} bytes to {size:,} {what} or more, {size // packed:,} "
+            f"times its size, which no table of records does; if it is meant, {remedy}."
+        )
 
 
 def _no_rows(path: Path) -> BadInputError:

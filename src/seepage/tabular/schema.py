@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from seepage.errors import BadInputError, unknown_name
+from seepage.files import load_yaml
 
 # Integers up to here survive standardisation in float64 and back (the error stays below 0.5).
 LARGEST_INTEGER = 2.0**48
@@ -262,9 +263,7 @@ class Schema(BaseModel):
             BadInputError: the text is not YAML, or not a schema; the message names each bad key.
         """
         try:
-            return cls.model_validate(yaml.safe_load(text))
-        except yaml.YAMLError as error:
-            raise BadInputError(f"the schema is not valid YAML: {' '.join(str(error).split())}.") from error
+            return cls.model_validate(load_yaml(text, "the schema"))
         except ValidationError as error:
             raise unusable_schema(error) from error
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.horizontal.exact.first_layer import choose_records, first_layer, quotients
-from seepage.attacks.horizontal.matching.optimise import Progress
+from seepage.attacks.horizontal.matching.optimise import Progress, report_interval
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
 from seepage.errors import BadInputError, check_count
 from seepage.registry import attacks
@@ -19,7 +19,6 @@ from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 # The mean of log cosh of a standard normal variable.
 _NORMAL = 0.37456720
-_REPORTS = 100
 
 
 @attacks.register("cocktail_party", "horizontal")
@@ -99,7 +98,7 @@ class CocktailParty:
             torch.eye(sources, dtype=mixed.dtype, device=mixed.device).repeat(len(mixed), 1, 1)
         )
         adam = torch.optim.Adam([unmixing], lr=self.step)
-        every = max(1, self.iterations // _REPORTS)
+        every = report_interval(self.iterations)
         for i in range(self.iterations):
             adam.zero_grad()
             with torch.enable_grad():

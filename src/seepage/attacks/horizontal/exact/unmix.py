@@ -45,14 +45,21 @@ _SURE = 4.0
 # Standard deviation of what rounding a parameter adds in a step, in precisions of its size: those of a number are
 # spread evenly over its last place, which is worth between half of it and all.
 _ROUNDING_OF_A_STEP = 0.25
+# Changes of a start that are usual before it ends.
+_TRIED = 6
 
 
 @attacks.register("unmix", "horizontal")
 def unmix(
-    profile: Profile = "default", starts: int = 256, rounds: int = 16, seconds: float | None = None, **options: Any
+    profile: Profile = "default",
+    starts: int = 256,
+    rounds: int = 16,
+    seconds: float | None = None,
+    operations: float = 1e12,
+    **options: Any,
 ) -> Unmix:
     """Exact and certified records out of plain ReLU networks; TabLeak (to which options go) for what is left."""
-    return Unmix(reconstruction(profile, **options), starts, rounds, seconds)
+    return Unmix(reconstruction(profile, **options), starts, rounds, seconds, operations)
 
 
 @dataclass(frozen=True)
@@ -91,9 +98,13 @@ class Unmix:
         rounds: greatest number of rounds for a victim.
         seconds: time of a victim's search, after which no further round begins and the fallback takes what is missing.
             The same seed gives the same figures only where the time was enough, or with None, which sets no limit.
+        operations: number of multiplications that a victim's search may take, as forecast from the sizes of table and
+            network: fewer rounds are run where ``rounds`` would take more, and none where one would. 1e12 are some
+            minutes of one core. The regime says where the limit was met. It does not depend on the machine, so that the
+            same seed gives the same figures.
 
     Raises:
-        BadInputError: a count is below 1, or the seconds are not above 0.
+        BadInputError: a count is below 1, or the seconds or operations are not above 0.
 
     Example:
         >>> from seepage.datasets.planted import distinct
@@ -111,12 +122,14 @@ class Unmix:
     starts: int = 256
     rounds: int = 16
     seconds: float | None = None
+    operations: float = 1e12
 
     def __post_init__(self) -> None:
         check_count("starts", self.starts)
         check_count("rounds", self.rounds)
         if self.seconds is not None:
             positive("seconds", self.seconds)
+        positive("operations", self.operations)
 
     @property
     def restarts(self) -> int:
@@ -139,6 +152,10 @@ class Unmix:
         """
         check(view, knowledge, seeds)
         why = _outside(view, knowledge)
+        effort = self._effort(view, knowledge)
+        rounds = int(min(self.rounds, self.operations / effort))
+        if not why and not rounds:
+            why = f"a round of the search takes about {effort:.0e} multiplications, {self.operations:.0e} are allowed"
         if why:
             guess = self.fallback(view, knowledge, seeds, progress)
             return replace(
@@ -154,7 +171,7 @@ class Unmix:
         normalised = affine_layers(view.model.module) is None
         precise = Encoder(known.schema, known.statistics, device=first.device)
         starts = Starts(precise, known.statistics, self.starts)
-        limits = encoder, starts, self.rounds, self.seconds
+        limits = encoder, starts, rounds, self.seconds
         found: list[Harvest] = []
         for victim, seed in enumerate(seeds):
             if normalised:
@@ -171,8 +188,24 @@ class Unmix:
             if progress is not None and len(found[-1].cells) == known.batch_size:
                 progress(1 / view.victims)
         if noise is None and not normalised:
-            return self._completed(read, known, seeds, found, encoder, progress)
-        return self._estimated(view, knowledge, seeds, found, encoder, noise, progress)
+            guess = self._completed(read, known, seeds, found, encoder, progress)
+        else:
+            guess = self._estimated(view, knowledge, seeds, found, encoder, noise, progress)
+        if rounds == self.rounds:
+            return guess
+        ended = f"; the limit of {self.operations:.0e} multiplications allowed {rounds} of {self.rounds} rounds"
+        missed = [len(harvest.cells) < known.batch_size for harvest in found]
+        assert guess.regime is not None
+        return replace(guess, regime=tuple(r + ended * m for r, m in zip(guess.regime, missed, strict=True)))
+
+    def _effort(self, view: View, knowledge: Knowledge) -> float:
+        """Return the multiplications of one round: each start tries every category of every column a few times."""
+        width, continuous = knowledge.schema.width, len(knowledge.schema.continuous)
+        weights = [p.shape for p in view.model.parameters.values() if p.dim() > 1]
+        # A convolution has its units at each encoded column.
+        units = weights[0][0] * (width if len(weights[0]) > 2 else 1) if weights else 1
+        behind = weights[1][0] if len(weights) > 1 else 0
+        return self.starts * _TRIED * (float(width) * units * (width + min(units, behind)) + float(continuous) ** 3)
 
     def _estimated(
         self,

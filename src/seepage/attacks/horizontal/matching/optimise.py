@@ -18,8 +18,8 @@ from seepage.tabular.relaxation import Relaxation
 Progress = Callable[[float], None]
 Schedule = Literal["constant", "cosine"]
 
-# Interval of progress reports, as a share of the work.
-_REPORTS = 100
+# Number of progress reports, and of steps between two of them: a long search has to say soon how fast it is.
+_REPORTS, _MOST_STEPS = 100, 50
 
 
 class Descended(NamedTuple):
@@ -32,6 +32,16 @@ class Descended(NamedTuple):
 
     variables: Float[Tensor, "victim restart record encoded"]
     course: Float[Tensor, "victim restart 3"]
+
+
+def report_interval(iterations: int) -> int:
+    """Return the number of steps between two progress reports.
+
+    Example:
+        >>> report_interval(50), report_interval(1500), report_interval(10**9)
+        (1, 15, 50)
+    """
+    return min(max(1, iterations // _REPORTS), _MOST_STEPS)
 
 
 def scaled(progress: Progress | None, share: float) -> Progress | None:
@@ -82,7 +92,7 @@ class Descent:
         z = torch.nn.Parameter(start.clone(memory_format=torch.contiguous_format))
         # The square of a sign is 1, so that Adam reduces to momentum of signs, except where a derivative vanishes.
         adam = torch.optim.Adam([z], lr=self.step, fused=True)
-        every = max(1, self.iterations // _REPORTS)
+        every = report_interval(self.iterations)
         marks = (0, (self.iterations - 1) * 9 // 10, self.iterations - 1)
         losses: dict[int, Tensor] = {}
         with torch.no_grad():
