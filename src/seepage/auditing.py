@@ -56,6 +56,7 @@ def prepare_all(specs: Sequence[Spec], folder: Path | None = None) -> list[Audit
         BadInputError: something that a spec names cannot be loaded or used, or the specs are above the limits of what
             is begun without being allowed (``allow_large``).
     """
+    specs = [budgeted(spec) for spec in specs]
     check_counts(specs)
     subjects = Subjects(folder)
     return [_prepared(spec, Given(folder=folder), subjects) for spec in specs]
@@ -63,7 +64,7 @@ def prepare_all(specs: Sequence[Spec], folder: Path | None = None) -> list[Audit
 
 def _prepared(spec: Spec, given: Given, subjects: Subjects) -> Audit:
     with enough_memory():
-        audit = find_setting(spec.setting).prepare(budgeted(spec), given, subjects)
+        audit = find_setting(spec.setting).prepare(spec, given, subjects)
     if spec.gate is not None:
         check_gate(spec.gate, audit.about.columns, [one.defense for one in audit.configurations])
     return audit
@@ -279,7 +280,7 @@ def audit(
         options = {"model": getattr(model, "name", type(model).__name__), **options}
     folder = None if out is None else Path(out)
     given = Given(dataset, None if isinstance(model, str) else model, folder)
-    spec = chosen.spec.of(**options)
+    spec = budgeted(chosen.spec.of(**options))
     check_counts([spec])
     [report] = run_all([_prepared(spec, given, Subjects(folder))], folder)
     return report
