@@ -31,13 +31,15 @@ from seepage.datasets.coins import SIDES, some_rows, with_coins
 from seepage.datasets.marked import SYNTHETIC, marked, with_synthetic
 from seepage.datasets.population import Nodes, Texts
 from seepage.defenses.accounting import gaussian_guarantee
+from seepage.defenses.answers import CoarseAnswers, LabelOnly, RoundedAnswers
+from seepage.defenses.joint_training import DpTraining, QueryLimit, WithoutColumns
 from seepage.digests import digest_of, plain
 from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.seeds import stream
-from seepage.settings.part import Part
-from seepage.settings.pooled_spec import PooledDefense, PooledSpec, pair
+from seepage.settings.part import Part, combine, of_kind
+from seepage.settings.pooled_spec import PooledSpec, pair
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
@@ -80,6 +82,35 @@ _TRAINING = Part(name="training")
 DRAWN = "drawn_rows"
 
 
+@dataclass(frozen=True)
+class PooledDefense:
+    """What parties that pool their rows do, ready to use.
+
+    Attributes:
+        without: names of columns that models are not trained on.
+        answers: what is done to answers.
+        queries: number of queries that are answered; None for any.
+        training: differentially private training.
+    """
+
+    without: tuple[str, ...] = ()
+    answers: CoarseAnswers | None = None
+    queries: int | None = None
+    training: DpTraining | None = None
+
+
+def _defense(part: Part) -> PooledDefense:
+    """Return a defense ready to use."""
+    made = combine(registry.defenses.of("pooled"), part)
+    without, limit = of_kind(made, WithoutColumns), of_kind(made, QueryLimit)
+    return PooledDefense(
+        () if without is None else tuple(without.columns),
+        next((one for one in made if isinstance(one, RoundedAnswers | LabelOnly)), None),
+        None if limit is None else limit.queries,
+        of_kind(made, DpTraining),
+    )
+
+
 class PooledAudit(Audit[PooledSpec]):
     """An audit of pooled learning; a unit is an attack seed, with all target models in it.
 
@@ -102,7 +133,7 @@ class PooledAudit(Audit[PooledSpec]):
     ) -> None:
         self.spec, self.own, self.swapped = spec, own, swapped
         check_cpu(spec.device, "pooled")
-        self.defenses = {part.called: spec.defense(part) for part in spec.defenses}
+        self.defenses = {part.called: _defense(part) for part in spec.defenses}
         is_table = dataset is not None or spec.dataset not in registry.populations.names()
         self.source = source = _of_table(spec, dataset) if is_table else _of_population(spec)
         self.dataset = source.table
@@ -400,7 +431,7 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> PooledData:
         data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
     sensitive = SYNTHETIC if spec.synthetic is not None else spec.secret
     # Rows are the same under all defenses that train on the same columns.
-    by_columns = {one.without: _rows(spec, data, sensitive, one) for one in map(spec.defense, spec.defenses)}
+    by_columns = {one.without: _rows(spec, data, sensitive, one) for one in map(_defense, spec.defenses)}
     target = data.schema.target
     # Rows were refused otherwise.
     assert isinstance(target, Discrete)
@@ -425,7 +456,7 @@ def _of_population(spec: PooledSpec) -> PooledData:
     named = registry.populations[spec.dataset]
     folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
     data = cast("Texts | Nodes", registry.populations.create(spec.dataset, **folder, **spec.dataset_options))
-    for defense in map(spec.defense, spec.defenses):
+    for defense in map(_defense, spec.defenses):
         if defense.without or defense.training is not None or spec.inputs or spec.synthetic is not None:
             raise BadInputError(
                 f"{data.name} is no table: columns to train on (inputs, without), a synthetic column and DP-SGD are "
@@ -478,7 +509,7 @@ def _of_population(spec: PooledSpec) -> PooledData:
 
 def _check(spec: PooledSpec, source: PooledData, defenses: dict[str, PooledDefense]) -> None:
     """Refuse, before anything is trained, what would fail after it."""
-    sets = _sets(spec, source.rows(spec.defense(spec.defenses[0])), 0)
+    sets = _sets(spec, source.rows(_defense(spec.defenses[0])), 0)
     # Parts of one model are drawn without replacement; what is needed most decides.
     wanted = torch.tensor([[share, *_others(spec)] for share in _all_shares(spec)], dtype=torch.float64)
     if spec.protocol == "update":

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from seepage import registry
-from seepage.defenses.answers import CoarseAnswers, LabelOnly, RoundedAnswers
-from seepage.defenses.joint_training import DpTraining, QueryLimit, WithoutColumns
 from seepage.errors import BadInputError
 from seepage.registry import Registry
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Option, SpecField, fields_of
-from seepage.settings.part import NONE, Part, combine, of_kind
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Option, SpecField
+from seepage.settings.part import NONE, Part
 from seepage.settings.spec import STEERING, Attacks, Baselines, DatasetName, Names, Plain, Spec
 from seepage.tabular.schema import Category
 
@@ -22,23 +19,6 @@ PooledProtocol = Literal["multi_party", "single_party", "update"]
 # Attacks on a model before and after new rows came in, and shares that it is asked for.
 UPDATES = ("dominant", "joint")
 _FINE = (0.1, 0.3, 0.5, 0.7, 0.9)
-
-
-@dataclass(frozen=True)
-class PooledDefense:
-    """What parties that pool their rows do, ready to use.
-
-    Attributes:
-        without: names of columns that models are not trained on.
-        answers: what is done to answers.
-        queries: number of queries that are answered; None for any.
-        training: differentially private training.
-    """
-
-    without: tuple[str, ...] = ()
-    answers: CoarseAnswers | None = None
-    queries: int | None = None
-    training: DpTraining | None = None
 
 
 class Synthetic(Plain):
@@ -195,17 +175,6 @@ answers. Joint models with known shares say how often that is right, beside a ba
     def secret(self) -> str:
         """The column whose distribution is the secret."""
         return self.sensitive[0]
-
-    def defense(self, part: Part) -> PooledDefense:
-        """Return a defense ready to use."""
-        made = combine(self.registered(fields_of(type(self))["defenses"]), part)
-        without, limit = of_kind(made, WithoutColumns), of_kind(made, QueryLimit)
-        return PooledDefense(
-            () if without is None else tuple(without.columns),
-            next((one for one in made if isinstance(one, RoundedAnswers | LabelOnly)), None),
-            None if limit is None else limit.queries,
-            of_kind(made, DpTraining),
-        )
 
     @property
     def new_shares(self) -> tuple[float, float]:

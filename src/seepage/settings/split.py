@@ -16,16 +16,19 @@ from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
+from seepage.defenses.cut_noise import CutNoise
+from seepage.defenses.label_flip import LabelFlip
+from seepage.defenses.weight_noise import WeightNoise
 from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
-from seepage.settings.part import Part
+from seepage.settings.part import Part, combine, of_kind
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
-from seepage.settings.split_spec import SplitDefense, SplitSpec
+from seepage.settings.split_spec import SplitSpec
 from seepage.settings.subject import Subjects
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
@@ -53,6 +56,40 @@ DELTA = 1e-5
 # Fields of a spec that say what is measured, on how many trainings and how, but change no training.
 _NOT_DETERMINING = {*Spec.model_fields, "repetitions", "private_columns"} - {"dataset_options", "seed", "threads"}
 _TRAINING = Part(name="training")
+
+
+@dataclass(frozen=True)
+class SplitDefense:
+    """What clients of split learning do, ready to use.
+
+    Attributes:
+        flip: what is done to labels.
+        noise: what is done to gradients at the cut.
+        published: what is done to the client weights that the server gets.
+    """
+
+    flip: LabelFlip | None = None
+    noise: CutNoise | None = None
+    published: WeightNoise | None = None
+
+
+def _defense(part: Part) -> SplitDefense:
+    """Return a defense ready to use."""
+    made = combine(registry.defenses.of("split"), part)
+    return SplitDefense(of_kind(made, LabelFlip), of_kind(made, CutNoise), of_kind(made, WeightNoise))
+
+
+def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
+    """Return the protocol under a defense."""
+    return SplitLearning(
+        epochs=spec.epochs,
+        batch_size=spec.batch_size,
+        learning_rate=spec.learning_rate,
+        rows_each=spec.rows_each if spec.protocol == "federated_split" else None,
+        clients=spec.clients,
+        flip=defense.flip,
+        noise=defense.noise,
+    )
 
 
 class SplitAudit(Audit[SplitSpec]):
@@ -88,7 +125,7 @@ class SplitAudit(Audit[SplitSpec]):
         _check(spec, first, space)
         prior = [Part(name=PRIOR)] if space.configurations <= Posterior().most else []
         self.parts = planned([_TRAINING], [*spec.baselines, *prior], spec.attacks)
-        self.defenses = {part.called: spec.defense(part) for part in spec.defenses}
+        self.defenses = {part.called: _defense(part) for part in spec.defenses}
         size = spec.batch_size if spec.protocol == "split" else spec.rows_each
         self.configurations = tuple(Configuration(label, size) for label in self.defenses)
         self._rows = rows_identity(dataset)
@@ -191,7 +228,7 @@ class SplitAudit(Audit[SplitSpec]):
         if part.kind != "attack":
             return {}
         adapts = part.part.name != "exact" or bool(part.part.options.get("aware"))
-        known = self.spec.learning(self.defenses[configuration.defense]).known().describe() if adapts else {}
+        known = _learning(self.spec, self.defenses[configuration.defense]).known().describe() if adapts else {}
         return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": known}
 
     def control(self) -> SplitAudit | None:
@@ -280,7 +317,7 @@ def _sees(spec: SplitSpec) -> str:
         weights += f" of {spec.stale} epoch(s) ago"
     elif spec.final:
         weights += f" {spec.final} epoch(s) later, at the end of training"
-    if any(spec.defense(part).published for part in spec.defenses):
+    if any(_defense(part).published for part in spec.defenses):
         weights += ", with noise on them where that is a defense"
     return f"what it sent and what came back of every record, and {weights}"
 
@@ -334,14 +371,14 @@ def default_private(data: Dataset) -> tuple[str, ...]:
 def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
     """Refuse, before anything is trained, what would fail after it."""
     for part in spec.defenses:
-        flip = spec.defense(part).flip
+        flip = _defense(part).flip
         if flip is not None:
             flip.epsilon(model.classes)
     for part in spec.attacks:
         made = registry.attacks.of("split").create(part.name, **part.options)
         if getattr(made, "search", "exhaustive") == "exhaustive" and hasattr(made, "most"):
             check_enumerable(space, made.most)
-        noisy = next((one for one in spec.defenses if spec.defense(one).noise is not None), None)
+        noisy = next((one for one in spec.defenses if _defense(one).noise is not None), None)
         if getattr(made, "weights", "current") == "about" and noisy is not None:
             raise BadInputError(
                 f"{part.called!r} fits how far the client weights are off (weights='about') on gradients as they are, "
@@ -450,7 +487,7 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedT
         tower=spec.tower,
         logit=spec.logit,
     )
-    learning = spec.learning(defense)
+    learning = _learning(spec, defense)
     trained = learning.train(model, train, stream(spec.seed, training, "training") % 2**62)
     attacked = test if spec.attacked_records is None else test.rows(range(min(spec.attacked_records, len(test))))
     stage = replace(trained, model=trained.earlier[-spec.final]) if spec.final else trained

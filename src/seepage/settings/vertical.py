@@ -26,6 +26,9 @@ from seepage.attacks.vertical import (
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
+from seepage.defenses.bottleneck import Bottleneck
+from seepage.defenses.feature_noise import FeatureNoise
+from seepage.defenses.returned import PaImfl, ReturnedDefense, ReturnedNoise, VflDefender
 from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.models.images import Shape, vertical_images
@@ -33,7 +36,7 @@ from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.needs import Need
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
-from seepage.settings.part import Part
+from seepage.settings.part import Part, combine, of_kind
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
@@ -51,10 +54,10 @@ from seepage.settings.units import (
     with_fields,
     without_others,
 )
-from seepage.settings.vertical_spec import VerticalDefense, VerticalSpec
+from seepage.settings.vertical_spec import VerticalSpec
 from seepage.sources import own_code
-from seepage.tabular.partition import Partition
-from seepage.tabular.schema import Discrete
+from seepage.tabular.partition import Partition, by_names, by_shares
+from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, Grant
@@ -89,6 +92,52 @@ _GRANTS: dict[Grant, str] = {
 }
 
 
+@dataclass(frozen=True)
+class VerticalDefense:
+    """What the parties of vertical learning do, ready to use.
+
+    Attributes:
+        features: what passive parties do to features.
+        returned: what is done to the gradients that passive parties get.
+        bottleneck: bottleneck that sets the number of features that passive parties send; the spec's number if None.
+    """
+
+    features: FeatureNoise | None = None
+    returned: ReturnedDefense | None = None
+    bottleneck: Bottleneck | None = None
+
+
+def _defense(part: Part) -> VerticalDefense:
+    """Return a defense ready to use."""
+    made = combine(registry.defenses.of("vertical"), part)
+    returned = next((one for one in made if isinstance(one, ReturnedNoise | PaImfl | VflDefender)), None)
+    return VerticalDefense(of_kind(made, FeatureNoise), returned, of_kind(made, Bottleneck))
+
+
+def _learning(spec: VerticalSpec, defense: VerticalDefense) -> VerticalLearning:
+    """Return the protocol under a defense."""
+    return VerticalLearning(spec.epochs, spec.batch_size, spec.learning_rate, defense.features, defense.returned)
+
+
+def partition_of(spec: VerticalSpec, schema: Schema) -> Partition:
+    """Return who holds which columns.
+
+    Raises:
+        BadInputError: parties do not fit the columns, or the victim is no passive party.
+    """
+    if spec.passive:
+        found = by_names(schema, [(), *spec.passive])
+    elif spec.share is None:
+        found = by_shares(schema, [1 / spec.parties] * spec.parties, spec.columns_seed)
+    else:
+        others = [(1 - spec.share) / (spec.parties - 1)] * spec.parties
+        if 0 < spec.victim < spec.parties:
+            others[spec.victim] = spec.share
+        found = by_shares(schema, others, spec.columns_seed)
+    found.check_target(spec.victim)
+    return found
+
+
 class VerticalAudit(Audit[VerticalSpec]):
     """An audit of vertical learning; a unit is one training, with all attacked records in it.
 
@@ -117,7 +166,7 @@ class VerticalAudit(Audit[VerticalSpec]):
         self.spec, self.own, self.swapped = spec, own, swapped
         self.dataset = self.data = data
         check_cpu(spec.device, "vertical")
-        self.partition = partition = spec.partition(data.schema) if data.image is None else _halves(spec, data)
+        self.partition = partition = partition_of(spec, data.schema) if data.image is None else _halves(spec, data)
         # Refuses, before anything is trained, a target or widths that no network here fits.
         network = _network(spec, data, partition, [0], VerticalDefense())
         self.sizes = _sizes(spec, data)
@@ -130,7 +179,7 @@ class VerticalAudit(Audit[VerticalSpec]):
         # Attack by attack, the self-inversion stands before them and behind what it is compared with.
         kinds = {"baseline": 0, "about": 1, "attack": 2}
         self.parts = (first, *sorted(others, key=lambda part: kinds[part.kind]))
-        self.defenses = {part.called: spec.defense(part) for part in spec.defenses}
+        self.defenses = {part.called: _defense(part) for part in spec.defenses}
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         self._rows = rows_identity(data)
         self._forecast: float | None = None
@@ -246,7 +295,7 @@ class VerticalAudit(Audit[VerticalSpec]):
         return {
             "sees": "features of every party, and the top model",
             **{need: amounts[need] for need in needs},
-            "defense": spec.learning(self.defenses[configuration.defense]).known().describe(),
+            "defense": _learning(spec, self.defenses[configuration.defense]).known().describe(),
         }
 
     def control(self) -> VerticalAudit | None:
@@ -546,7 +595,7 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
     rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
     auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
     model = _network(spec, data, partition, _seeds(spec, "initialisation"), defense)
-    learning = spec.learning(defense)
+    learning = _learning(spec, defense)
     trained = learning.train(model, train, _seeds(spec, "training"))
     if spec.attacked == "trained":
         seen = learning.recall(trained, spec.victim)
@@ -580,7 +629,7 @@ def _half(image: Shape) -> Shape:
 
 def _halves(spec: VerticalSpec, data: Dataset) -> Partition:
     """Return the partition of images into a left half, the active party's, and a right one."""
-    narrow = next((one.called for one in spec.defenses if spec.defense(one).bottleneck is not None), None)
+    narrow = next((one.called for one in spec.defenses if _defense(one).bottleneck is not None), None)
     if spec.passive or spec.parties != 2 or spec.share is not None or spec.victim != 1 or narrow is not None:
         raise BadInputError(
             f"images of {data.name!r} are cut into a left half, the active party's, and a right one, the passive "
