@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -40,16 +40,15 @@ from seepage.protocols.pooled import PooledLearning, Sets, alternating, federate
 from seepage.seeds import stream
 from seepage.settings.part import Part, combine, of_kind
 from seepage.settings.pooled_spec import PooledSpec, pair
-from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
+from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
-from seepage.settings.subject import Subjects
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
-    check_cpu,
+    UnitsAudit,
+    UnitsExposure,
     control_fields,
     extrapolated,
-    outcome,
     planned,
     rehearse,
     rows_identity,
@@ -60,7 +59,6 @@ from seepage.shadow.learner import Learner
 from seepage.shadow.pooling import MarkedRows
 from seepage.shadow.recurrent import Recurrent
 from seepage.shadow.stacked import Dense
-from seepage.sources import own_code
 from seepage.tabular.schema import Category, Discrete
 from seepage.wire.pooled import GradientsView, ModelView, PooledKnowledge, PropertyGuess, UpdatedView
 from seepage.wire.secret import PooledTranscript
@@ -75,8 +73,6 @@ _SHUFFLES = 5
 # Range of shares of an attack that estimates one, and models that are trained without other parties' rows.
 _RANGE = (0.1, 0.9)
 _LOCAL = 20
-# Fields of a spec that say what is measured, on how many seeds and how, but change nothing that is trained.
-_NOT_DETERMINING = {*Spec.model_fields, "repetitions"} - {"dataset_options", "sensitive", "seed", "threads"}
 _TRAINING = Part(name="training")
 # Folder of a run that the drawn rows are kept in.
 DRAWN = "drawn_rows"
@@ -111,7 +107,7 @@ def _defense(part: Part) -> PooledDefense:
     )
 
 
-class PooledAudit(Audit[PooledSpec]):
+class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
     """An audit of pooled learning; a unit is an attack seed, with all target models in it.
 
     Args:
@@ -126,17 +122,16 @@ class PooledAudit(Audit[PooledSpec]):
     """
 
     setting = "pooled"
-    spec: PooledSpec
+    ignored = frozenset({*Spec.model_fields, "repetitions"}) - {"dataset_options", "sensitive", "seed", "threads"}
 
     def __init__(
         self, spec: PooledSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
     ) -> None:
-        self.spec, self.own, self.swapped = spec, own, swapped
-        check_cpu(spec.device, "pooled")
+        super().__init__(spec, dataset, own, swapped)
         self.defenses = {part.called: _defense(part) for part in spec.defenses}
         is_table = dataset is not None or spec.dataset not in registry.populations.names()
         self.source = source = _of_table(spec, dataset) if is_table else _of_population(spec)
-        self.dataset = source.table
+        self.dataset, self.rows = source.table, source.identity
         refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, source, self.defenses)
         shuffled = [] if spec.protocol == "update" else [Part(name=SHUFFLED)]
@@ -184,25 +179,12 @@ class PooledAudit(Audit[PooledSpec]):
         rows = {"name": source.name, "rows": source.count, "notes": list(source.notes)}
         return {"dataset": {**rows, "digest": digest_of({"rows": source.identity})}}
 
-    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
-        """Return everything that determines the figures of a part, as JSON values."""
-        found = {
-            "setting": self.setting,
-            "spec": self.spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
-            "dataset": self.source.name,
-            "rows": self.source.identity,
-            "code": own_code(),
-            "defense": plain(self.defenses[configuration.defense]),
-            "part": part.part.name,
-            "kind": part.kind,
-            "options": plain(part.part.options),
-        }
-        return {**found, "swapped": True} if self.swapped else found
-
-    def expose(self, configuration: Configuration, units: range) -> PooledExposure:
+    def expose(self, configuration: Configuration, units: range) -> UnitsExposure:
         """Return who holds what in some attack seeds; models are trained by the first part that needs them."""
-        defense = self.defenses[configuration.defense]
-        return PooledExposure(self, [_seed(self.spec, self.source, defense, unit, self.swapped) for unit in units])
+        return UnitsExposure(self.about, [self._seed(configuration, unit) for unit in units])
+
+    def _seed(self, configuration: Configuration, unit: int) -> AttackSeed:
+        return _seed(self.spec, self.source, self.defenses[configuration.defense], unit, self.swapped)
 
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of an attack seed with all its parts, from two rehearsals with few models.
@@ -228,7 +210,7 @@ class PooledAudit(Audit[PooledSpec]):
         def expose(size: int) -> Exposure:
             changed = {"targets": size * worlds, "shadows": size * least}
             small = with_fields(spec, changed)
-            return PooledExposure(self, [_seed(small, self.source, self.defenses[configuration.defense], 0)])
+            return UnitsExposure(self.about, [_seed(small, self.source, self.defenses[configuration.defense], 0)])
 
         found = rehearse(expose, self.parts)
         if found is None:
@@ -263,20 +245,13 @@ class PooledAudit(Audit[PooledSpec]):
             "defense": self._known[configuration.defense],
         }
 
-    def control(self) -> PooledAudit | None:
-        """Return the positive control: a planted column that the target follows, without a defense.
+    def planted(self, swapped: bool) -> PooledAudit | None:
+        """Return a control: a planted column that the target follows, without a defense.
 
         The same table and attacks, but the secret is the share of heads in a column of coins, and the labels follow it;
         shares are far apart and models plain logistic regressions. None where rows are no table, in which no column can
-        be planted, or too few.
+        be planted, or too few. In the negative control each target comes with another target's answers.
         """
-        return self._control(swapped=False)
-
-    def negative(self) -> PooledAudit | None:
-        """Return the negative control: as the positive one, but each target comes with another target's answers."""
-        return self._control(swapped=True)
-
-    def _control(self, swapped: bool) -> PooledAudit | None:
         spec = self.spec
         if self.dataset is None:
             return None
@@ -312,8 +287,7 @@ class PooledAudit(Audit[PooledSpec]):
             return
         for configuration in self.configurations:
             # Rows are drawn alike under all defenses that train on the same columns.
-            seeds = self.expose(configuration, range(self.units)).seeds
-            for seed in seeds:
+            for seed in [self._seed(configuration, unit) for unit in range(self.units)]:
                 kept = {name: tensor.contiguous() for name, tensor in seed.drawn().items()}
                 place = folder / DRAWN / f"{configuration.defense}-{seed.unit}.safetensors"
                 write_whole(place, save(kept), self.own)
@@ -323,38 +297,6 @@ class PooledAudit(Audit[PooledSpec]):
 _CONTROL_ROWS = 7_200
 _CONTROL_ROWS_OF_A_PARTY = 150
 _LEAST_ROWS_OF_A_PARTY = 40
-
-
-@dataclass(frozen=True)
-class PooledExposure(Exposure):
-    """Some attack seeds.
-
-    Attributes:
-        audit: origin of the seeds.
-        seeds: one a unit.
-    """
-
-    audit: PooledAudit
-    seeds: Sequence[AttackSeed]
-
-    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
-        """Return the figures of a part in each attack seed."""
-        return outcome([seed.measure(part) for seed in self.seeds], self.audit.about)
-
-
-def prepared_audit(spec: PooledSpec, given: Given, subjects: Subjects) -> PooledAudit:
-    """Return the audit of a spec.
-
-    Args:
-        spec: what to do.
-        given: objects that the caller passed instead of names.
-        subjects: tables that were loaded before.
-
-    Raises:
-        BadInputError: something that the spec names cannot be loaded or used.
-    """
-    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
-    return PooledAudit(spec, dataset, own=dataset is not None)
 
 
 def _value(spec: PooledSpec, data: Dataset, sensitive: str) -> Category | None:

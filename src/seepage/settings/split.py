@@ -19,32 +19,28 @@ from seepage.datasets.dataset import split
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.defenses.weight_noise import WeightNoise
-from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
 from seepage.settings.part import Part, combine, of_kind
-from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
+from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.split_spec import SplitSpec
-from seepage.settings.subject import Subjects
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
-    check_cpu,
+    UnitsAudit,
+    UnitsExposure,
     control_fields,
     extrapolated,
-    origin_of,
-    outcome,
     planned,
     rehearse,
     rows_identity,
     with_fields,
     without_others,
 )
-from seepage.sources import own_code
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 from seepage.wire.secret import CutTranscript
@@ -53,8 +49,6 @@ from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge
 # What everyone believes before anything is sent.
 PRIOR = "prior"
 DELTA = 1e-5
-# Fields of a spec that say what is measured, on how many trainings and how, but change no training.
-_NOT_DETERMINING = {*Spec.model_fields, "repetitions", "private_columns"} - {"dataset_options", "seed", "threads"}
 _TRAINING = Part(name="training")
 
 
@@ -92,7 +86,7 @@ def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
     )
 
 
-class SplitAudit(Audit[SplitSpec]):
+class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
     """An audit of split learning; a unit is one training, with all attacked records in it.
 
     Args:
@@ -107,18 +101,16 @@ class SplitAudit(Audit[SplitSpec]):
     """
 
     setting = "split"
-
-    spec: SplitSpec
+    ignored = frozenset({*Spec.model_fields, "repetitions", "private_columns"}) - {"dataset_options", "seed", "threads"}
     data: Dataset
 
     def __init__(
         self, spec: SplitSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
     ) -> None:
+        super().__init__(spec, dataset, own, swapped)
         dataset = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-        self.spec, self.own, self.swapped = spec, own, swapped
         self.dataset = self.data = dataset
         self.private = spec.private_columns or default_private(dataset)
-        check_cpu(spec.device, "split")
         first = deepfm(dataset.schema, self.private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
         refuse_inapplicable(spec.attacks, deployment(spec))
@@ -128,7 +120,7 @@ class SplitAudit(Audit[SplitSpec]):
         self.defenses = {part.called: _defense(part) for part in spec.defenses}
         size = spec.batch_size if spec.protocol == "split" else spec.rows_each
         self.configurations = tuple(Configuration(label, size) for label in self.defenses)
-        self._rows = rows_identity(dataset)
+        self.rows = rows_identity(dataset)
         self._forecast: float | None = None
         trained = len(split(dataset.all, spec.test_share, 0)[0])
         self.auxiliary = min(spec.auxiliary, trained)
@@ -169,30 +161,14 @@ class SplitAudit(Audit[SplitSpec]):
         )
 
     @property
-    def origin(self) -> Mapping[str, Any]:
-        """What tells these rows from others."""
-        return origin_of(self.data, self._rows)
+    def determining(self) -> Mapping[str, Any]:
+        """What determines figures beside spec, rows, defense and part, as JSON values."""
+        return {"private": list(self.private)}
 
-    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
-        """Return everything that determines the figures of a part, as JSON values."""
-        found = {
-            "setting": self.setting,
-            "spec": self.spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
-            "dataset": self.data.name,
-            "rows": self._rows,
-            "private": list(self.private),
-            "code": own_code(),
-            "defense": plain(self.defenses[configuration.defense]),
-            "part": part.part.name,
-            "kind": part.kind,
-            "options": plain(part.part.options),
-        }
-        return {**found, "swapped": True} if self.swapped else found
-
-    def expose(self, configuration: Configuration, units: range) -> SplitExposure:
+    def expose(self, configuration: Configuration, units: range) -> Exposure:
         """Train with each unit's seeds and return what the server sees of the attacked records."""
         defense = self.defenses[configuration.defense]
-        return SplitExposure(self, [_train(self, defense, unit) for unit in units])
+        return UnitsExposure(self.about, [_train(self, defense, unit) for unit in units])
 
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of a training with all its parts, from rehearsals on two small shares of the work.
@@ -231,21 +207,15 @@ class SplitAudit(Audit[SplitSpec]):
         known = _learning(self.spec, self.defenses[configuration.defense]).known().describe() if adapts else {}
         return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": known}
 
-    def control(self) -> SplitAudit | None:
-        """Return the positive control: one planted private column that follows nothing, behind bare gradients.
+    def planted(self, swapped: bool) -> SplitAudit | None:
+        """Return a control: one planted private column that follows nothing, behind bare gradients.
 
         The same table, of which the server holds all columns, and the same attacks, but a fair coin beside each row is
         the client's only private column, nothing protects it and the server knows the client's current weights. No
         baseline can do better than guess the coin. Attacks that learn the client's part, and are not given it, are left
-        out: how well that goes on few epochs says little about them.
+        out: how well that goes on few epochs says little about them. In the negative control each record comes with the
+        gradient of another.
         """
-        return self._control(swapped=False)
-
-    def negative(self) -> SplitAudit | None:
-        """Return the negative control: as the positive one, but each record comes with the gradient of another."""
-        return self._control(swapped=True)
-
-    def _control(self, swapped: bool) -> SplitAudit | None:
         attacks = tuple(
             part
             for part in self.spec.attacks
@@ -277,38 +247,6 @@ class SplitAudit(Audit[SplitSpec]):
 
 # Rows of a control: enough to hold 100 out of, few enough to train on in a second.
 _CONTROL_ROWS = 1_500
-
-
-@dataclass(frozen=True)
-class SplitExposure(Exposure):
-    """Some trainings and what the server saw in each.
-
-    Attributes:
-        audit: origin of the trainings.
-        trainings: one a unit.
-    """
-
-    audit: SplitAudit
-    trainings: Sequence[AttackedTraining]
-
-    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
-        """Return the figures of a part in each training."""
-        return outcome([training.measure(part) for training in self.trainings], self.audit.about)
-
-
-def prepared_audit(spec: SplitSpec, given: Given, subjects: Subjects) -> SplitAudit:
-    """Return the audit of a spec.
-
-    Args:
-        spec: what to do.
-        given: objects that the caller passed instead of names.
-        subjects: tables that were loaded before.
-
-    Raises:
-        BadInputError: something that the spec names cannot be loaded or used.
-    """
-    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
-    return SplitAudit(spec, dataset, own=dataset is not None)
 
 
 def _sees(spec: SplitSpec) -> str:

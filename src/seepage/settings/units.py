@@ -1,11 +1,12 @@
-"""What settings whose parts share an exposure have in common: figures of units, and forecasts from rehearsals."""
+"""What settings whose parts share an exposure have in common: audits, figures of units, forecasts from rehearsals."""
 
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 
@@ -14,10 +15,13 @@ from seepage.datasets import Dataset
 from seepage.digests import digest_of, plain
 from seepage.errors import BadInputError
 from seepage.settings.part import Part, distinct_names
-from seepage.settings.setting import About, Exposure, Outcome, PlannedPart
+from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress
 from seepage.settings.spec import Spec
+from seepage.settings.subject import Subjects
+from seepage.sources import own_code
 
 S = TypeVar("S", bound=Spec)
+D = TypeVar("D")
 
 # A forecast gives up where a rehearsal takes longer: the run itself would tell as soon. The first one may take more.
 _LONGEST_REHEARSALS_SECONDS = (15.0, 8.0, 8.0)
@@ -74,6 +78,121 @@ def outcome(units: Sequence[UnitFigures], about: About) -> Outcome:
     times = [unit.seconds for unit in units if unit.seconds is not None]
     pictures = tuple(unit.picture for unit in units)
     return Outcome(measured, sum(times) / len(times) if times else None, pictures=pictures if any(pictures) else ())
+
+
+@runtime_checkable
+class AttackedUnit(Protocol):
+    """A unit with what the attacker saw of it."""
+
+    def measure(self, part: PlannedPart) -> UnitFigures:
+        """Return what a part gets out of the unit."""
+        ...
+
+
+@dataclass(frozen=True)
+class UnitsExposure(Exposure):
+    """Some units of a configuration.
+
+    Attributes:
+        about: reading of the figures.
+        units: what was attacked, one after another.
+    """
+
+    about: About
+    units: Sequence[AttackedUnit]
+
+    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
+        """Return the figures of a part in each unit."""
+        return outcome([unit.measure(part) for unit in self.units], self.about)
+
+
+class UnitsAudit(Audit[S], Generic[S, D]):
+    """An audit whose parts share an exposure.
+
+    Args:
+        spec: what to do.
+        dataset: rows of the caller; those that the spec names if None.
+        own: whether the rows are the user's own.
+        swapped: whether what is received is that of another record or model, so that it carries nothing of the attacked
+            one: the negative control.
+
+    Attributes:
+        ignored: fields of the spec that say what is measured, on how many units and how, but change no training.
+        rows: what tells the rows from others, as JSON values.
+        defenses: what each configuration's defense does, by its label.
+
+    Raises:
+        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
+    """
+
+    ignored: ClassVar[frozenset[str]]
+    spec: S
+    rows: list[Any]
+    defenses: Mapping[str, D]
+
+    @abstractmethod
+    def __init__(self, spec: S, dataset: Dataset | None = None, own: bool = False, swapped: bool = False) -> None:
+        check_cpu(spec.device, self.setting)
+        self.spec, self.own, self.swapped = spec, own, swapped
+
+    @classmethod
+    def prepared(cls, spec: S, given: Given, subjects: Subjects) -> UnitsAudit[S, D]:
+        """Return the audit of a spec.
+
+        Args:
+            spec: what to do.
+            given: objects that the caller passed instead of names.
+            subjects: tables that were loaded before.
+
+        Raises:
+            BadInputError: something that the spec names cannot be loaded or used.
+        """
+        dataset, inferred = (given.dataset, None) if spec.data is None else subjects.rows(spec)
+        audit = cls(spec, dataset, own=dataset is not None)
+        audit.inferred = inferred
+        return audit
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        """What tells these rows from others."""
+        return {} if self.dataset is None else origin_of(self.dataset, self.rows)
+
+    @property
+    def determining(self) -> Mapping[str, Any]:
+        """What determines figures beside spec, rows, defense and part, as JSON values."""
+        return {}
+
+    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
+        """Return everything that determines the figures of a part, as JSON values."""
+        found = {
+            "setting": self.setting,
+            "spec": self.spec.model_dump(mode="json", exclude=set(self.ignored)),
+            "dataset": self.about.dataset,
+            "rows": self.rows,
+            **self.determining,
+            "code": own_code(),
+            "defense": plain(self.defenses[configuration.defense]),
+            "part": part.part.name,
+            "kind": part.kind,
+            "options": plain(part.part.options),
+        }
+        return {**found, "swapped": True} if self.swapped else found
+
+    def control(self) -> UnitsAudit[S, D] | None:
+        """Return the positive control, see ``planted``."""
+        return self.planted(swapped=False)
+
+    def negative(self) -> UnitsAudit[S, D] | None:
+        """Return the negative control: as the positive one, but what is received is that of another."""
+        return self.planted(swapped=True)
+
+    @abstractmethod
+    def planted(self, swapped: bool) -> UnitsAudit[S, D] | None:
+        """Return a control, whose secret is planted on the same table; None where there is none.
+
+        Args:
+            swapped: whether it is the negative control.
+        """
 
 
 def planned(about: Sequence[Part], baselines: Sequence[Part], attacks: Sequence[Part]) -> tuple[PlannedPart, ...]:

@@ -29,7 +29,6 @@ from seepage.datasets.dataset import split
 from seepage.defenses.bottleneck import Bottleneck
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.returned import PaImfl, ReturnedDefense, ReturnedNoise, VflDefender
-from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.models.images import Shape, vertical_images
 from seepage.models.vertical import VerticalModel, vertical_mlp
@@ -37,16 +36,14 @@ from seepage.needs import Need
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
 from seepage.settings.part import Part, combine, of_kind
-from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
+from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
-from seepage.settings.subject import Subjects
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
-    check_cpu,
+    UnitsAudit,
     control_fields,
     extrapolated,
-    origin_of,
     outcome,
     planned,
     rehearse,
@@ -55,7 +52,6 @@ from seepage.settings.units import (
     without_others,
 )
 from seepage.settings.vertical_spec import VerticalSpec
-from seepage.sources import own_code
 from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
@@ -79,8 +75,6 @@ _OF_IMAGES = (
     "psnr is the peak signal-to-noise ratio in decibels and ssim the structural similarity, means over images; "
     "accuracy is the share of brightnesses found within a tenth of their range."
 )
-# Fields of a spec that say what is measured and how, but change no training.
-_NOT_DETERMINING = {*Spec.model_fields, "passive"} - {"dataset_options", "seed"}
 _TRAINING = Part(name="training")
 _GRANTS: dict[Grant, str] = {
     "auxiliary": "auxiliary rows that it holds whole",
@@ -138,7 +132,7 @@ def partition_of(spec: VerticalSpec, schema: Schema) -> Partition:
     return found
 
 
-class VerticalAudit(Audit[VerticalSpec]):
+class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     """An audit of vertical learning; a unit is one training, with all attacked records in it.
 
     All trainings of a configuration are made side by side, so that their figures depend on how many there are, in the
@@ -156,16 +150,16 @@ class VerticalAudit(Audit[VerticalSpec]):
     """
 
     setting = "vertical"
-    spec: VerticalSpec
+    # Trainings are made side by side, so that their number changes figures.
+    ignored = frozenset({*Spec.model_fields, "passive"}) - {"dataset_options", "seed"}
     data: Dataset
 
     def __init__(
         self, spec: VerticalSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
     ) -> None:
+        super().__init__(spec, dataset, own, swapped)
         data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-        self.spec, self.own, self.swapped = spec, own, swapped
         self.dataset = self.data = data
-        check_cpu(spec.device, "vertical")
         self.partition = partition = partition_of(spec, data.schema) if data.image is None else _halves(spec, data)
         # Refuses, before anything is trained, a target or widths that no network here fits.
         network = _network(spec, data, partition, [0], VerticalDefense())
@@ -181,7 +175,7 @@ class VerticalAudit(Audit[VerticalSpec]):
         self.parts = (first, *sorted(others, key=lambda part: kinds[part.kind]))
         self.defenses = {part.called: _defense(part) for part in spec.defenses}
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
-        self._rows = rows_identity(data)
+        self.rows = rows_identity(data)
         self._forecast: float | None = None
         held, tables = partition.schemas[spec.victim].names, data.image is None
         layers = {"bottom": list(spec.bottom), "features": spec.features, "top": list(spec.top)} if tables else {}
@@ -217,25 +211,9 @@ class VerticalAudit(Audit[VerticalSpec]):
         )
 
     @property
-    def origin(self) -> Mapping[str, Any]:
-        """What tells these rows from others."""
-        return origin_of(self.data, self._rows)
-
-    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
-        """Return everything that determines the figures of a part, the number of trainings included."""
-        found = {
-            "setting": self.setting,
-            "spec": self.spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
-            "dataset": self.data.name,
-            "rows": self._rows,
-            "columns": [list(columns) for columns in self.partition.columns],
-            "code": own_code(),
-            "defense": plain(self.defenses[configuration.defense]),
-            "part": part.part.name,
-            "kind": part.kind,
-            "options": plain(part.part.options),
-        }
-        return {**found, "swapped": True} if self.swapped else found
+    def determining(self) -> Mapping[str, Any]:
+        """What determines figures beside spec, rows, defense and part, as JSON values."""
+        return {"columns": [list(columns) for columns in self.partition.columns]}
 
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of all trainings: they are made and attacked side by side."""
@@ -298,21 +276,15 @@ class VerticalAudit(Audit[VerticalSpec]):
             "defense": _learning(spec, self.defenses[configuration.defense]).known().describe(),
         }
 
-    def control(self) -> VerticalAudit | None:
-        """Return the positive control: planted columns behind linear bottom models as wide as their inputs.
+    def planted(self, swapped: bool) -> VerticalAudit | None:
+        """Return a control: planted columns behind linear bottom models as wide as their inputs.
 
         The same table, which the active party holds whole, and fair coins beside each row, which are all that the
         passive party holds. Bottom models have no hidden layer, and as many features as the coins have inputs, so that
         the features hold the coins; nothing protects them. Attacks that are not made for such networks, or are granted
-        what crosses no wire, are left out. None where rows are images, whose halves are the parties' anyway.
+        what crosses no wire, are left out. None where rows are images, whose halves are the parties' anyway. In the
+        negative control each record comes with the features of another.
         """
-        return self._control(swapped=False)
-
-    def negative(self) -> VerticalAudit | None:
-        """Return the negative control: as the positive one, but each record comes with the features of another."""
-        return self._control(swapped=True)
-
-    def _control(self, swapped: bool) -> VerticalAudit | None:
         attacks = tuple(
             part
             for part in self.spec.attacks
@@ -343,21 +315,6 @@ class VerticalAudit(Audit[VerticalSpec]):
 # Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
 _CONTROL_ROWS = 1_200
 _CONTROL_COINS = 4
-
-
-def prepared_audit(spec: VerticalSpec, given: Given, subjects: Subjects) -> VerticalAudit:
-    """Return the audit of a spec.
-
-    Args:
-        spec: what to do.
-        given: objects that the caller passed instead of names.
-        subjects: tables that were loaded before.
-
-    Raises:
-        BadInputError: something that the spec names cannot be loaded or used.
-    """
-    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
-    return VerticalAudit(spec, dataset, own=dataset is not None)
 
 
 @dataclass(frozen=True)
