@@ -186,8 +186,8 @@ def test_the_synthetic_attribute_is_the_secret_then() -> None:
         ({"targets": 21}, "multiple of 2"),
         ({"shadows": 5}, "as many of each of 2 shares"),
         ({"parties": 11}, "parties"),
-        ({"attacks": ["dominant"]}, "is on updates, the protocol is 'multi_party'"),
-        ({"protocol": "update", "attacks": ["meta"]}, "is on single models, the protocol is 'update'"),
+        ({"attacks": ["dominant"]}, "takes UpdatedView .* by 'multi_party' reveals PredictionView or ModelView"),
+        ({"protocol": "update", "attacks": ["meta"]}, "takes PredictionView .* by 'update' reveals UpdatedView"),
         (
             {"protocol": "update", "attacks": ["joint"], "targets": 20, "shares": [0.33, 0.67]},
             "at least three shares",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import torch
 from jaxtyping import Float
@@ -31,14 +31,15 @@ from seepage.datasets.coins import SIDES, some_rows, with_coins
 from seepage.datasets.marked import SYNTHETIC, marked, with_synthetic
 from seepage.datasets.population import Nodes, Texts
 from seepage.defenses.accounting import gaussian_guarantee
-from seepage.defenses.answers import CoarseAnswers, LabelOnly, RoundedAnswers
+from seepage.defenses.answers import CoarseAnswers
 from seepage.defenses.joint_training import DpTraining, QueryLimit, WithoutColumns
 from seepage.digests import digest_of, plain
 from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
+from seepage.registry import takes
 from seepage.seeds import stream
-from seepage.settings.part import Part, combine, of_kind
+from seepage.settings.part import NONE, Part, check_kinds, combine, entry_of, made, of_kind
 from seepage.settings.pooled_spec import PooledSpec, pair
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
@@ -95,15 +96,16 @@ class PooledDefense:
     training: DpTraining | None = None
 
 
-def _defense(part: Part) -> PooledDefense:
+def defense_of(part: Part) -> PooledDefense:
     """Return a defense ready to use."""
-    made = combine(registry.defenses.of("pooled"), part)
-    without, limit = of_kind(made, WithoutColumns), of_kind(made, QueryLimit)
+    found = combine(registry.defenses.of("pooled"), part)
+    check_kinds(part, found, (WithoutColumns, *get_args(CoarseAnswers), QueryLimit, DpTraining))
+    without, limit = of_kind(found, WithoutColumns), of_kind(found, QueryLimit)
     return PooledDefense(
         () if without is None else tuple(without.columns),
-        next((one for one in made if isinstance(one, RoundedAnswers | LabelOnly)), None),
+        next((one for one in found if isinstance(one, CoarseAnswers)), None),
         None if limit is None else limit.queries,
-        of_kind(made, DpTraining),
+        of_kind(found, DpTraining),
     )
 
 
@@ -128,7 +130,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         self, spec: PooledSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
     ) -> None:
         super().__init__(spec, dataset, own, swapped)
-        self.defenses = {part.called: _defense(part) for part in spec.defenses}
+        self.defenses = {part.called: defense_of(part) for part in spec.defenses}
         is_table = dataset is not None or spec.dataset not in registry.populations.names()
         self.source = source = _of_table(spec, dataset) if is_table else _of_population(spec)
         self.dataset, self.rows = source.table, source.identity
@@ -373,7 +375,7 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> PooledData:
         data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
     sensitive = SYNTHETIC if spec.synthetic is not None else spec.secret
     # Rows are the same under all defenses that train on the same columns.
-    by_columns = {one.without: _rows(spec, data, sensitive, one) for one in map(_defense, spec.defenses)}
+    by_columns = {one.without: _rows(spec, data, sensitive, one) for one in map(defense_of, spec.defenses)}
     target = data.schema.target
     # Rows were refused otherwise.
     assert isinstance(target, Discrete)
@@ -398,7 +400,7 @@ def _of_population(spec: PooledSpec) -> PooledData:
     named = registry.populations[spec.dataset]
     folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
     data = cast("Texts | Nodes", registry.populations.create(spec.dataset, **folder, **spec.dataset_options))
-    for defense in map(_defense, spec.defenses):
+    for defense in map(defense_of, spec.defenses):
         if defense.without or defense.training is not None or spec.inputs or spec.synthetic is not None:
             raise BadInputError(
                 f"{data.name} is no table: columns to train on (inputs, without), a synthetic column and DP-SGD are "
@@ -451,7 +453,20 @@ def _of_population(spec: PooledSpec) -> PooledData:
 
 def _check(spec: PooledSpec, source: PooledData, defenses: dict[str, PooledDefense]) -> None:
     """Refuse, before anything is trained, what would fail after it."""
-    sets = _sets(spec, source.rows(_defense(spec.defenses[0])), 0)
+    if spec.shadows % 4 and _estimates_shares(spec):
+        raise BadInputError(
+            f"attacks that estimate a share train shadow models in pairs from two halves of the auxiliary rows; got "
+            f"{spec.shadows}, give a multiple of 4."
+        )
+    defended = any(part.name != NONE for part in spec.defenses)
+    if spec.parties > 2 or defended:
+        for part in spec.attacks:
+            if GradientsView in _views(part):
+                raise BadInputError(
+                    f"the attack {part.called} is on another's gradients in federated training of two parties, which "
+                    "defenses of a joint model do not reach; leave out further parties and defenses, or the attack."
+                )
+    sets = _sets(spec, source.rows(defense_of(spec.defenses[0])), 0)
     # Parts of one model are drawn without replacement; what is needed most decides.
     wanted = torch.tensor([[share, *_others(spec)] for share in _all_shares(spec)], dtype=torch.float64)
     if spec.protocol == "update":
@@ -481,12 +496,13 @@ def _all_shares(spec: PooledSpec) -> list[float]:
 
 def _views(part: Part) -> tuple[type, ...]:
     """Return the view types that an attack takes."""
-    return registry.attacks.of("pooled")[part.name].sees
+    return entry_of(registry.attacks.of("pooled"), part).sees
 
 
 def _estimates_shares(spec: PooledSpec) -> bool:
     """Return whether an attack estimates a share, from shadow models over a range of shares."""
-    return any(getattr(registry.attacks.of("pooled")[part.name].factory, "estimates", False) for part in spec.attacks)
+    entries = [entry_of(registry.attacks.of("pooled"), part) for part in spec.attacks]
+    return any(getattr(entry.factory, "estimates", False) for entry in entries)
 
 
 def _others(spec: PooledSpec) -> tuple[float, ...]:
@@ -527,11 +543,11 @@ class AttackSeed:
 
     def measure(self, part: PlannedPart) -> UnitFigures:
         """Return what a part gets."""
-        name, options = part.part.name, part.part.options
+        name = part.part.name
         if name == "training" and part.kind == "about":
             return self._training()
         if part.kind == "baseline":
-            guess = registry.baselines.of("pooled").create(name, **options)(self.spec.targets, self.known)
+            guess = made(registry.baselines.of("pooled"), part.part)(self.spec.targets, self.known)
             # Right as often as the baseline holds the truth for likely; of new rows, one of two shares is.
             update = self.spec.protocol == "update"
             told = [("accuracy", name) for name in (None, *self.spec.told)]
@@ -545,12 +561,14 @@ class AttackSeed:
         if GradientsView in sees:
             return self._gradients(part)
         begun = time.perf_counter()
-        attack = registry.attacks.of("pooled").create(name, **options)
+        attack = made(registry.attacks.of("pooled"), part.part)
         estimates = getattr(attack, "estimates", False)
         seed = stream(self.spec.seed, self.unit, "attack") % 2**31
-        shadows = self._spread if estimates else self._shadows
         view = self._seen.models if ModelView in sees else self._seen.answers.again()
-        guess = attack(view, self.known, shadows, seed)
+        if estimates or takes(attack, "shadows"):
+            guess = attack(view, self.known, self._spread if estimates else self._shadows, seed)
+        else:
+            guess = attack(view, self.known, seed)
         seconds = time.perf_counter() - begun
         figures, each = self._figures(guess)
         if estimates:
@@ -684,7 +702,7 @@ class AttackSeed:
 
     def _gradients(self, part: PlannedPart) -> UnitFigures:
         """Return what gradients of federated training give away instead of the joint model."""
-        attack = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
+        attack = made(registry.attacks.of("pooled"), part.part)
         learner = self.learning.learner
         # Refused otherwise before anything ran.
         assert isinstance(learner, Dense)
@@ -709,7 +727,7 @@ class AttackSeed:
 
     def _update(self, part: PlannedPart) -> UnitFigures:
         spec = self.spec
-        attack = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
+        attack = made(registry.attacks.of("pooled"), part.part)
         begun = time.perf_counter()
         view, shares = self._updates
         shares = shares[self._order]
@@ -811,5 +829,8 @@ def deployment(spec: PooledSpec) -> Deployment:
     """Return what a deployment of pooled learning shows and grants a party."""
     updated = spec.protocol == "update"
     reveals = PooledLearning.reveals_updates if updated else PooledLearning.reveals
+    if spec.protocol == "single_party":
+        # Whoever puts no rows into the pool takes no part in training.
+        reveals = tuple(view for view in reveals if view is not GradientsView)
     known = granted({"auxiliary": spec.auxiliary, "queries": spec.queries})
     return Deployment("pooled", spec.protocol, reveals, known, None, mechanisms("pooled", spec.defenses))

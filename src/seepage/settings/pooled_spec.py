@@ -11,13 +11,13 @@ from seepage import registry
 from seepage.errors import BadInputError
 from seepage.registry import Registry
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Option, SpecField
-from seepage.settings.part import NONE, Part
+from seepage.settings.part import Part
 from seepage.settings.spec import STEERING, Attacks, Baselines, DatasetName, Names, Plain, Spec
 from seepage.tabular.schema import Category
 
 PooledProtocol = Literal["multi_party", "single_party", "update"]
-# Attacks on a model before and after new rows came in, and shares that it is asked for.
-UPDATES = ("dominant", "joint")
+# Where new rows come in: attacks, and shares to be distinguished.
+_OF_UPDATES = ("dominant", "joint")
 _FINE = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
@@ -162,7 +162,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
     @classmethod
     def _of_updates(cls, values: Any) -> Any:
         if isinstance(values, Mapping) and values.get("protocol") == "update":
-            return {"attacks": UPDATES, "shares": _FINE, **values}
+            return {"attacks": _OF_UPDATES, "shares": _FINE, **values}
         return values
 
     @classmethod
@@ -204,26 +204,6 @@ answers. Joint models with known shares say how often that is right, beside a ba
         if self.shadows % len(shares) or self.shadows < 2 * len(shares):
             raise BadInputError(
                 f"shadow models are as many of each of {len(shares)} shares, two at least; got {self.shadows}."
-            )
-        if self.shadows % 4 and any(part.name == "ratio" for part in self.attacks):
-            raise BadInputError(
-                f"the attack ratio trains shadow models in pairs from two halves of the auxiliary rows; got "
-                f"{self.shadows}, give a multiple of 4."
-            )
-        for part in self.attacks:
-            of_updates = part.name in UPDATES
-            if of_updates != update:
-                fitting = ", ".join(UPDATES) if update else "one of answers or of models"
-                raise BadInputError(
-                    f"the attack {part.name!r} is on {'updates' if of_updates else 'single models'}, the protocol is "
-                    f"{self.protocol!r}; choose {fitting}."
-                )
-        if any(part.name == "melis" for part in self.attacks) and (
-            self.protocol != "multi_party" or self.parties > 2 or any(one.name != NONE for one in self.defenses)
-        ):
-            raise BadInputError(
-                "the attack melis is on another's gradients in federated training of two parties (multi_party), which "
-                "defenses of a joint model do not reach; leave out further parties and defenses, or the attack."
             )
         if update and (self.parties > 2 or len(shares) < 3):
             raise BadInputError(

@@ -24,7 +24,7 @@ from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
-from seepage.settings.part import Part, combine, of_kind
+from seepage.settings.part import Part, check_kinds, combine, entry_of, made, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.split_spec import SplitSpec
@@ -67,10 +67,11 @@ class SplitDefense:
     published: WeightNoise | None = None
 
 
-def _defense(part: Part) -> SplitDefense:
+def defense_of(part: Part) -> SplitDefense:
     """Return a defense ready to use."""
-    made = combine(registry.defenses.of("split"), part)
-    return SplitDefense(of_kind(made, LabelFlip), of_kind(made, CutNoise), of_kind(made, WeightNoise))
+    found = combine(registry.defenses.of("split"), part)
+    check_kinds(part, found, (LabelFlip, CutNoise, WeightNoise))
+    return SplitDefense(of_kind(found, LabelFlip), of_kind(found, CutNoise), of_kind(found, WeightNoise))
 
 
 def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
@@ -117,7 +118,7 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         _check(spec, first, space)
         prior = [Part(name=PRIOR)] if space.configurations <= Posterior().most else []
         self.parts = planned([_TRAINING], [*spec.baselines, *prior], spec.attacks)
-        self.defenses = {part.called: _defense(part) for part in spec.defenses}
+        self.defenses = {part.called: defense_of(part) for part in spec.defenses}
         size = spec.batch_size if spec.protocol == "split" else spec.rows_each
         self.configurations = tuple(Configuration(label, size) for label in self.defenses)
         self.rows = rows_identity(dataset)
@@ -219,7 +220,7 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         attacks = tuple(
             part
             for part in self.spec.attacks
-            if getattr(registry.attacks.of("split")[part.name].factory, "given_weights", False)
+            if "weights" in entry_of(registry.attacks.of("split"), part).needs
             # A search that stops where it finds a fit goes on for minutes on a gradient that nothing fits.
             and not (swapped and part.options.get("search", "exhaustive") != "exhaustive")
         )
@@ -255,7 +256,7 @@ def _sees(spec: SplitSpec) -> str:
         weights += f" of {spec.stale} epoch(s) ago"
     elif spec.final:
         weights += f" {spec.final} epoch(s) later, at the end of training"
-    if any(_defense(part).published for part in spec.defenses):
+    if any(defense_of(part).published for part in spec.defenses):
         weights += ", with noise on them where that is a defense"
     return f"what it sent and what came back of every record, and {weights}"
 
@@ -309,15 +310,15 @@ def default_private(data: Dataset) -> tuple[str, ...]:
 def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
     """Refuse, before anything is trained, what would fail after it."""
     for part in spec.defenses:
-        flip = _defense(part).flip
+        flip = defense_of(part).flip
         if flip is not None:
             flip.epsilon(model.classes)
     for part in spec.attacks:
-        made = registry.attacks.of("split").create(part.name, **part.options)
-        if getattr(made, "search", "exhaustive") == "exhaustive" and hasattr(made, "most"):
-            check_enumerable(space, made.most)
-        noisy = next((one for one in spec.defenses if _defense(one).noise is not None), None)
-        if getattr(made, "weights", "current") == "about" and noisy is not None:
+        attack = made(registry.attacks.of("split"), part)
+        if getattr(attack, "search", "exhaustive") == "exhaustive" and hasattr(attack, "most"):
+            check_enumerable(space, attack.most)
+        noisy = next((one for one in spec.defenses if defense_of(one).noise is not None), None)
+        if getattr(attack, "weights", "current") == "about" and noisy is not None:
             raise BadInputError(
                 f"{part.called!r} fits how far the client weights are off (weights='about') on gradients as they are, "
                 f"but under {noisy.called!r} clients clip theirs; leave out one of the two."
@@ -399,13 +400,12 @@ class AttackedTraining:
         """Return the figures of an attack or a baseline, and its time for a record."""
         seeds = [stream(self.spec.seed, 0, "starts")]
         attack: Callable[..., CutGuess]
-        name, options = part.part.name, part.part.options
-        if name == PRIOR:
+        if part.part.name == PRIOR:
             attack, known = Posterior(observed=False), self.known
         elif part.kind == "attack":
-            attack, known = registry.attacks.of("split").create(name, **options), self.known
+            attack, known = made(registry.attacks.of("split"), part.part), self.known
         else:
-            attack, known = registry.baselines.of("split").create(name, **options), self.neighbours
+            attack, known = made(registry.baselines.of("split"), part.part), self.neighbours
         begun = time.perf_counter()
         guess = attack(self.seen.view, known, seeds)
         seconds = time.perf_counter() - begun
@@ -450,5 +450,5 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedT
 
 def deployment(spec: SplitSpec) -> Deployment:
     """Return what a deployment of split learning shows and grants the server."""
-    known = granted({"auxiliary": spec.auxiliary})
+    known = granted({"auxiliary": spec.auxiliary}, ("weights",))
     return Deployment("split", spec.protocol, SplitLearning.reveals, known, None, mechanisms("split", spec.defenses))

@@ -10,11 +10,12 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 
+from seepage import registry
 from seepage.assessment import Measurement
 from seepage.datasets import Dataset
 from seepage.digests import digest_of, plain
 from seepage.errors import BadInputError
-from seepage.settings.part import Part, distinct_names
+from seepage.settings.part import Part, distinct_names, source_of
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress
 from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
@@ -134,6 +135,7 @@ class UnitsAudit(Audit[S], Generic[S, D]):
     def __init__(self, spec: S, dataset: Dataset | None = None, own: bool = False, swapped: bool = False) -> None:
         check_cpu(spec.device, self.setting)
         self.spec, self.own, self.swapped = spec, own, swapped
+        self._parts = {part.called: part for part in spec.defenses}
 
     @classmethod
     def prepared(cls, spec: S, given: Given, subjects: Subjects) -> UnitsAudit[S, D]:
@@ -172,9 +174,11 @@ class UnitsAudit(Audit[S], Generic[S, D]):
             **self.determining,
             "code": own_code(),
             "defense": plain(self.defenses[configuration.defense]),
+            "defense_source": source_of(registry.defenses.of(self.setting), self._parts[configuration.defense]),
             "part": part.part.name,
             "kind": part.kind,
             "options": plain(part.part.options),
+            "source": _source_of(part, self.setting),
         }
         return {**found, "swapped": True} if self.swapped else found
 
@@ -193,6 +197,12 @@ class UnitsAudit(Audit[S], Generic[S, D]):
         Args:
             swapped: whether it is the negative control.
         """
+
+
+def _source_of(part: PlannedPart, setting: str) -> str | None:
+    known = (registry.baselines if part.kind == "baseline" else registry.attacks).of(setting)
+    # What a setting measures by itself has no name there.
+    return source_of(known, part.part) if part.part.passed is not None or part.part.name in known else None
 
 
 def planned(about: Sequence[Part], baselines: Sequence[Part], attacks: Sequence[Part]) -> tuple[PlannedPart, ...]:
@@ -322,7 +332,7 @@ def rehearse(expose: Callable[[int], Exposure], parts: Sequence[PlannedPart]) ->
                 return None
             try:
                 exposure.measure(part)
-            except (BadInputError, RuntimeError, ValueError):
+            except Exception:  # A part of a caller's own may fail in any way.
                 # The audit itself will record the failure; a small exposure may also be too small for the part.
                 continue
         found.append(Rehearsal(made, time.perf_counter() - begun - made))

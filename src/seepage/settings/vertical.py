@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from jaxtyping import Float
@@ -16,7 +16,7 @@ from seepage.assessment import auc, measure_features
 from seepage.assessment.features import NO_LEAK
 from seepage.assessment.images import measure_images, picture
 from seepage.attacks.vertical import (
-    DataPassiveAttack,
+    ShadowAttack,
     ShadowInversion,
     completion_scores,
     gradient_scores,
@@ -28,14 +28,14 @@ from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
 from seepage.defenses.bottleneck import Bottleneck
 from seepage.defenses.feature_noise import FeatureNoise
-from seepage.defenses.returned import PaImfl, ReturnedDefense, ReturnedNoise, VflDefender
+from seepage.defenses.returned import ReturnedDefense
 from seepage.errors import BadInputError
 from seepage.models.images import Shape, vertical_images
 from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.needs import Need
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
-from seepage.settings.part import Part, combine, of_kind
+from seepage.settings.part import Part, check_kinds, combine, entry_of, made, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
@@ -101,11 +101,12 @@ class VerticalDefense:
     bottleneck: Bottleneck | None = None
 
 
-def _defense(part: Part) -> VerticalDefense:
+def defense_of(part: Part) -> VerticalDefense:
     """Return a defense ready to use."""
-    made = combine(registry.defenses.of("vertical"), part)
-    returned = next((one for one in made if isinstance(one, ReturnedNoise | PaImfl | VflDefender)), None)
-    return VerticalDefense(of_kind(made, FeatureNoise), returned, of_kind(made, Bottleneck))
+    found = combine(registry.defenses.of("vertical"), part)
+    check_kinds(part, found, (FeatureNoise, *get_args(ReturnedDefense), Bottleneck))
+    returned = next((one for one in found if isinstance(one, ReturnedDefense)), None)
+    return VerticalDefense(of_kind(found, FeatureNoise), returned, of_kind(found, Bottleneck))
 
 
 def _learning(spec: VerticalSpec, defense: VerticalDefense) -> VerticalLearning:
@@ -164,16 +165,17 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         # Refuses, before anything is trained, a target or widths that no network here fits.
         network = _network(spec, data, partition, [0], VerticalDefense())
         self.sizes = _sizes(spec, data)
+        attacks = {part.called: (part, made(registry.attacks.of("vertical"), part)) for part in spec.attacks}
+        self.shadowing = {label: one for label, (_, one) in attacks.items() if isinstance(one, ShadowAttack)}
         itself = [
-            Part(name=SELF_INVERSION, options=part.options, label=f"{part.called}_{SELF_INVERSION}")
-            for part in spec.attacks
-            if part.name == "uifv_dpa"
+            attacks[label][0].model_copy(update={"name": SELF_INVERSION, "label": f"{label}_{SELF_INVERSION}"})
+            for label in self.shadowing
         ]
         first, *others = planned([_TRAINING, *itself], spec.baselines, spec.attacks)
         # Attack by attack, the self-inversion stands before them and behind what it is compared with.
         kinds = {"baseline": 0, "about": 1, "attack": 2}
         self.parts = (first, *sorted(others, key=lambda part: kinds[part.kind]))
-        self.defenses = {part.called: _defense(part) for part in spec.defenses}
+        self.defenses = {part.called: defense_of(part) for part in spec.defenses}
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         self.rows = rows_identity(data)
         self._forecast: float | None = None
@@ -269,7 +271,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         spec, sizes = self.spec, self.sizes
         amounts = {"auxiliary": sizes.auxiliary, "queries": sizes.queries, "leaked": spec.leaked, "bottom": "known"}
         amounts["gradients"] = sizes.gradients
-        needs = registry.attacks.of("vertical")[part.part.name].needs
+        needs = entry_of(registry.attacks.of("vertical"), part.part).needs
         return {
             "sees": "features of every party, and the top model",
             **{need: amounts[need] for need in needs},
@@ -288,7 +290,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         attacks = tuple(
             part
             for part in self.spec.attacks
-            if {"queries", "leaked"} & set(registry.attacks.of("vertical").create(part.name, **part.options).grants)
+            if {"queries", "leaked"} & set(entry_of(registry.attacks.of("vertical"), part).needs)
         )
         if not attacks or self.data.image is not None:
             return None
@@ -331,8 +333,8 @@ class _Sizes:
 def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
     refuse_inapplicable(spec.attacks, deployment(spec))
     for part in spec.attacks:
-        made = registry.attacks.of("vertical").create(part.name, **part.options)
-        if getattr(made, "linear", False) and (spec.bottom or (spec.top and made.match == "prediction")):
+        linear = getattr(made(registry.attacks.of("vertical"), part), "linear", ())
+        if any(getattr(spec, network) for network in linear):
             raise BadInputError(
                 f"the attack {part.called!r} takes networks without hidden layers, but the bottom models have "
                 f"{list(spec.bottom)} and the top model {list(spec.top)}; audit bottom: [] and top: [], or leave the "
@@ -357,7 +359,7 @@ def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
     attacked = there - spec.leaked if spec.attacked_records is None else min(spec.attacked_records, there - spec.leaked)
     batches = min(spec.gradient_batches, attacked // spec.gradient_batch)
     attacks = registry.attacks.of("vertical")
-    if not batches and any("gradients" in attacks[part.name].needs for part in spec.attacks):
+    if not batches and any("gradients" in entry_of(attacks, part).needs for part in spec.attacks):
         raise BadInputError(
             f"attacks on gradients are granted those of batches of {spec.gradient_batch} records, but {attacked:,} are "
             "attacked; attack more records, or make gradient_batch smaller."
@@ -372,7 +374,8 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
     if spec.attacked == "trained":
         which = "records of training, as they were sent in the last epoch"
     attacks, baselines = registry.attacks.of("vertical"), registry.baselines.of("vertical")
-    entries = [attacks[part.name] for part in spec.attacks] + [baselines[part.name] for part in spec.baselines]
+    entries = [entry_of(attacks, part) for part in spec.attacks]
+    entries += [entry_of(baselines, part) for part in spec.baselines]
     needed = {need for entry in entries for need in entry.needs}
     after = f"{len(held.columns)} columns of passive party {spec.victim}: {', '.join(held.names)}"
     layers = f"Bottom models with layers {(*spec.bottom, spec.features)}, a top model with {spec.top}"
@@ -409,7 +412,8 @@ class VerticalExposure(Exposure):
         test: rows that were held out.
         known: what an attacker knows before anything is granted.
         auxiliary: rows that the attacker may hold whole.
-        shadows: shadow networks of data-passive attacks by their options, trained once for two readings.
+        shadowing: attacks that train a shadow, by their labels.
+        shadows: their shadows by the same labels, trained once for two readings.
     """
 
     about: About
@@ -421,6 +425,7 @@ class VerticalExposure(Exposure):
     known: FeatureKnowledge
     auxiliary: Rows
     sizes: _Sizes
+    shadowing: Mapping[str, ShadowAttack] = field(default_factory=dict)
     shadows: dict[str, ShadowInversion] = field(default_factory=dict)
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
@@ -467,18 +472,18 @@ class VerticalExposure(Exposure):
 
     def guess(self, part: PlannedPart) -> list[UnitFigures]:
         """Return the figures of an attack, a baseline or the self-inversion in each training."""
-        name, options = part.part.name, part.part.options
         begun, seen = time.perf_counter(), self.seen
-        if name in ("uifv_dpa", SELF_INVERSION):
-            shadow = self.shadow(options)
-            guess = shadow.guess(seen.view) if name == "uifv_dpa" else shadow.self_inversion(seen.cells)
+        if part.kind == "about":
+            guess = self.shadow(part.label.removesuffix(f"_{SELF_INVERSION}")).self_inversion(seen.cells)
+        elif part.kind == "attack" and part.label in self.shadowing:
+            guess = self.shadow(part.label).guess(seen.view)
         else:
             registered = registry.attacks.of("vertical") if part.kind == "attack" else registry.baselines.of("vertical")
-            needs = registered[name].needs
+            needs = entry_of(registered, part.part).needs
             known = self.granted(needs)
             if "gradients" in needs:
                 seen = self.first
-            guess = registered.create(name, **options)(seen.view, known, self.seeds("attack"))
+            guess = made(registered, part.part)(seen.view, known, self.seeds("attack"))
         return self.figures(seen, guess, time.perf_counter() - begun)
 
     @property
@@ -486,13 +491,13 @@ class VerticalExposure(Exposure):
         """The records that gradients are granted of."""
         return self.seen.of(slice(0, self.sizes.gradients))
 
-    def shadow(self, options: dict[str, Any]) -> ShadowInversion:
-        """Return shadow and InverNet of the data-passive attack, trained once for both readings."""
-        key = repr(sorted(options.items()))
-        if key not in self.shadows:
-            attack = DataPassiveAttack(**options)
-            self.shadows[key] = attack.fit(self.seen.view, self.granted(attack.grants), self.seeds("attack"))
-        return self.shadows[key]
+    def shadow(self, label: str) -> ShadowInversion:
+        """Return shadow and InverNet of an attack, trained once for both readings."""
+        if label not in self.shadows:
+            attack = self.shadowing[label]
+            needs = registry.attacks.of("vertical").entry_of(attack).needs
+            self.shadows[label] = attack.fit_shadow(self.seen.view, self.granted(needs), self.seeds("attack"))
+        return self.shadows[label]
 
     def figures(self, seen: FeatureTranscript, guess: FeatureGuess, seconds: float) -> list[UnitFigures]:
         """Return a guess's figures in each training."""
@@ -566,7 +571,7 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
         features = list(seen.view.features)
         features[spec.victim] = features[spec.victim].roll(1, 1)
         seen = replace(seen, view=replace(seen.view, features=tuple(features)))
-    return VerticalExposure(audit.about, spec, learning, trained, seen, test, known, auxiliary, sizes)
+    return VerticalExposure(audit.about, spec, learning, trained, seen, test, known, auxiliary, sizes, audit.shadowing)
 
 
 def _network(
@@ -586,7 +591,7 @@ def _half(image: Shape) -> Shape:
 
 def _halves(spec: VerticalSpec, data: Dataset) -> Partition:
     """Return the partition of images into a left half, the active party's, and a right one."""
-    narrow = next((one.called for one in spec.defenses if _defense(one).bottleneck is not None), None)
+    narrow = next((one.called for one in spec.defenses if defense_of(one).bottleneck is not None), None)
     if spec.passive or spec.parties != 2 or spec.share is not None or spec.victim != 1 or narrow is not None:
         raise BadInputError(
             f"images of {data.name!r} are cut into a left half, the active party's, and a right one, the passive "
