@@ -203,6 +203,12 @@ def test_what_nothing_tells_apart_is_not_kept(name: str, tmp_path: Path) -> None
     assert figures(audited(name, attacks=[locked]), "locked")
 
 
+class Silent:
+    def started(self, name: int) -> None: ...
+
+    def advanced(self, name: int, share: float) -> None: ...
+
+
 @EACH
 def test_what_belongs_to_one_process_is_not_sent_to_another(name: str) -> None:
     lock = threading.Lock()
@@ -212,7 +218,7 @@ def test_what_belongs_to_one_process_is_not_sent_to_another(name: str) -> None:
             raise AssertionError
 
     with pytest.raises(BadInputError, match=r"'locked' cannot be sent to worker processes .*give workers=1"):
-        next(run_in_workers([], [prepared(name, attacks=[locked])], runner.Listener(), lambda: True, 2))
+        next(run_in_workers([], [prepared(name, attacks=[locked])], Silent(), lambda: True, 2))
 
 
 def test_objects_reach_worker_processes(monkeypatch: pytest.MonkeyPatch) -> None:

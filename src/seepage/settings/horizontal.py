@@ -31,7 +31,18 @@ from seepage.settings.horizontal_facts import threat_model
 from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.part import Part, entry_of, made, source_of
 from seepage.settings.probe import Probe
-from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Kept, Outcome, PlannedPart, Progress
+from seepage.settings.setting import (
+    About,
+    Audit,
+    Configuration,
+    Exposure,
+    Given,
+    Kept,
+    Outcome,
+    PlannedPart,
+    Progress,
+    TaskTraining,
+)
 from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
 from seepage.settings.tasks import defense_of, learnt_rows, task_rows
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
@@ -245,9 +256,24 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         """Return what the network makes of some of the client's rows."""
         return Probe.of(self.spec, self.subject)
 
-    def further_rows(self, kept: Kept, say: Callable[[str], None]) -> list[ResultRow]:
+    def further_rows(
+        self, kept: Kept, say: Callable[[str], None], asked: TaskTraining | None = None
+    ) -> list[ResultRow]:
         """Return what the task loses to each defense, and how well the attacked network does."""
-        return [*task_rows(self.spec, self.subject, kept, say), *learnt_rows(self.spec, self.subject)]
+        spec, learnt = self.spec, learnt_rows(self.spec, self.subject)
+        if asked is None:
+            return [*task_rows(spec, self.subject, kept, say), *learnt]
+        if asked.recipe is None:
+            return learnt
+        if asked.configurations:
+            sizes = {one.batch_size for one in asked.configurations}
+            labels = {one.defense for one in asked.configurations}
+            some = {
+                "batch_sizes": tuple(size for size in spec.batch_sizes if size in sizes),
+                "defenses": tuple(part for part in spec.defenses if part.called in labels),
+            }
+            task_rows(spec.model_copy(update=some), self.subject, kept, say, asked.recipe)
+        return [*task_rows(spec, self.subject, kept, say, asked.recipe, train=False), *learnt]
 
     def save(self, folder: Path) -> None:
         """Keep networks that were trained for the audit."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from seepage.assessment.evidence import Evidence
     from seepage.assessment.measurement import Measured
     from seepage.assessment.row import ResultRow
+    from seepage.assessment.utility import Recipe
     from seepage.datasets.dataset import Dataset
     from seepage.models.model import Model
     from seepage.settings.part import Part
@@ -163,6 +164,19 @@ class Exposure(ABC):
         """
 
 
+@dataclass(frozen=True)
+class TaskTraining:
+    """Trainings of the task that are asked for beside the attacks.
+
+    Attributes:
+        recipe: settings of the training; no training if None.
+        configurations: points of the sweep to train for; of the others, what was trained before counts.
+    """
+
+    recipe: Recipe | None
+    configurations: Sequence[Configuration] = ()
+
+
 class Audit(ABC, Generic[S]):
     """A spec with its rows and networks, ready to run. It is sent to worker processes, so that it can be pickled.
 
@@ -251,12 +265,15 @@ class Audit(ABC, Generic[S]):
         """Return what the model makes of some rows; None in settings where no gradient is the message."""
         return None
 
-    def further_rows(self, kept: Kept, say: Callable[[str], None]) -> list[ResultRow]:
+    def further_rows(
+        self, kept: Kept, say: Callable[[str], None], asked: TaskTraining | None = None
+    ) -> list[ResultRow]:
         """Return results beside those of the parts, such as the cost of defenses.
 
         Args:
             kept: returns JSON values from the store, made once for everything that determines them.
             say: called with what is computed next.
+            asked: trainings of the task that a published table asks for; what the audit is about if None.
         """
         return []
 
