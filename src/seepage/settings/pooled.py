@@ -33,7 +33,7 @@ from seepage.datasets.population import Nodes, Texts
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.defenses.answers import CoarseAnswers
 from seepage.defenses.joint_training import DpTraining, QueryLimit, WithoutColumns
-from seepage.digests import digest_of, plain
+from seepage.digests import Json, digest_of, plain
 from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
@@ -175,7 +175,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         )
 
     @property
-    def origin(self) -> Mapping[str, Any]:
+    def origin(self) -> Mapping[str, Json]:
         """What tells these rows from others."""
         source = self.source
         rows = {"name": source.name, "rows": source.count, "notes": list(source.notes)}
@@ -221,7 +221,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         times = (spec.targets + spec.shadows) / (worlds + least)
         return extrapolated(one, two, times)
 
-    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what an attacker is granted, for results."""
         if part.kind != "attack":
             return {}
@@ -348,7 +348,7 @@ class PooledData:
     count: int
     target: str
     sensitive: str
-    identity: list[Any]
+    identity: list[Json]
     by_columns: Mapping[tuple[str, ...], MarkedRows]
     classes: int
     table: Dataset | None = None

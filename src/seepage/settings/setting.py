@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from seepage.digests import Json
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -141,7 +143,7 @@ class About:
     sensitive: tuple[str, ...] = ()
     scales: Mapping[str, Scale] = field(default_factory=dict)
     utility: tuple[str, ...] = ("auc", "task_accuracy")
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Json] = field(default_factory=dict)
 
     def scale(self, metric: str) -> Scale:
         """Return the reading of a metric, a rate where nothing else is said."""
@@ -204,7 +206,7 @@ class Audit(ABC, Generic[S]):
     shared: bool = True
 
     @property
-    def origin(self) -> Mapping[str, Any]:
+    def origin(self) -> Mapping[str, Json]:
         """What tells these rows and this network from others, as JSON values; nothing of the rows but digests."""
         return {}
 
@@ -214,7 +216,7 @@ class Audit(ABC, Generic[S]):
         return self.spec.repeated
 
     @abstractmethod
-    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
+    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return everything that determines the figures of a part, as JSON values; neither units nor labels."""
 
     @abstractmethod
@@ -245,11 +247,11 @@ class Audit(ABC, Generic[S]):
         """
         return None
 
-    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what an attacker is granted, as plain values for results."""
         return {}
 
-    def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+    def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return the options of a part, as plain values for results."""
         return {**self.about.settings, "options": part.part.options}
 
@@ -283,7 +285,7 @@ class Audit(ABC, Generic[S]):
 
 # Called with everything that determines some JSON values and a function that makes them; without one, what is not kept
 # is None.
-Kept = Callable[[Mapping[str, Any], Callable[[], Any] | None], Any]
+Kept = Callable[[Mapping[str, Json], Callable[[], Any] | None], Any]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -19,6 +18,7 @@ from seepage.datasets.dataset import split
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.defenses.weight_noise import WeightNoise
+from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
@@ -162,7 +162,7 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         )
 
     @property
-    def determining(self) -> Mapping[str, Any]:
+    def determining(self) -> Mapping[str, Json]:
         """What determines figures beside spec, rows, defense and part, as JSON values."""
         return {"private": list(self.private)}
 
@@ -200,13 +200,13 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
             self._forecast = trained + extrapolated(one.parts, two.parts, 1 / share)
         return self._forecast
 
-    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what an attacker is granted, for results."""
         if part.kind != "attack":
             return {}
-        adapts = part.part.name != "exact" or bool(part.part.options.get("aware"))
+        adapts = getattr(made(registry.attacks.of("split"), part.part), "aware", True)
         known = _learning(self.spec, self.defenses[configuration.defense]).known().describe() if adapts else {}
-        return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": known}
+        return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": plain(known)}
 
     def planted(self, swapped: bool) -> SplitAudit | None:
         """Return a control: one planted private column that follows nothing, behind bare gradients.

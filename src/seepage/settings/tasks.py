@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from seepage import protocols, registry
 from seepage.assessment.row import ResultRow
 from seepage.assessment.utility import Recipe, measure_utility, privacy_row, utility_row
 from seepage.defenses import AnyDefense
 from seepage.devices import find_device
-from seepage.digests import arguments_of, plain
+from seepage.digests import Json, arguments_of, plain
 from seepage.errors import BadInputError
 from seepage.models.model import Model
 from seepage.protocols.fedavg import FedAvg
@@ -130,7 +129,7 @@ def _row(
             device=find_device(spec.device),
         )[0]
 
-    def train() -> dict[str, Any]:
+    def train() -> dict[str, Json]:
         say(f"training at batch size {batch_size}, {part.called}")
         with threads(spec.threads):
             found = measure_utility(

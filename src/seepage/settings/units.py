@@ -6,14 +6,14 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 
 from seepage import registry
 from seepage.assessment import Measurement
 from seepage.datasets import Dataset
-from seepage.digests import digest_of, plain
+from seepage.digests import Json, digest_of, plain
 from seepage.errors import BadInputError
 from seepage.settings.part import Part, distinct_names, source_of
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress
@@ -128,7 +128,7 @@ class UnitsAudit(Audit[S], Generic[S, D]):
 
     ignored: ClassVar[frozenset[str]]
     spec: S
-    rows: list[Any]
+    rows: list[Json]
     defenses: Mapping[str, D]
 
     @abstractmethod
@@ -155,16 +155,16 @@ class UnitsAudit(Audit[S], Generic[S, D]):
         return audit
 
     @property
-    def origin(self) -> Mapping[str, Any]:
+    def origin(self) -> Mapping[str, Json]:
         """What tells these rows from others."""
         return {} if self.dataset is None else origin_of(self.dataset, self.rows)
 
     @property
-    def determining(self) -> Mapping[str, Any]:
+    def determining(self) -> Mapping[str, Json]:
         """What determines figures beside spec, rows, defense and part, as JSON values."""
         return {}
 
-    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
+    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return everything that determines the figures of a part, as JSON values."""
         found = {
             "setting": self.setting,
@@ -220,7 +220,7 @@ def planned(about: Sequence[Part], baselines: Sequence[Part], attacks: Sequence[
     return found
 
 
-def with_fields(spec: S, changed: Mapping[str, Any]) -> S:
+def with_fields(spec: S, changed: Mapping[str, Json]) -> S:
     """Return a spec with other values of some fields, which are taken as valid.
 
     Raises:
@@ -231,7 +231,7 @@ def with_fields(spec: S, changed: Mapping[str, Any]) -> S:
     return spec.model_copy(update=changed)
 
 
-def control_fields(swapped: bool) -> dict[str, Any]:
+def control_fields(swapped: bool) -> dict[str, Json]:
     """Return what the controls of all settings have in common as fields of a spec.
 
     Args:
@@ -256,13 +256,13 @@ def without_others(about: About, wanted: Sequence[Part], kept: Sequence[Part], w
     return replace(about, notes=(*about.notes, f"this control leaves out {', '.join(names)}: {why}"))
 
 
-def rows_identity(data: Dataset) -> list[Any]:
+def rows_identity(data: Dataset) -> list[Json]:
     """Return what tells these rows from others: their number, digests of cells and labels."""
     cells = data.all
     return [len(cells), plain(cells.cells), plain(cells.labels)]
 
 
-def origin_of(data: Dataset, rows: list[Any]) -> dict[str, Any]:
+def origin_of(data: Dataset, rows: list[Json]) -> dict[str, Json]:
     """Return what tells a table from others, for provenance; nothing of the rows but digests.
 
     Args:

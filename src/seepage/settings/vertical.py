@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import get_args
 
 import torch
 from jaxtyping import Float
@@ -29,6 +29,7 @@ from seepage.datasets.dataset import split
 from seepage.defenses.bottleneck import Bottleneck
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.returned import ReturnedDefense
+from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.models.images import Shape, vertical_images
 from seepage.models.vertical import VerticalModel, vertical_mlp
@@ -213,7 +214,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         )
 
     @property
-    def determining(self) -> Mapping[str, Any]:
+    def determining(self) -> Mapping[str, Json]:
         """What determines figures beside spec, rows, defense and part, as JSON values."""
         return {"columns": [list(columns) for columns in self.partition.columns]}
 
@@ -264,7 +265,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             self._forecast = trained + extrapolated(one.parts, two.parts, 1 / share)
         return self._forecast
 
-    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what an attacker is granted, for results."""
         if part.kind != "attack":
             return {}
@@ -275,7 +276,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         return {
             "sees": "features of every party, and the top model",
             **{need: amounts[need] for need in needs},
-            "defense": _learning(spec, self.defenses[configuration.defense]).known().describe(),
+            "defense": plain(_learning(spec, self.defenses[configuration.defense]).known().describe()),
         }
 
     def planted(self, swapped: bool) -> VerticalAudit | None:
