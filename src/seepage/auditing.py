@@ -33,6 +33,7 @@ from seepage.run.runner import Listener, Run, run_audits
 from seepage.run.size import check_counts, enough_memory
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting as find_setting
+from seepage.settings.part import check_kept
 from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
@@ -92,11 +93,15 @@ def run_all(
         document: text that the audits were started from, copied into the folder.
 
     Raises:
-        BadInputError: the folder holds another audit, or a configuration cannot be run.
+        BadInputError: the folder holds another audit, a configuration cannot be run, or a folder was given and an
+            object that was passed has no digest, see ``check_kept``.
     """
     private = any(audit.own for audit in audits)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
+    if folder is not None:
+        for audit in audits:
+            check_kept(audit.spec.passed)
     # Controls are further audits, so that they are planned, kept and shared like any other.
     every = list(audits)
     places: dict[tuple[int, str], int] = {}

@@ -27,12 +27,13 @@ from seepage.run.store import Store
 from seepage.settings import pooled
 from seepage.settings.horizontal import HorizontalAudit
 from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.pooled import PooledAudit
+from seepage.settings.pooled import AttackSeed, PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
 from seepage.settings.setting import Audit
 from seepage.settings.split import SplitAudit
 from seepage.settings.split_spec import SplitSpec
 from seepage.settings.subject import prepare
+from seepage.settings.units import UnitsExposure
 from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 from seepage.tabular.schema import Continuous, Discrete, Schema
@@ -170,7 +171,10 @@ def test_an_attack_that_knows_the_truth_is_found_by_the_negative_control(monkeyp
     assert isinstance(made, PooledAudit)
     nothing = made.negative()
     assert nothing is not None
-    [seed] = nothing.expose(nothing.configurations[0], range(1)).seeds
+    exposure = nothing.expose(nothing.configurations[0], range(1))
+    assert isinstance(exposure, UnitsExposure)
+    [seed] = exposure.units
+    assert isinstance(seed, AttackSeed)
     monkeypatch.setattr(Knowing, "truth", seed._truth, raising=False)
     with Store(None) as store:
         [runs] = run_audits([nothing], store)

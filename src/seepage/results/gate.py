@@ -12,7 +12,7 @@ from seepage.errors import unknown_name
 from seepage.results.checks import LOWER_BOUNDS, Alarm, Where
 from seepage.results.checks.wording import place
 from seepage.results.verdict import blocking, pick, verdict
-from seepage.run.limits import Figure, Limits, Standing, by_units, least_for_share
+from seepage.run.limits import LimitedFigure, Limits, Standing, by_units, least_for_share
 from seepage.run.runner import Run
 from seepage.settings.setting import Audit, Configuration
 from seepage.settings.spec import Gate, Spec
@@ -183,7 +183,7 @@ def _gains(one: Standing, audit: Audit) -> str:
     )
 
 
-def _named(figure: Figure, audit: Audit) -> str:
+def _named(figure: LimitedFigure, audit: Audit) -> str:
     what = "whole records" if figure.metric == "exact_match" else "all cells"
     if figure.column is not None:
         what = f"column {clean(figure.column)}"
