@@ -37,6 +37,12 @@ COMMANDS = {
             "adit",
             "audit --batchsize 8",
             "audit --attack tabelak",
+            "split adit",
+            "split --attack exatc",
+            "vertical adit",
+            "vertical --attack uivf",
+            "pooled adit",
+            "pooled --attack mtea",
         )
     },
 }

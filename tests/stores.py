@@ -17,7 +17,8 @@ def measurements(folder: Path) -> dict[str, list[tuple[object, ...]]]:
         "losses": "SELECT s.key, unit, loss FROM units u JOIN series s ON s.id = u.series ORDER BY 1, 2",
         "evidence": """SELECT s.key, unit, about, arrays FROM evidence e
             JOIN series s ON s.id = e.series ORDER BY 1, 2""",
-        "jobs": "SELECT s.key, first, units, state FROM jobs j JOIN series s ON s.id = j.series ORDER BY 1, 2",
+        "jobs": "SELECT s.key, first, units FROM jobs j JOIN series s ON s.id = j.series ORDER BY 1, 2",
+        "failures": "SELECT s.key, first, units FROM failures j JOIN series s ON s.id = j.series ORDER BY 1, 2",
     }
     connection = sqlite3.connect(folder / FILE)
     try:
@@ -33,7 +34,7 @@ def jobs_done(folder: Path, in_use: bool = False) -> int:
     how = "?mode=ro&immutable=1" if in_use else ""
     connection = sqlite3.connect(f"file:{folder / FILE}{how}", uri=True)
     try:
-        return connection.execute("SELECT count(*) FROM jobs WHERE state = 'done'").fetchone()[0]
+        return connection.execute("SELECT count(*) FROM jobs").fetchone()[0]
     except sqlite3.DatabaseError:
         return 0
     finally:

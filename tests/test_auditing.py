@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from seepage.auditing import audit
 from seepage.errors import BadInputError
+from seepage.report.inferred import show_inferred
+from seepage.report.terminal import make_console
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.split_spec import SplitSpec
+from seepage.tabular.infer import infer
 
 QUICK = {"batch_sizes": 2, "attacks": "dlg", "iterations": 3, "victims": 2, "control": False}
 
@@ -30,3 +36,37 @@ def test_an_array_is_a_table_whose_columns_are_numbered() -> None:
     assert report.audit.about.columns == ("x0", "x1", "x2")
     with pytest.raises(BadInputError, match="got 1 axes"):
         audit(np.zeros(3), target="x0")
+
+
+def test_no_cell_of_ones_own_table_leaves_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    # Extremes, dates and a category that only one person has.
+    incomes = [123.4567, 987654.321, *(20000.5 + 13.25 * i for i in range(58))]
+    people = pd.DataFrame(
+        {
+            "income": incomes,
+            "job": ["cook", "nurse", "smith"] * 19 + ["cook", "nurse", "astronaut"],
+            "seen": [f"20{i % 20 + 10}-05-{i % 28 + 1:02d}" for i in range(60)],
+            "ill": ["yes" if i % 3 else "no" for i in range(60)],
+        }
+    )
+    people.to_csv(tmp_path / "people.csv", index=False)
+    report = audit(
+        tmp_path / "people.csv",
+        target="ill",
+        attacks="dlg",
+        batch_sizes=2,
+        victims=2,
+        iterations=2,
+        control=False,
+        out=tmp_path / "run",
+    )
+    report.show()
+    show_inferred(make_console(stderr=True), infer(tmp_path / "people.csv", "ill"))
+    told = "".join(capfd.readouterr())
+    assert "numbers from 0 to 1e+06" in told
+    files = {path.name: path.read_bytes().decode(errors="replace") for path in (tmp_path / "run").iterdir()}
+    assert set(files) == {"audit.sqlite", "provenance.json", "report.html", "results.csv", "results.json"}
+    for place, text in {**files, "terminal": told}.items():
+        found = [cell for cell in ("123.4567", "987654", "20013.75", "astronaut", "2010-05-01") if cell in text]
+        assert not found, place
+    assert all((tmp_path / "run" / name).stat().st_mode & 0o077 == 0 for name in files)

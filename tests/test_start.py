@@ -44,10 +44,26 @@ def loaded(program: str, *arguments: str) -> tuple[str, list[str], str]:
         (["models"], 0, "resnet_bn"),
         (["datasets"], 0, "health_heritage"),
         (["adit"], 2, "Did you mean 'audit'?"),
-        (["audit", "--dataset", "adlut"], 2, "did you mean 'adult'?"),
-        (["audit", "--attack", "tabelak"], 2, "did you mean 'tableak'?"),
         (["audit", "--modle", "nn3"], 2, "did you mean '--model'"),
-        (["audit", "--help"], 0, "--fail-above"),
+        (["pooled", "--dataset", "adlut"], 2, "did you mean 'adult'"),
+        (["vertical", "--device", "cdua"], 2, "did you mean 'cuda'?"),
+        (["split", "--baseline", "kn"], 2, "did you mean 'knn'?"),
+        *(
+            case
+            for command, attack, right, defense in [
+                ("audit", "tabelak", "tableak", "sing"),
+                ("split", "exatc", "exact", "lable_flip"),
+                ("vertical", "redge_sa", "ridge_sa", "featrue_noise"),
+                ("pooled", "mtea", "meta", "labl_only"),
+            ]
+            for case in [
+                ([command, "--attack", attack], 2, f"did you mean {right!r}?"),
+                ([command, "--defense", defense], 2, "did you mean"),
+                ([command, "--atack", "none"], 2, "did you mean '--attack'"),
+                ([command, "adit.yaml"], 2, "'adit.yaml' does not exist"),
+                ([command, "--help"], 0, "--fail-above"),
+            ]
+        ),
     ],
 )
 def test_what_is_cheap_loads_nothing_expensive(arguments: list[str], status: int, said: str) -> None:

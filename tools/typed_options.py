@@ -22,8 +22,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-# An attack, a defense, a baseline or a metric: a text such as ``name:{option: value}``, or a mapping.
-PartLike = str | Mapping[str, Any]
+# An attack, a defense, a baseline or a metric: a text such as ``name:{option: value}``, a mapping, or an object.
+PartLike = str | Mapping[str, Any] | object
 '''
 # Fields that are arguments of ``seepage.audit`` themselves, one by the name of source.
 ARGUMENTS = ("dataset", "model")

@@ -33,6 +33,7 @@ from seepage.run.runner import Listener, Run, run_audits
 from seepage.run.size import check_counts, enough_memory
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting as find_setting
+from seepage.settings.part import check_kept
 from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
@@ -56,6 +57,7 @@ def prepare_all(specs: Sequence[Spec], folder: Path | None = None) -> list[Audit
         BadInputError: something that a spec names cannot be loaded or used, or the specs are above the limits of what
             is begun without being allowed (``allow_large``).
     """
+    specs = [budgeted(spec) for spec in specs]
     check_counts(specs)
     subjects = Subjects(folder)
     return [_prepared(spec, Given(folder=folder), subjects) for spec in specs]
@@ -63,7 +65,7 @@ def prepare_all(specs: Sequence[Spec], folder: Path | None = None) -> list[Audit
 
 def _prepared(spec: Spec, given: Given, subjects: Subjects) -> Audit:
     with enough_memory():
-        audit = find_setting(spec.setting).prepare(budgeted(spec), given, subjects)
+        audit = find_setting(spec.setting).prepare(spec, given, subjects)
     if spec.gate is not None:
         check_gate(spec.gate, audit.about.columns, [one.defense for one in audit.configurations])
     return audit
@@ -91,11 +93,15 @@ def run_all(
         document: text that the audits were started from, copied into the folder.
 
     Raises:
-        BadInputError: the folder holds another audit, or a configuration cannot be run.
+        BadInputError: the folder holds another audit, a configuration cannot be run, or a folder was given and an
+            object that was passed has no digest, see ``check_kept``.
     """
     private = any(audit.own for audit in audits)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
+    if folder is not None:
+        for audit in audits:
+            check_kept(audit.spec.passed)
     # Controls are further audits, so that they are planned, kept and shared like any other.
     every = list(audits)
     places: dict[tuple[int, str], int] = {}
@@ -279,7 +285,7 @@ def audit(
         options = {"model": getattr(model, "name", type(model).__name__), **options}
     folder = None if out is None else Path(out)
     given = Given(dataset, None if isinstance(model, str) else model, folder)
-    spec = chosen.spec.of(**options)
+    spec = budgeted(chosen.spec.of(**options))
     check_counts([spec])
     [report] = run_all([_prepared(spec, given, Subjects(folder))], folder)
     return report

@@ -6,13 +6,23 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import torch
+from seepage.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+    # What JSON can hold; a mapping's keys are texts.
+    Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+else:
+    np, torch = LazyModule("numpy"), LazyModule("torch")
+    # Checkers at run time take no type that contains itself.
+    Json = object
 
 
-def digest_of(values: Mapping[str, Any]) -> str:
+def digest_of(values: Mapping[str, Json]) -> str:
     """Return a short digest of JSON values, the same for equal ones.
 
     Example:
@@ -22,7 +32,18 @@ def digest_of(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def plain(value: Any) -> Any:
+def arguments_of(part: object) -> dict[str, Json]:
+    """Return the class and all arguments of a part as JSON values; of a function its name.
+
+    Example:
+        >>> arguments_of(digest_of)
+        {'kind': 'seepage.digests.digest_of'}
+    """
+    found = plain(part)
+    return found if isinstance(found, dict) else {"kind": found}
+
+
+def plain(value: object) -> Json:
     """Return a part and all its arguments as JSON values, equal for equal parts.
 
     Example:

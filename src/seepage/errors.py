@@ -78,6 +78,13 @@ class FieldError(BadInputError):
         super().__init__(f"{self.field}: {said}")
 
 
+class NotFiniteError(ArithmeticError):
+    """A computation on usable input that ended in numbers which are not finite.
+
+    It ends the job that it happens in, not the run: other configurations are measured.
+    """
+
+
 class OldSpellingWarning(FutureWarning):
     """An old spelling was used, which goes with the next release."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import tempfile
@@ -98,7 +99,7 @@ def why(error: OSError) -> str:
 
 
 def write_whole(path: Path, content: str | bytes, private: bool = False) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part of it.
+    """Write a file so that a reader sees the old content or the new, never a part of it, also after a power cut.
 
     Args:
         path: path of the file.
@@ -114,13 +115,58 @@ def write_whole(path: Path, content: str | bytes, private: bool = False) -> None
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content.encode() if isinstance(content, str) else content)
-            os.chmod(temporary, PRIVATE if private else 0o666 & ~_umask())
-            os.replace(temporary, path)
+            publish(Path(temporary), path, private)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
         raise BadInputError(f"{str(path)!r} cannot be written ({why(error)} with --out.") from error
+
+
+def publish(temporary: Path, path: Path, private: bool = False, replace: bool = True) -> None:
+    """Give a finished file its name, and have it on the disk before this returns.
+
+    Args:
+        temporary: path of the file, in the folder that it is to be in.
+        path: path that it gets.
+        private: whether only its owner may read it.
+        replace: whether a file that is there already gives way.
+
+    Raises:
+        FileExistsError: a file is there already and is not to be replaced.
+        OSError: the file cannot be renamed or written to the disk.
+    """
+    temporary.chmod(PRIVATE if private else 0o666 & ~_umask())
+    _sync(temporary)
+    if replace:
+        temporary.replace(path)
+    else:
+        _rename(temporary, path)
+    # Not every file system can: the file itself is on the disk.
+    with contextlib.suppress(OSError):
+        _sync(path.parent)
+
+
+def _rename(temporary: Path, path: Path) -> None:
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without links.
+        if path.exists():
+            raise FileExistsError(path) from None
+        temporary.rename(path)
+    else:
+        temporary.unlink()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

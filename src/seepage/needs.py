@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-Need = Literal["auxiliary", "queries", "leaked", "bottom", "gradients", "crafted_network"]
+Need = Literal["auxiliary", "queries", "leaked", "weights", "bottom", "gradients", "crafted_network"]
 
 # Parts of what crosses the wire that a defense blurs or withholds.
 ActsOn = Literal[
@@ -27,6 +27,7 @@ NEEDS: dict[Need, str] = {
     "auxiliary": "auxiliary rows",
     "queries": "answers to its queries",
     "leaked": "leaked records of the target",
+    "weights": "the client's weights",
     "bottom": "the target's bottom model",
     "gradients": "gradients of the target's bottom model",
     "crafted_network": "a network that a malicious server crafts for it",

@@ -68,7 +68,17 @@ class Entry(Generic[T_co]):
     def __init__(self, kind: str, name: str, setting: str | None, module: str | None = None) -> None:
         self.kind, self.name, self.setting, self.module = kind, name, setting, module
         self._factory: Callable[..., T_co] | None = None
-        self._needs: tuple[Need, ...] | None = None
+        self._needs: tuple[Need, ...] = ()
+        # What is called with a view, where the factory does not say it.
+        self._called: object = None
+
+    @classmethod
+    def of_object(cls, kind: str, setting: str | None, passed: object, needs: tuple[Need, ...]) -> Entry[T_co]:
+        """Return an entry for an object of no registered class."""
+        entry = cls(kind, name_of(passed), setting)
+        entry._factory = type(passed)  # pyright: ignore[reportAttributeAccessIssue]
+        entry._needs, entry._called = needs, passed
+        return entry
 
     @property
     def loaded(self) -> bool:
@@ -87,8 +97,9 @@ class Entry(Generic[T_co]):
     @property
     def needs(self) -> tuple[Need, ...]:
         """Side information without which an attack or baseline cannot be called."""
-        # Those of vertical learning name it themselves, where their studies look it up.
-        return getattr(self.factory, "grants", ()) if self._needs is None else self._needs
+        # What a module registers is known once it is imported.
+        assert self.factory is not None
+        return self._needs
 
     @property
     def sees(self) -> tuple[type, ...]:
@@ -97,7 +108,12 @@ class Entry(Generic[T_co]):
         if inspect.isfunction(made):
             made = get_type_hints(made).get("return")
         call = inspect.getattr_static(made, "__call__", None) if isinstance(made, type) else None
-        hints = get_type_hints(call) if inspect.isfunction(call) else {}
+        call = self._called if inspect.isfunction(self._called) else call
+        try:
+            hints = get_type_hints(call) if inspect.isfunction(call) else {}
+        except NameError:
+            # Annotations of a caller's own may name what only type checkers import.
+            hints = {}
         return tuple(dict.fromkeys(_classes(hints.get("view"))))
 
     @property
@@ -167,9 +183,7 @@ class Registry(Generic[T_co]):
         for name, module in modules.items():
             self._entries[setting, name] = Entry(self.kind, name, setting, module)
 
-    def register(
-        self, name: str, setting: str | None = None, needs: tuple[Need, ...] | None = None
-    ) -> Callable[[F], F]:
+    def register(self, name: str, setting: str | None = None, needs: tuple[Need, ...] = ()) -> Callable[[F], F]:
         """Register the decorated factory; the first line of its docstring is its summary.
 
         Args:
@@ -212,6 +226,23 @@ class Registry(Generic[T_co]):
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and bool(self._named(name) or self._with_plugins()._named(name))
+
+    def entry_of(self, passed: object) -> Entry[T_co]:
+        """Return the entry of an object's class, or one for the object where its class is not registered.
+
+        The latter needs what its attribute ``needs`` names, or else what a registered class needs that it extends.
+
+        Raises:
+            BadInputError: the class is registered for other settings only.
+        """
+        loaded = {entry.factory: entry for entry in self._entries.values() if entry.loaded}
+        bases = [loaded[kind] for kind in type(passed).__mro__ if kind in loaded]
+        if bases and not any(map(self._holds, bases)):
+            raise self._unknown(bases[0].name)
+        if bases and bases[0].factory is type(passed):
+            return bases[0]
+        needs = getattr(passed, "needs", bases[0].needs if bases else ())
+        return Entry.of_object(self.kind, self.setting, passed, needs)
 
     def names(self) -> list[str]:
         """Return the names in order of declaration; where there are settings, those of each after another."""
@@ -279,6 +310,30 @@ class Registry(Generic[T_co]):
             for point in entry_points(group=f"seepage.{self.kind}s"):
                 point.load()
         return self
+
+
+def is_factory(passed: object) -> bool:
+    """Return whether an object is registered as what makes a part.
+
+    Example:
+        >>> is_factory(attacks["dlg"].factory), is_factory(takes)
+        (True, False)
+    """
+    return any(entry.loaded and entry.factory is passed for one in _KINDS for entry in one._entries.values())
+
+
+def name_of(passed: object) -> str:
+    """Return what results call an object: the name that its class is registered with, else that of class or function.
+
+    Example:
+        >>> name_of(takes), name_of(lambda view: view)
+        ('takes', 'lambda')
+    """
+    for registry in _KINDS:
+        for entry in registry._entries.values():
+            if entry.loaded and entry.factory is type(passed):
+                return entry.name
+    return str(getattr(passed, "__name__", type(passed).__name__)).strip("<>")
 
 
 def _classes(hint: object) -> Iterator[type]:
@@ -354,3 +409,5 @@ protocols: Registry[object] = Registry("protocol", "seepage.protocols")
 metrics: Registry[object] = Registry("metric", "seepage.assessment")
 datasets: Registry[object] = Registry("dataset", "seepage.datasets")
 populations: Registry[object] = Registry("population", "seepage.datasets")
+# Kinds of which a caller may pass an object in place of a name.
+_KINDS: tuple[Registry[Any], ...] = (attacks, baselines, defenses, metrics)

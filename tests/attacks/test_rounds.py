@@ -18,13 +18,14 @@ from seepage.attacks.horizontal.matching.engine import JointEngine, match
 from seepage.attacks.horizontal.matching.matching import Cosine
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.profiles import reconstruction
-from seepage.attacks.horizontal.matching.rounds import _Links, pooled
+from seepage.attacks.horizontal.matching.rounds import _Links, _proved_apart, pooled
 from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.models.mlp import nn3
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
+from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
@@ -103,7 +104,72 @@ def test_what_is_proved_stands_against_any_majority() -> None:
     assert rows_of(found) == whole
     assert found.certified is not None
     assert torch.equal(found.certified, certified)
-    assert pooled([wrong, proved], knowing(8)).certified is None
+    # A round without proofs takes none from the others.
+    kept = pooled([proved, replace(proved, certified=certified)], knowing(8)).certified
+    assert kept is not None
+    assert torch.equal(kept, certified)
+    assert pooled([proved, proved], knowing(8)).certified is None
+
+
+def marked(*records: int) -> Tensor:
+    """Return readings (place, round, column) of the table's records in two rounds, one a place; -1 for none."""
+    blank = torch.full((1, len(records), 2, 7), torch.nan, dtype=torch.float64)
+    for i, record in enumerate(records):
+        if record >= 0:
+            blank[0, i, :, :6] = HELD[0, record]
+    return blank
+
+
+def test_one_record_is_not_certified_twice_where_its_readings_were_not_linked() -> None:
+    cells = marked(0, 1, 0, 2)
+    proved = torch.zeros_like(cells, dtype=torch.bool)
+    # The first round proves records 0 and 1, the second record 0 once more, elsewhere, and record 2.
+    proved[0, [0, 1], 0, :6] = True
+    proved[0, [2, 3], 1, :6] = True
+    sure, used = _proved_apart(DATA.schema, cells, proved)
+    assert sure.any(-1)[0].tolist() == [[True, False], [True, False], [False, False], [False, True]]
+    assert used.tolist() == [[True, True]]
+    # What proves nothing of the columns that differ may be of the same record.
+    proved[0, 3, 1, :6] = torch.tensor([False] * 5 + [True])
+    cells[0, 3, 1, 5] = cells[0, 0, 0, 5]
+    sure, used = _proved_apart(DATA.schema, cells, proved)
+    assert not sure[0, 3].any()
+    assert used.tolist() == [[True, False]]
+
+
+def test_certified_cells_of_one_record_are_of_one_round() -> None:
+    cells = marked(0, 1)
+    cells[0, 0, 1, :6] = HELD[0, 3]
+    proved = torch.zeros_like(cells, dtype=torch.bool)
+    proved[0, 0, 0, :4] = True
+    # Were the readings of two records, their cells together would be of none.
+    proved[0, 0, 1, 4:6] = True
+    sure, _ = _proved_apart(DATA.schema, cells, proved)
+    assert torch.equal(sure[0, :, 0], proved[0, :, 0])
+    assert not sure[0, :, 1].any()
+
+
+def test_certificates_of_rounds_are_kept_with_their_conditions_and_true() -> None:
+    german = load("german")
+    encoder = Encoder(german.schema, german.statistics, dtype=torch.float32)
+    models = [nn3(german.schema, seed=seed) for seed in (0, 1)]
+    ran = FedSGD(4).run_rounds(models, german.train, encoder, seeds=range(3))
+    known = Knowledge(german.schema, german.statistics, 4)
+    found = OverRounds(attacks.create("unmix"))(ran.view, known, [0, 1, 2])
+    alone = [attacks.create("unmix")(one, known, [0, 1, 2]) for one in ran.view.rounds]
+    assert found.certified is not None
+    assert all(one.certified is not None for one in alone)
+    most = torch.stack([one.certified.sum((1, 2)) for one in alone if one.certified is not None]).amax(0)
+    assert bool((found.certified.sum((1, 2)) >= most).all())
+    assert int(most.sum()) > 0
+    matched = match_records(german.schema, german.statistics, ran.secret, found)
+    assert matched.certified is not None
+    assert bool(matched.right[matched.certified].all())
+    assert found.certificates is not None
+    assert found.regime is not None
+    for victim, certificate in enumerate(found.certificates):
+        assert (certificate is not None) == bool(found.certified[victim].any())
+        assert certificate is None or certificate.batch_size == 4
 
 
 def test_cells_that_a_stranger_would_share_say_little() -> None:

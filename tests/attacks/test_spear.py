@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from seepage.assessment import match_records
 from seepage.attacks.horizontal.exact.duals import Directions, merged, refined, sampled
 from seepage.attacks.horizontal.exact.spear import Spear, chosen_greedily, independent
 from seepage.datasets import load
@@ -197,3 +198,26 @@ def test_exchanging_finds_the_planted_directions() -> None:
     found = chosen_greedily(pool, [0, 1, 2, 3, 4], basis, network)
     assert found.match == 1
     torch.testing.assert_close(found.rows, rows, rtol=1e-8, atol=1e-8)
+
+
+def test_a_batch_with_a_record_that_leaves_no_trace_gets_no_certificate() -> None:
+    first = nn.Linear(GERMAN.schema.width, 16)
+    module = nn.Sequential(first, nn.ReLU(), nn.Linear(16, 2))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(0.2 * torch.randn(parameter.shape, generator=generator))
+        first.bias.sub_(2)
+    ran = FedSGD(3).run(Model(module, "softmax", "lowered"), GERMAN.train, ENCODER, range(20))
+    active = (first(ENCODER.encode(ran.secret.cells).float()) > 0).any(-1)
+    silent = ~active.all(1)
+    assert 0 < int(silent.sum()) < 20
+    guess = Spear(2**12)(ran.view, knowledge(3), [0] * 20)
+    assert guess.certified is not None
+    assert not guess.certified[silent].any()
+    assert guess.certified[~silent].any()
+    assert guess.regime is not None
+    assert all("the gradient has rank" in guess.regime[i] for i in silent.nonzero().flatten().tolist())
+    matched = match_records(GERMAN.schema, GERMAN.statistics, ran.secret, guess)
+    assert matched.certified is not None
+    assert bool(matched.right[matched.certified].all())

@@ -9,6 +9,7 @@ from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.errors import BadInputError
 from seepage.registry import Registry, defenses
+from seepage.settings import pooled, split
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.part import Part, Parts, combine
 from seepage.settings.pooled_spec import PooledSpec
@@ -38,7 +39,7 @@ def test_text_and_yaml_say_the_same() -> None:
 
 def test_what_is_combined_is_what_each_mechanism_does() -> None:
     spec = SplitSpec.of(defenses=["none", BOTH])
-    none, both = map(spec.defense, spec.defenses)
+    none, both = map(split.defense_of, spec.defenses)
     assert (none.flip, none.noise, none.published) == (None, None, None)
     assert (both.flip, both.noise, both.published) == (LabelFlip(0.01), CutNoise(0.01, "own"), None)
 
@@ -102,5 +103,5 @@ def test_horizontal_learning_takes_one_mechanism() -> None:
 
 def test_pooled_defenses_are_what_was_said() -> None:
     spec = PooledSpec.of(defenses=["without_columns:{columns: income}+query_limit:{queries: 30}"])
-    [both] = map(spec.defense, spec.defenses)
+    [both] = map(pooled.defense_of, spec.defenses)
     assert (both.without, both.queries, both.answers, both.training) == (("income",), 30, None, None)

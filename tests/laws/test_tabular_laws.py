@@ -16,7 +16,7 @@ from torch import Tensor
 
 from seepage.errors import BadInputError
 from seepage.tabular.encoder import Encoder
-from seepage.tabular.infer import infer_schema
+from seepage.tabular.infer import infer_schema, rounded_outwards
 from seepage.tabular.reading import read_frame
 from seepage.tabular.schema import LARGEST_BOUND, Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics
@@ -291,5 +291,7 @@ def test_what_is_inferred_holds_the_table(table: Table) -> None:
     for column in schema.columns:
         if isinstance(column, Continuous):
             cells = again.cells[:, schema.names.index(column.name)]
-            assert (column.low, column.high) == (float(cells.min()), float(cells.max()))
+            smallest, largest = float(cells.min()), float(cells.max())
+            assert column.low <= smallest <= largest <= column.high
+            assert (column.low, column.high) == rounded_outwards(smallest, largest, column.integer)
             assert column.tolerance == pytest.approx(0.319 * moments(cells.tolist())[1], rel=1e-9)

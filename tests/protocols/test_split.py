@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -7,7 +9,7 @@ from torch import nn
 from seepage.datasets.planted import telling, uniform
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, NotFiniteError
 from seepage.learning import cut_step
 from seepage.models.deepfm import deepfm
 from seepage.models.model import seeded
@@ -107,6 +109,13 @@ def test_a_defense_changes_no_batch_and_messages_are_what_it_makes_of_gradients(
     bounded = clipping.observe(clipping.train(MODEL, DATA.train, seed=0), rows, seed=0).view
     assert bounded.clip == 0.05
     assert float(bounded.own_gradient.norm(dim=1).max()) == pytest.approx(0.05, rel=1e-4)
+
+
+def test_messages_that_are_not_finite_are_refused() -> None:
+    trained = PROTOCOLS[0].train(MODEL, DATA.train, seed=0)
+    loud = replace(PROTOCOLS[0], noise=CutNoise(1e39))
+    with pytest.raises(NotFiniteError, match="in its gradients at the cut"):
+        loud.observe(trained, DATA.train, seed=0)
 
 
 def test_labels_are_flipped_before_training_and_in_the_view_and_true_in_the_secret() -> None:

@@ -8,7 +8,7 @@ import torch
 from seepage.datasets.planted import telling, uniform
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.returned import ReturnedNoise
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, NotFiniteError
 from seepage.learning import vertical_step
 from seepage.models.vertical import Stack, VerticalModel, vertical_mlp
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
@@ -106,6 +106,12 @@ def test_noise_on_gradients_changes_what_passive_parties_learn() -> None:
     for got, wanted in zip(parameters(done(faint).model), parameters(done().model), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-5)
     assert strong.known().describe() == {"returned_noise": {"scale": 1.0, "clip": 1.0}}
+
+
+def test_messages_that_are_not_finite_are_refused() -> None:
+    loud = replace(PROTOCOL, features=FeatureNoise(1e39))
+    with pytest.raises(NotFiniteError, match="in its features of party 1"):
+        loud.observe(done(), TEST, target=1, seed=0)
 
 
 def test_leaked_records_are_not_attacked() -> None:

@@ -87,3 +87,9 @@ def test_a_frame_has_the_columns_of_the_files() -> None:
     assert tuple(made.columns) == FIELDS
     assert made.query("is_attack")["column"].tolist() == ["age"]
     assert made.query("column.isna()")["metric"].tolist() == ["epsilon"]
+
+
+def test_an_empty_file_of_results_is_reported_as_empty(tmp_path: Path) -> None:
+    (tmp_path / "results.json").touch()
+    with pytest.raises(BadInputError, match=r"is empty \(0 bytes\)"):
+        read_results(tmp_path / "results.json")

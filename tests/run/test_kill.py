@@ -1,62 +1,108 @@
-"""A run that is killed again and again ends with the very figures of one that was left alone."""
+"""A run that is killed or interrupted ends with the very figures of one that was left alone, and leaves no process."""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
-import subprocess
-import sys
-import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.processes import Program, Sweep, group_of, until, workers_of
 from tests.stores import jobs_done, measurements
 
 KILLS = int(os.environ.get("SEEPAGE_KILLS", "3"))
-# German, two batch sizes, three attacks: jobs of some hundredths of a second each, enough of them for every kill.
-VICTIMS = 32 * max(1, KILLS // 3)
-SWEEP = [
-    *("audit", "--dataset", "german", "--model", "nn1", "--batch-size", "2", "--batch-size", "4"),
-    *("--attack", "tableak", "--attack", "inverting_gradients", "--attack", "dlg"),
-    *("--victims", str(VICTIMS), "--restarts", "8", "--iterations", "60"),
-]
-PROGRAM = [sys.executable, "-c", "from seepage.cli import main; main()"]
+# German, two batch sizes, three attacks: jobs of some tenths of a second each, enough of them for every kill.
+SWEEP = Sweep(victims=32 * max(1, KILLS // 3), iterations=120)
 
 
-def start(folder: Path, workers: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [*PROGRAM, *SWEEP, "--workers", str(workers), "--out", str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert SWEEP.start(folder, workers=1).ended() == 0
+    return folder
 
 
-@pytest.mark.parametrize("workers", [1])
-def test_kills_at_random_moments_change_no_figure_and_repeat_only_jobs_in_flight(tmp_path: Path, workers: int) -> None:
-    moments = random.Random(0)
-    killed, done = tmp_path / "killed", 0
+def stored_beyond(folder: Path, done: int) -> bool:
+    """Return whether more jobs are stored than a number."""
+    return jobs_done(folder, in_use=True) > done
+
+
+@pytest.fixture
+def started() -> Iterator[list[Program]]:
+    """Programs that are ended with the test, however it ends."""
+    programs: list[Program] = []
+    yield programs
+    for program in programs:
+        program.end()
+
+
+def assert_as(folder: Path, whole: Path, program: Program) -> None:
+    """Check that a program ends well, that it went on from what was there, and that the folder equals the other."""
+    status, told = program.ended(), program.told()
+    assert status == 0, told
+    # What was there before, and nothing of a failure.
+    assert "Kept from before" in told
+    assert len(told.splitlines()) <= 2
+    assert measurements(folder) == measurements(whole)
+
+
+def test_kills_of_all_processes_change_no_figure_and_repeat_only_jobs_in_flight(
+    tmp_path: Path, whole: Path, started: list[Program]
+) -> None:
+    folder, moments, done = tmp_path / "run", random.Random(0), 0
     for _ in range(KILLS):
-        running = start(killed, workers)
+        running = SWEEP.start(folder, workers=1)
+        started.append(running)
         # As far as the first new job, then some while longer.
-        until = time.monotonic() + 120
-        while jobs_done(killed, in_use=True) <= done and running.poll() is None and time.monotonic() < until:
-            time.sleep(0.01)
-        time.sleep(moments.uniform(0.0, 0.3))
-        assert running.poll() is None, running.communicate()[1].decode()
-        os.killpg(running.pid, signal.SIGKILL)
-        running.communicate()
-        assert jobs_done(killed) > done
-        done = jobs_done(killed)
-    assert not (killed / "results.json").exists()
-    for folder in (killed, tmp_path / "whole"):
-        ending = start(folder, workers)
-        told = ending.communicate()[1].decode()
-        assert ending.returncode == 0, told
-        # What was there before, and nothing of a failure.
-        assert ("Kept from before" in told) == (folder == killed)
-        assert len(told.splitlines()) <= 2
-    assert measurements(killed) == measurements(tmp_path / "whole")
+        until(partial(stored_beyond, folder, done), running)
+        until(lambda: False, running, moments.uniform(0.0, 0.3))
+        assert running.process.poll() is None, running.told()
+        os.killpg(running.process.pid, signal.SIGKILL)
+        running.ended()
+        assert jobs_done(folder) > done
+        done = jobs_done(folder)
+    assert not (folder / "results.json").exists()
+    assert_as(folder, whole, SWEEP.start(folder, workers=1))
+
+
+def test_kills_of_single_processes_and_quick_interrupts_lose_nothing_and_leave_no_process(
+    tmp_path: Path, whole: Path, started: list[Program]
+) -> None:
+    folder = tmp_path / "run"
+    # A worker alone: the run goes on.
+    first = SWEEP.start(folder, workers=2)
+    started.append(first)
+    assert until(lambda: jobs_done(folder, in_use=True) > 0, first)
+    os.kill(workers_of(first.process.pid)[0], signal.SIGKILL)
+    done = jobs_done(folder, in_use=True)
+    assert until(lambda: jobs_done(folder, in_use=True) > done + 1, first), first.told()
+    # The main process alone: the workers end by themselves.
+    assert until(lambda: bool(workers_of(first.process.pid)), first)
+    first.process.kill()
+    first.process.wait()
+    assert until(lambda: not group_of(first.process.pid))
+    done = jobs_done(folder)
+
+    # Interrupts until it has ended, as of an impatient user.
+    second = SWEEP.start(folder, workers=2)
+    started.append(second)
+    assert until(lambda: jobs_done(folder, in_use=True) > done, second)
+
+    def interrupted() -> bool:
+        os.killpg(second.process.pid, signal.SIGINT)
+        return second.process.poll() is not None
+
+    assert until(interrupted, pause=0.05)
+    assert second.process.returncode == 130
+    assert "interrupted. The victims measured so far are kept" in second.told()
+    assert "Traceback" not in second.told()
+    assert until(lambda: not group_of(second.process.pid))
+    assert not (folder / "results.json").exists()
+    assert jobs_done(folder) > done
+
+    assert_as(folder, whole, SWEEP.start(folder, workers=2))

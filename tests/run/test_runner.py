@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +15,12 @@ from torch import nn
 
 from seepage import registry, sources
 from seepage.assessment import Measurement
+from seepage.auditing import prepare_all, run_all
 from seepage.errors import BadInputError
 from seepage.models.model import Model
 from seepage.results.rows import rows_of
 from seepage.run import runner
-from seepage.run.plan import make_plan
+from seepage.run.plan import _unless_failing, make_plan
 from seepage.run.runner import Listener, Run, kept_runs, run_audits
 from seepage.run.store import Store
 from seepage.settings import horizontal
@@ -27,6 +29,7 @@ from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
 from seepage.settings.subject import Subject, prepare
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
 from tests.parts import register
+from tests.stores import measurements
 
 TINY: dict[str, Any] = {
     "dataset": "german",
@@ -378,6 +381,31 @@ def test_figures_do_not_depend_on_the_number_of_workers(
                     assert found is None or found.tobytes() == getattr(other.evidence, name).tobytes()
 
 
+NETS = """
+from torch import nn
+
+class Net(nn.Sequential):
+    def __init__(self, inputs, outputs):
+        super().__init__(nn.Linear(inputs, 6), nn.ReLU(), nn.Linear(6, outputs))
+"""
+
+
+def test_a_network_of_ones_own_reaches_the_workers_in_a_fresh_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nets.py").write_text(NETS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runner, "_WORTH_WORKERS_SECONDS", 0.0)
+    found = []
+    for workers in (2, 1):
+        spec = make_spec(**{**TINY, "model": "nets.py:Net", "victims": 9, "control": False, "workers": workers})
+        [report] = run_all(prepare_all([spec], tmp_path / f"run-{workers}"), tmp_path / f"run-{workers}")
+        assert not report.failed
+        found.append(measurements(tmp_path / f"run-{workers}"))
+    assert found[0] == found[1]
+    assert found[0]["scores"]
+
+
 class Moody:
     """Fails, in the trial and in the job."""
 
@@ -469,3 +497,33 @@ def test_a_defended_setting_is_one_of_its_own(subject: Subject) -> None:
     }
     assert accuracy["none", "mode"] == accuracy["noise", "mode"]
     assert (accuracy["noise", "dlg"] or 0) < (accuracy["none", "dlg"] or 0) - 0.1
+
+
+@pytest.mark.parametrize(
+    ("scale", "reason"), [(1e39, "is beyond float32"), (2e38, "the message holds -?inf in its entry")]
+)
+def test_a_configuration_that_fails_in_its_trial_is_recorded_and_the_others_are_measured(
+    subject: Subject, scale: float, reason: str
+) -> None:
+    noisy = {"name": "gaussian_noise", "options": {"scale": scale}, "label": "noise"}
+    outcome = audited(subject, defenses=[noisy, "none"], attacks=["dlg"], batch_sizes=2)
+    found = {(run.configuration.defense, run.label): run for run in outcome}
+    assert found["none", "dlg"].status == "ok"
+    assert found["none", "dlg"].units == (0, 1, 2)
+    [failure] = found["noise", "dlg"].failures
+    assert re.search(reason, failure.message)
+    assert found["noise", "dlg"].units == ()
+
+
+def test_a_shared_exposure_that_fails_in_its_forecast_stops_no_other() -> None:
+    def failing() -> float:
+        raise ArithmeticError("not this one")
+
+    assert (_unless_failing(failing) or 0.0) < 60
+    assert _unless_failing(lambda: None) is None
+
+    def mistaken() -> float:
+        raise BadInputError("too large")
+
+    with pytest.raises(BadInputError, match="too large"):
+        _unless_failing(mistaken)

@@ -19,6 +19,7 @@ from seepage.assessment import Association, Measured, Measurement
 from seepage.assessment.evidence import Evidence
 from seepage.errors import BadInputError
 from seepage.run import store as store_module
+from seepage.run.job_digests import digest, first_damage, stored_job
 from seepage.run.store import FILE, Failure, Store
 
 SETTING = {"batch_size": 8}
@@ -226,10 +227,135 @@ def test_a_store_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert store.units("k") == {0, 1, 2}
 
 
-def test_an_empty_file_of_a_run_killed_at_its_start_is_filled(tmp_path: Path) -> None:
+def test_an_empty_file_is_reported_and_left(tmp_path: Path) -> None:
     (tmp_path / FILE).touch()
+    with pytest.raises(BadInputError, match=r"is empty \(0 bytes\).*delete it to measure anew"):
+        Store(tmp_path)
+    assert (tmp_path / FILE).stat().st_size == 0
+
+
+def test_a_run_killed_while_it_makes_its_store_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(self: Store, connection: sqlite3.Connection) -> None:
+        # What SIGKILL leaves: the file is there, its tables are not, and nothing tidies up.
+        assert not (tmp_path / FILE).exists()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as during:
+        during.setattr(Store, "_make_tables", killed)
+        with pytest.raises(KeyboardInterrupt):
+            filled(tmp_path)
+    assert list(tmp_path.iterdir()) == []
     with filled(tmp_path) as store:
         assert store.units("k") == {0, 1, 2}
+
+
+def test_of_two_runs_that_make_a_store_at_once_the_second_is_refused(tmp_path: Path) -> None:
+    with Store(tmp_path) as late:
+        filled(tmp_path).close()
+        with pytest.raises(BadInputError, match="in use by another seepage"):
+            late.add("k", SETTING, range(1), scores(0.5), 0.1)
+    with Store(tmp_path) as store:
+        assert store.units("k") == {0, 1, 2}
+
+
+EDITS = {
+    "a score": "UPDATE scores SET value = 0.2 WHERE value = 0.25",
+    "a score that becomes missing": "UPDATE scores SET value = NULL WHERE unit = 2",
+    "members of a score": "UPDATE scores SET members = x'00000000000000f0' WHERE unit = 1",
+    "a score less": "DELETE FROM scores WHERE unit = 1",
+    "a score of no job": "INSERT INTO scores SELECT figure, 9, value, entropy, members FROM scores WHERE unit = 1",
+    "a unit less": "DELETE FROM units WHERE unit = 1",
+    "a unit of no job": "INSERT INTO units SELECT series, 9, seconds, loss, picture FROM units WHERE unit = 1",
+    "the time": "UPDATE units SET seconds = 0.125 WHERE unit = 0",
+    "a loss": "UPDATE units SET loss = 0.25 WHERE unit = 0",
+    "the figure's name": "UPDATE figures SET metric = 'accurate' WHERE metric = 'accuracy'",
+    "the figure's meaning": "UPDATE figures SET higher_leaks = 0 WHERE metric = 'accuracy'",
+    "the figure's bounds": "UPDATE figures SET high = 2 WHERE metric = 'accuracy'",
+    "the columns of the evidence": "UPDATE evidence SET about = replace(about, '\"a\"', '\"b\"')",
+    "the arrays of the evidence": "UPDATE evidence SET arrays = (SELECT arrays FROM evidence WHERE unit = 1)",
+    "the options of a series": "UPDATE series SET identity = '{\"batch_size\": 2}'",
+    "the key of a series": "UPDATE series SET key = 'other' WHERE key = 'k'",
+    "the units of a job": "UPDATE jobs SET units = 1 WHERE first = 0",
+    "a job less": "DELETE FROM jobs WHERE first = 0",
+    "the provenance": "UPDATE runs SET entry = replace(entry, 'first', 'other')",
+    "what was made once": "UPDATE setups SET content = '2'",
+    "a failure": "UPDATE failures SET message = 'all is well'",
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_edits_inside_valid_pages_are_refused_and_the_file_is_left_as_it_is(tmp_path: Path, edit: str) -> None:
+    with filled(tmp_path) as store:
+        members = [Measurement("accuracy", None, torch.tensor([0.5]), True, (0.0, 1.0), (torch.ones(1).double(),))]
+        store.add("members", SETTING, range(1, 2), members, 0.5)
+        store.add_failure("k", SETTING, Failure(range(8, 16), "ValueError: no", "Traceback ..."))
+        store.add_run({"command": "first"})
+        store.setup({"made": "from"}, lambda: 1)
+    with Store(tmp_path) as store:
+        assert store.units("k") == {0, 1, 2}
+    path = tmp_path / FILE
+    with sqlite3.connect(path) as editor:
+        assert editor.execute(edit).rowcount > 0
+    editor.close()
+    content = path.read_bytes()
+    with pytest.raises(BadInputError, match=r"damaged or was edited: .* its digest.*Restore it from a copy"):
+        Store(tmp_path)
+    assert path.read_bytes() == content
+
+
+@given(cells=st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=6))
+def test_what_is_stored_always_matches_its_digest(cells: list[tuple[float, bool]]) -> None:
+    values = torch.tensor([math.nan if missing else value for value, missing in cells], dtype=torch.float64)
+    # -0.0, which SQLite keeps as 0.0, among them.
+    measured = [Measurement("accuracy", None, -values, True, (-1.0, 0.0))]
+    with Store(None) as store:
+        store.add("k", SETTING, range(len(cells)), measured, 0.1, seen(len(cells), loss=-0.0))
+        assert store._connection is not None
+        assert first_damage(store._connection) is None
+
+
+def test_what_cannot_be_decoded_is_damaged(tmp_path: Path) -> None:
+    with filled(tmp_path) as store:
+        store.add_run({"command": "first"})
+    broken = '{"command": '
+    with sqlite3.connect(tmp_path / FILE) as editor:
+        editor.execute("UPDATE runs SET entry = ?, digest = ?", (broken, digest(1, broken)))
+        editor.execute("UPDATE evidence SET arrays = x'00'")
+        for series, first, units in editor.execute("SELECT series, first, units FROM jobs").fetchall():
+            fitting = stored_job(editor, series, first, units).digest
+            editor.execute("UPDATE jobs SET digest = ? WHERE first = ?", (fitting, first))
+    editor.close()
+    with Store(tmp_path) as store:
+        for read in (store.runs, lambda: store.evidence("k", range(3))):
+            with pytest.raises(BadInputError, match=r"is damaged .* choose another --out to measure anew"):
+                read()
+
+
+def test_units_measured_again_replace_whole_jobs(tmp_path: Path) -> None:
+    with filled(tmp_path) as store:
+        store.add("k", SETTING, range(1, 5), scores(0.1, 0.2, 0.3, 0.4), 0.5, seen(4))
+        assert store.units("k") == {1, 2, 3, 4}
+    with Store(tmp_path) as store:
+        [accuracy, *_] = store.measured("k", range(1, 5))
+        assert isinstance(accuracy, Measurement)
+        assert accuracy.values.tolist() == [0.1, 0.2, 0.3, 0.4]
+
+
+def test_a_failure_leaves_what_was_measured_of_its_units(tmp_path: Path) -> None:
+    with filled(tmp_path) as store:
+        store.add_failure("k", SETTING, Failure(range(8), "ValueError: no", "Traceback ..."))
+    with Store(tmp_path) as store:
+        assert store.units("k") == {0, 1, 2}
+        assert [failure.units for failure in store.failures("k")] == [range(8)]
+
+
+def test_a_store_of_an_earlier_layout_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    with sqlite3.connect(tmp_path / FILE) as earlier:
+        earlier.execute("PRAGMA user_version = 2")
+    earlier.close()
+    with pytest.raises(BadInputError, match=r"earlier seepage \(layout 2, this one writes 3\).*choose another --out"):
+        Store(tmp_path)
 
 
 def test_no_space_left_is_said_and_what_was_stored_stays(tmp_path: Path) -> None:

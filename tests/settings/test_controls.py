@@ -21,19 +21,19 @@ from seepage.datasets import Dataset
 from seepage.datasets.coins import with_coins
 from seepage.report.report import Report
 from seepage.results.checks.facts import exceeds_by_more_than_chance, leaks
-from seepage.results.gate import gate
 from seepage.results.rows import rows_of
 from seepage.run.runner import run_audits
 from seepage.run.store import Store
 from seepage.settings import pooled
 from seepage.settings.horizontal import HorizontalAudit
 from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.pooled import PooledAudit
+from seepage.settings.pooled import AttackSeed, PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
 from seepage.settings.setting import Audit
 from seepage.settings.split import SplitAudit
 from seepage.settings.split_spec import SplitSpec
 from seepage.settings.subject import prepare
+from seepage.settings.units import UnitsExposure
 from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 from seepage.tabular.schema import Continuous, Discrete, Schema
@@ -64,7 +64,7 @@ def noise(rows: int = 1500) -> Dataset:
 
 def audit(setting: str, attack: str) -> Audit:
     """An audit of the table of noise, as small as it can be."""
-    data, shared = noise(), {"attacks": [attack], "workers": 1}
+    data, shared = noise(), {"attacks": [attack], "workers": 1, "gate": {"above": 0.9}}
     if setting == "horizontal":
         spec = make_spec(**shared, dataset="noise", model="nn1", batch_sizes=4, victims=5)
         return HorizontalAudit(spec, prepare(spec, data))
@@ -147,7 +147,11 @@ def test_an_attack_that_guesses_passes_no_control_and_no_gate(setting: str, monk
     assert [one.severity for one in failed] == ["error"]
     [score] = [row for row in report.rows if row.is_attack and (row.metric, row.column) == ("accuracy", None)]
     assert failed[0].concerns(score.batch_size, score.defense, score.attack)
-    assert gate(report.rows, 0.9, None, report.findings).failed
+    # Its lift is far below the limit, which shows nothing.
+    assert (score.lift or 0.0) < 0.2
+    assert report.decision is not None
+    assert report.decision.outcome == "undecided"
+    assert "SEEP004" in report.decision.line
 
 
 @dataclass(frozen=True)
@@ -167,7 +171,10 @@ def test_an_attack_that_knows_the_truth_is_found_by_the_negative_control(monkeyp
     assert isinstance(made, PooledAudit)
     nothing = made.negative()
     assert nothing is not None
-    [seed] = nothing.expose(nothing.configurations[0], range(1)).seeds
+    exposure = nothing.expose(nothing.configurations[0], range(1))
+    assert isinstance(exposure, UnitsExposure)
+    [seed] = exposure.units
+    assert isinstance(seed, AttackSeed)
     monkeypatch.setattr(Knowing, "truth", seed._truth, raising=False)
     with Store(None) as store:
         [runs] = run_audits([nothing], store)

@@ -19,8 +19,8 @@ from seepage.errors import BadInputError
 from seepage.results.rows import rows_of
 from seepage.run.runner import Run
 from seepage.run.store import Store
-from seepage.settings.pooled import PooledAudit
-from seepage.settings.pooled_spec import PooledDefense, PooledSpec
+from seepage.settings.pooled import PooledAudit, PooledDefense
+from seepage.settings.pooled_spec import PooledSpec
 from seepage.settings.setting import Configuration
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
@@ -222,7 +222,7 @@ def test_rows_that_parties_share_are_counted_on_the_drawn_rows() -> None:
     audit = PooledAudit(PooledSpec.of(**{**SMALL, "group": "person"}), numbered)
     assert audit.source.rows(PooledDefense()).inputs.shape[1] == 5
     control = audit.control()
-    assert control is not None
+    assert isinstance(control, PooledAudit)
     assert control.source.rows(PooledDefense()).inputs.shape[1] == 7
 
 
@@ -246,8 +246,8 @@ def test_the_synthetic_attribute_is_the_secret_then() -> None:
         ({"targets": 21}, "multiple of 2"),
         ({"shadows": 5}, "as many of each of 2 shares"),
         ({"parties": 11}, "parties"),
-        ({"attacks": ["dominant"]}, "is on updates, the protocol is 'multi_party'"),
-        ({"protocol": "update", "attacks": ["meta"]}, "is on single models, the protocol is 'update'"),
+        ({"attacks": ["dominant"]}, "takes UpdatedView .* by 'multi_party' reveals PredictionView or ModelView"),
+        ({"protocol": "update", "attacks": ["meta"]}, "takes PredictionView .* by 'update' reveals UpdatedView"),
         (
             {"protocol": "update", "attacks": ["joint"], "targets": 20, "shares": [0.33, 0.67]},
             "at least three shares",

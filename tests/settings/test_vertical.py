@@ -7,7 +7,7 @@ import pytest
 from seepage import datasets
 from seepage.errors import BadInputError
 from seepage.run.store import Store
-from seepage.settings.vertical import VerticalAudit
+from seepage.settings.vertical import VerticalAudit, partition_of
 from seepage.settings.vertical_spec import VerticalSpec
 from tests.attacks.vertical.parts import table
 from tests.audits import measured
@@ -146,10 +146,10 @@ def test_values_that_are_none_are_refused(changed: dict[str, Any]) -> None:
 
 def test_columns_are_shared_by_kind_and_the_victim_gets_its_share() -> None:
     spec = VerticalSpec(dataset="german", parties=4, share=0.1, victim=2)
-    split = spec.partition(datasets.load("german").schema)
+    split = partition_of(spec, datasets.load("german").schema)
     assert split.parties == 4
     assert [len(held) for held in split.columns] == [6, 6, 2, 6]
     first, second = (
-        VerticalSpec(columns_seed=seed).partition(datasets.load("german").schema).columns for seed in (0, 1)
+        partition_of(VerticalSpec(columns_seed=seed), datasets.load("german").schema).columns for seed in (0, 1)
     )
     assert first != second

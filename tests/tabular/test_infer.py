@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from seepage.errors import BadInputError
-from seepage.tabular.infer import Policy, infer, infer_schema
+from seepage.tabular.infer import Policy, infer, infer_schema, rounded_outwards
 from seepage.tabular.reading import read_frame
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.tabular.table import Table
@@ -34,7 +37,7 @@ def test_kinds_bounds_and_tolerance_are_guessed() -> None:
     assert job == Discrete(name="job", categories=("?", "cook", "nurse"), sensitive=True)
     spread = float(np.std(AGES, ddof=1))
     assert isinstance(age, Continuous)
-    assert (age.low, age.high, age.integer, age.sensitive) == (17, 80, True, False)
+    assert (age.low, age.high, age.integer, age.sensitive) == (15, 80, True, False)
     assert age.tolerance == pytest.approx(0.319 * spread)
     assert children == Discrete(name="children", categories=(0, 1, 2, 3))
     assert isinstance(height, Continuous)
@@ -293,6 +296,35 @@ def test_separators(tmp_path: Path) -> None:
     assert len(Table.read(path, infer_schema(FRAME, "ill"), separator=";")) == 12
     with pytest.raises(BadInputError, match="a separator is one character, got ', '"):
         read_frame(path, ", ")
+
+
+@given(
+    st.floats(-1e300, 1e300),
+    st.floats(-1e300, 1e300),
+    st.booleans(),
+)
+def test_bounds_are_rounded_outwards_and_never_by_more_than_a_tenth_or_one_step(
+    one: float, other: float, whole: bool
+) -> None:
+    if whole:
+        one, other = (float(round(math.fmod(value, 2**48))) for value in (one, other))
+    low, high = sorted((one, other))
+    least, most = rounded_outwards(low, high, whole)
+    assert least <= low <= high <= most
+    allowed = max((high - low) / 10, 2.0 if whole else 0.0) * (1 + 1e-9)
+    assert low - least <= allowed + abs(low) * 1e-15
+    assert most - high <= allowed + abs(high) * 1e-15
+    assert not whole or (least == round(least) and most == round(most))
+    Continuous(name="x", low=least, high=most, tolerance=0.0, integer=whole)
+
+
+def test_the_smallest_and_the_largest_cell_of_a_person_are_in_no_inferred_schema() -> None:
+    incomes = [1_234.5, *range(20_000, 30_000, 100), 987_654.25]
+    schema = infer_schema(pd.DataFrame({"income": incomes, "ill": [i % 2 == 0 for i in range(102)]}), "ill")
+    income = schema.column("income")
+    assert isinstance(income, Continuous)
+    assert (income.low, income.high) == (0.0, 1_000_000.0)
+    assert not any(cell in schema.to_yaml() for cell in ("1234", "987654"))
 
 
 def test_a_table_of_ten_thousand_columns_is_refused_at_once_and_one_with_a_schema_is_not() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seepage.datasets import own_table
 from seepage.errors import BadInputError
-from seepage.tabular.infer import Policy, infer, infer_schema
+from seepage.tabular.infer import Policy, infer, infer_schema, rounded_outwards
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 
@@ -210,7 +210,8 @@ def test_numbers_and_dates_that_are_written_as_text_are_read(tmp_path: Path) -> 
     day = schema.column("day")
     assert isinstance(day, Continuous)
     assert (day.unit, day.integer) == ("days since 1970-01-01", True)
-    assert day.low == (min(dates) - datetime.date(1970, 1, 1)).days
+    earliest, latest = (float((day - datetime.date(1970, 1, 1)).days) for day in (min(dates), max(dates)))
+    assert (day.low, day.high) == rounded_outwards(earliest, latest, whole=True)
     written.to_csv(tmp_path / "people.csv", index=False)
     plain.to_parquet(tmp_path / "people.parquet")
     for name in ("people.csv", "people.parquet"):

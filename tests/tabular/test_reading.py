@@ -188,7 +188,7 @@ def test_parquet_types_are_understood_or_refused(tmp_path: Path) -> None:
     assert isinstance(born, Continuous)
     assert isinstance(seen, Continuous)
     assert isinstance(flag, Discrete)
-    assert (born.low, born.high, born.integer, born.unit) == (1, 4, True, "days since 1970-01-01")
+    assert (born.low, born.high, born.integer, born.unit) == (0, 4, True, "days since 1970-01-01")
     assert (seen.low, seen.high, seen.integer) == (0, 0.75, False)
     assert flag.categories == (False, True, "(missing)")
     table = Table.read(path, schema)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -14,7 +13,7 @@ from seepage.models.inverse import Inverter, cells_of
 from seepage.models.vertical import encoder_of
 from seepage.registry import baselines
 from seepage.tabular.schema import Discrete
-from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 
 # Share of a column's range: UIFV counts a number as right within 0.2 where bounds are -1 and 1.
 NEAR = 0.1
@@ -24,8 +23,6 @@ NEAR = 0.1
 @dataclass(frozen=True)
 class Constant:
     """Each column's most frequent category, or the number with most others within a tenth of the column's range."""
-
-    grants: ClassVar[tuple[Grant, ...]] = ()
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
         """Return the guess; ``seeds`` are not used."""
@@ -41,8 +38,6 @@ class Constant:
 class Median:
     """Each column's most frequent category or median."""
 
-    grants: ClassVar[tuple[Grant, ...]] = ()
-
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
         """Return the guess; ``seeds`` are not used."""
         return _same(view, [marginal.median for marginal in knowledge.marginals])
@@ -53,8 +48,6 @@ class Median:
 class UniformRows:
     """Encoded rows drawn evenly from -1 to 1: UIFV's comparison."""
 
-    grants: ClassVar[tuple[Grant, ...]] = ()
-
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
         """Return the guess, of each training by its seed."""
         encoder = encoder_of(knowledge.schema)
@@ -64,7 +57,7 @@ class UniformRows:
         return FeatureGuess(cells_of(encoder, 2 * torch.stack(drawn) - 1))
 
 
-@baselines.register("own_columns", "vertical")
+@baselines.register("own_columns", "vertical", needs=("auxiliary",))
 @dataclass(frozen=True)
 class OwnColumns:
     """A network's prediction from the attacker's own columns, trained on auxiliary rows, without the target's features.
@@ -75,7 +68,6 @@ class OwnColumns:
         epochs, hidden: settings of the network.
     """
 
-    grants: ClassVar[tuple[Grant, ...]] = ("auxiliary",)
     epochs: int = 30
     hidden: tuple[int, ...] = (100, 300)
 

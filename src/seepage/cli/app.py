@@ -19,6 +19,7 @@ from typer.main import get_command_from_info, get_command_name, get_group_from_i
 
 from seepage import __version__
 from seepage.cli.exits import Exit, status_of
+from seepage.cli.interrupts import one_interrupt
 from seepage.cli.text import told
 from seepage.config.mistakes import DocumentError
 from seepage.errors import BadInputError, OldSpellingWarning, nearest
@@ -166,7 +167,8 @@ def main() -> None:
             told(str(message)) if category is OldSpellingWarning else others(message, category, *rest)
         )
         try:
-            _run()
+            with one_interrupt():
+                _run()
         except DocumentError as error:
             for line in error.lines:
                 told(line)

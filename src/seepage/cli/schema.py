@@ -47,7 +47,7 @@ def schema(
     if out is None:
         print(found.to_yaml(), end="")
     else:
-        # A schema holds cells of the table: every category, and the extremes of every number.
+        # A schema holds cells of the table: every category. Extremes are rounded outwards.
         write_whole(out, found.to_yaml(), private=True)
         print(f"{len(found.columns)} columns and the target {target!r} written to {out}")
     show_inferred(make_console(stderr=True), inferred)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, NotFiniteError
 from seepage.learning import GradientOf, gradient
 from seepage.models.batch_norm import normalisations
 from seepage.models.model import Model
@@ -138,6 +138,32 @@ def normal(entries: Float[Tensor, "victim entry"], seeds: Sequence[int]) -> Floa
     for row, seed in zip(noise, seeds, strict=True):
         row.normal_(generator=torch.Generator().manual_seed(seed))
     return noise.to(entries.device)
+
+
+def with_noise(
+    entries: Float[Tensor, "victim entry"], seeds: Sequence[int], deviation: float
+) -> Float[Tensor, "victim entry"]:
+    """Return entries with normal noise, which depends on the victim's seed alone, not on the device.
+
+    Args:
+        entries: updates, one row a victim.
+        seeds: one seed a victim.
+        deviation: standard deviation of the noise.
+
+    Raises:
+        NotFiniteError: the standard deviation is beyond the largest number of the entries' type.
+
+    Example:
+        >>> with_noise(torch.zeros(1, 2), [0], 1e39)
+        Traceback (most recent call last):
+        ...
+        seepage.errors.NotFiniteError: noise of standard deviation 1e+39 is beyond float32 (3.4e+38); give less.
+    """
+    largest = torch.finfo(entries.dtype).max
+    if deviation > largest:
+        kind = str(entries.dtype).removeprefix("torch.")
+        raise NotFiniteError(f"noise of standard deviation {deviation:g} is beyond {kind} ({largest:.1e}); give less.")
+    return torch.add(entries, normal(entries, seeds), alpha=deviation)
 
 
 def flat(update: dict[str, Tensor]) -> Float[Tensor, "victim entry"]:

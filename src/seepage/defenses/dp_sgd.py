@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage.defenses.accounting import Guarantee, gaussian_guarantee
-from seepage.defenses.defense import check_separate, flat, normal, unflat
+from seepage.defenses.defense import check_separate, flat, unflat, with_noise
 from seepage.errors import positive
 from seepage.learning import gradient, mean_loss
 from seepage.models.model import Model
@@ -82,7 +82,7 @@ class DPSGD:
         check_separate("dp_sgd", model, len(encoded), seeds)
         total = self.clipped_sum(model, encoded, labels, parameters)
         entries = flat(total)
-        noisy = torch.add(entries, normal(entries, seeds), alpha=self.clip_norm * self.noise_multiplier)
+        noisy = with_noise(entries, seeds, self.clip_norm * self.noise_multiplier)
         return unflat(noisy / encoded.shape[1], total)
 
     def clipped_sum(

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from seepage.defenses.defense import check_seeds, flat, normal, unflat
+from seepage.defenses.defense import check_seeds, flat, unflat, with_noise
 from seepage.errors import positive
 from seepage.needs import ActsOn
 from seepage.registry import defenses
@@ -52,10 +51,11 @@ class GaussianNoise:
 
         Raises:
             BadInputError: not one seed a victim.
+            NotFiniteError: the scale is beyond the largest number of the update's type.
         """
         check_seeds(update, seeds)
         entries = flat(update)
-        return unflat(torch.add(entries, normal(entries, seeds), alpha=self.scale), update)
+        return unflat(with_noise(entries, seeds, self.scale), update)
 
     def describe(self) -> KnownDefense:
         """Return the mechanism and its scale."""

@@ -17,6 +17,7 @@ from seepage.defenses.defense import check_one_each
 from seepage.errors import BadInputError, check_count
 from seepage.learning import GradientOf, gradient
 from seepage.models.model import Model
+from seepage.protocols.finite import check_finite
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.table import Table
 from seepage.wire.horizontal import KnownDefense, RoundsView, View
@@ -96,6 +97,7 @@ class Clients(ABC, Generic[M]):
             BadInputError: there are fewer rows than records, the model does not fit them or comes in
                 versions for another number of clients, there is no seed, or not one a victim for the defense; or
                 clients hold more than a batch, see ``run_rounds``.
+            NotFiniteError: a message has an entry that is not finite.
         """
         if self.holds > self.batch_size:
             raise BadInputError(
@@ -123,6 +125,7 @@ class Clients(ABC, Generic[M]):
 
         Raises:
             BadInputError: as ``run``, or there is no model.
+            NotFiniteError: a message has an entry that is not finite.
         """
         if len(models) == 0:
             raise BadInputError("a protocol of several rounds needs the model of each, got none.")
@@ -179,6 +182,7 @@ class Clients(ABC, Generic[M]):
                 answers = self.defense(answers, guards)
             if self.clients > 1:
                 answers = {name: m.unflatten(0, (len(seeds), self.clients)).mean(1) for name, m in answers.items()}
+            check_finite({f"entry {name!r}": answer for name, answer in answers.items()})
             received.append(answers)
             first = self.holds * torch.arange(self.clients)[:, None]
             used.append(torch.stack(batches).view(len(seeds), self.clients, -1).add(first).flatten(1))

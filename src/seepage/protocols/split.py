@@ -16,6 +16,7 @@ from seepage.errors import BadInputError, check_count
 from seepage.learning import CutStep, cut_step
 from seepage.models.deepfm import Fields
 from seepage.models.split import SplitModel
+from seepage.protocols.finite import check_finite
 from seepage.tabular.table import Table
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import CutView, KnownCut
@@ -152,6 +153,7 @@ class SplitLearning:
 
         Raises:
             BadInputError: the parts do not fit the rows.
+            NotFiniteError: an activation or gradient is not finite.
         """
         model = trained.model
         model.check(rows.cells)
@@ -175,6 +177,7 @@ class SplitLearning:
             behind=torch.cat(means),
             clip=trained.clip,
         )
+        check_finite({"activations at the cut": view.cut, "gradients at the cut": view.gradient})
         return CutTranscript(view, rows.cells[:, list(model.private)], rows.labels)
 
     def known(self) -> KnownCut:

@@ -17,6 +17,7 @@ from seepage.errors import BadInputError, check_count
 from seepage.learning import VerticalStep, vertical_step
 from seepage.models.split import label_chances
 from seepage.models.vertical import VerticalModel
+from seepage.protocols.finite import check_finite
 from seepage.tabular.statistics import Statistics
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import (
@@ -186,12 +187,14 @@ class VerticalLearning:
 
         Raises:
             BadInputError: the target is no passive party.
+            NotFiniteError: an entry of the message is not finite.
         """
         model = trained.model
         model.partition.check_target(target)
         own, theirs = (list(model.partition.columns[party]) for party in (0, target))
         earlier = self.recall(trained, target).view
         sent = self.send(trained, rows, torch.Generator().manual_seed(seed))
+        check_finite(_named(sent))
         view = FeatureView(model.active, target, rows.cells[..., own], sent, None, earlier)
         return FeatureTranscript(view, rows.cells[..., theirs], rows.labels)
 
@@ -200,10 +203,12 @@ class VerticalLearning:
 
         Raises:
             BadInputError: the target is no passive party.
+            NotFiniteError: an entry of the message is not finite.
         """
         partition, rows = trained.model.partition, trained.rows
         partition.check_target(target)
         own, theirs = (list(partition.columns[party]) for party in (0, target))
+        check_finite(_named(trained.sent))
         view = FeatureView(trained.model.active, target, rows.cells[..., own], trained.sent, rows.labels)
         return FeatureTranscript(view, rows.cells[..., theirs], rows.labels)
 
@@ -212,9 +217,11 @@ class VerticalLearning:
 
         Raises:
             BadInputError: there is no such passive party.
+            NotFiniteError: an entry of the message is not finite.
         """
         trained.model.partition.check_target(party)
         own = trained.model.encoded(trained.rows.cells)[party]
+        check_finite({"gradients sent back": trained.back[party]})
         return ReturnedView(party, trained.sent[party], trained.back[party], own)
 
     def predict(
@@ -338,6 +345,10 @@ def leak(seen: FeatureTranscript, records: int) -> tuple[FeatureTranscript, Leak
     view = seen.view
     first = Leaked(seen.cells[:, :records], view.received[:, :records], view.own[:, :records])
     return seen.of(slice(records, None)), first
+
+
+def _named(features: Sequence[Tensor]) -> dict[str, Tensor]:
+    return {f"features of party {party}": one for party, one in enumerate(features)}
 
 
 def _held(module: nn.Module) -> list[tuple[str, Tensor]]:

@@ -23,10 +23,8 @@ from seepage.run.runner import Listener, Run, kept_runs, run_audits
 from seepage.run.size import check_counts
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting
-from seepage.settings.horizontal_spec import HorizontalSpec
-from seepage.settings.setting import Audit, Configuration, Given
+from seepage.settings.setting import Audit, Configuration, Given, TaskTraining
 from seepage.settings.subject import Subjects
-from seepage.settings.tasks import learnt_rows, task_rows
 
 FILE = "comparison.csv"
 
@@ -212,7 +210,8 @@ def reproduce(
                 # Of all rows, not of the client's alone.
                 about = replace(about, rows=sum(len(t) for t in (audit.dataset.train, audit.dataset.test) if t))
             told = ", ".join(f"{axis} {value}" for axis, value in part.audit.planned.place.items())
-            rows = [*rows_of(audit, runs), *_of_the_task(part, subjects, store, say, run_missing)]
+            asked = TaskTraining(part.audit.planned.recipe, part.at if run_missing else ())
+            rows = [*rows_of(audit, runs), *audit.further_rows(store.setup, say, asked)]
             comparison.rows.extend(replace(row, variant=row.variant or told or None) for row in rows)
             cells = compare(part.audit, rows, about) + compare_tuned(part.audit, audit.configurations, runs, about)
             comparison.cells.extend(
@@ -254,25 +253,6 @@ def _run(
             audit.save(folder)
     for runs in run_audits(narrowed, store, listener, plan, budget):
         comparison.failed.update((run.label, run.failures[-1].message) for run in runs if run.failures)
-
-
-def _of_the_task(
-    part: ChosenPart, subjects: Subjects, store: Store, say: Callable[[str], None], train: bool
-) -> list[ResultRow]:
-    """Return how well the task is learnt: in trainings that the table asks for, and by networks trained before."""
-    spec, recipe = part.audit.spec, part.audit.planned.recipe
-    if not isinstance(spec, HorizontalSpec):
-        return []
-    subject = subjects.of(spec)
-    found = learnt_rows(spec, subject)
-    if recipe is None:
-        return found
-    if train and part.at:
-        sizes = tuple(size for size in spec.batch_sizes if any(at.batch_size == size for at in part.at))
-        defenses = tuple(p for p in spec.defenses if any(at.defense == p.called for at in part.at))
-        asked = spec.model_copy(update={"batch_sizes": sizes, "defenses": defenses})
-        task_rows(asked, subject, store.setup, say, recipe)
-    return [*task_rows(spec, subject, store.setup, say, recipe, train=False), *found]
 
 
 def check_selection(table: PublishedTable, selection: Selection) -> None:

@@ -178,11 +178,16 @@ def read_json(path: Path) -> Any:
         BadInputError: the file cannot be read, is no JSON or holds a number that is not finite.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused)
+        text = path.read_text(encoding="utf-8")
+        if not text:
+            raise BadInputError(f"{str(path)!r} is empty (0 bytes), not what an audit writes; run the audit again.")
+        return json.loads(text, parse_constant=_refused)
     except OSError as error:
         raise BadInputError(
             f"{str(path)!r} cannot be read ({error.strerror}); finish the audit in that folder, then read its files."
         ) from error
+    except BadInputError:
+        raise
     except (ValueError, RecursionError) as error:
         raise BadInputError(
             f"{str(path)!r} is not what an audit writes ({clean(error, 120)}); run the audit again."

@@ -44,7 +44,7 @@ Found = tuple[Sequence[Measured], Sequence[Sequence[Measured]]]
 
 
 @dataclass(frozen=True)
-class Figure:
+class LimitedFigure:
     """One figure that a gate limits.
 
     Attributes:
@@ -78,7 +78,7 @@ class Standing:
         share: upper bound of the share of units above ``worst``; None where it is not limited.
     """
 
-    figure: Figure
+    figure: LimitedFigure
     n: int
     mean: float
     upper: float
@@ -149,7 +149,7 @@ class Limits:
         self.audit, self.limit, self.alpha = audit, audit.spec.gate, alpha
         self.deployed = deployed(audit, self.limit)
         self.attacks = [part.label for part in audit.parts if part.kind == "attack"]
-        self.standings: dict[Figure, Standing] = {}
+        self.standings: dict[LimitedFigure, Standing] = {}
         self.certified: dict[tuple[Configuration, str], float] = {}
         self._by_units = by_units(audit.spec)
 
@@ -248,15 +248,17 @@ class Limits:
         tests = len(self.attacks) * len(self._figures()) * len(self.deployed) * len(samples)
         made = []
         for sample, (scores, others) in samples.items():
-            figure = Figure(configuration, attack, measured.metric, measured.column, sample)
+            figure = LimitedFigure(configuration, attack, measured.metric, measured.column, sample)
             made += self._standing(figure, scores, others, tests)
         return made
 
-    def _standing(self, figure: Figure, scores: Floats, others: Floats, tests: int) -> list[Standing]:
+    def _standing(self, figure: LimitedFigure, scores: Floats, others: Floats, tests: int) -> list[Standing]:
         known = np.isfinite(scores) & np.isfinite(others).all(0)
         scores, others = scores[known], others[:, known]
         if not len(scores):
-            return []
+            # A repetition of which nothing is known was not shown to be safe.
+            unknown = Standing(figure, 0, 0.0, 1.0, below=False, above=False, possible=False, more=None)
+            return [] if figure.sample is None else [unknown]
         limit, alpha = self.limit.above, self.alpha
         lifts = scores - predicted_best(others)
         budget = self.audit.units if figure.sample is None else len(lifts)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -195,20 +196,21 @@ def _jobs(
         seconds_of[len(jobs)] = seconds
         jobs.append(Job(len(jobs), series, first.place, first.configuration, units, parts, count))
 
-    tried: dict[int, float] = {}
+    tried: dict[int, float | None] = {}
     total = 0.0
     for i, group in alone:
         if i not in tried:
             if total > limit:
                 continue
-            tried[i] = _try(every[i])
-        total += tried[i]
+            tried[i] = _unless_failing(functools.partial(_try, every[i]))
+        total += tried[i] or 0.0
         add((i,), group, tried[i])
     forecast: dict[tuple[int, Configuration], float | None] = {}
     for (place, configuration, group), series in by_exposure.items():
         if (place, configuration) not in forecast:
             with threads(audits[place].spec.threads):
-                forecast[place, configuration] = audits[place].forecast(configuration)
+                one = functools.partial(audits[place].forecast, configuration)
+                forecast[place, configuration] = _unless_failing(one)
         add(tuple(series), group, forecast[place, configuration])
     return jobs, seconds_of
 
@@ -262,12 +264,18 @@ def _try(one: Series) -> float:
                 # What comes before the first report is done once, the rest goes on at the pace of the reports.
                 (first, before), (last, after) = reports[0], reports[-1]
                 return first - begun + (1 - before) * (last - first) / max(after - before, 1e-9)
-            except BadInputError:
-                raise
-            except Exception:
-                # The job itself will fail the same way, be recorded and stop no other.
-                return time.perf_counter() - begun
     return time.perf_counter() - begun
+
+
+def _unless_failing(forecast: Callable[[], float | None]) -> float | None:
+    """Return a forecast; where the trial fails, the time until then: the job will fail alike and stop no other."""
+    begun = time.perf_counter()
+    try:
+        return forecast()
+    except BadInputError:
+        raise
+    except Exception:
+        return time.perf_counter() - begun
 
 
 def timed(plan: Plan, seconds: float) -> Plan:

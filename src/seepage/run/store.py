@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import sqlite3
+import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,27 +21,33 @@ from seepage.assessment import Association, Measured, Measurement
 from seepage.assessment.evidence import ARRAYS, Evidence, together
 from seepage.digests import digest_of
 from seepage.errors import BadInputError
-from seepage.files import PRIVATE, make_folder
 from seepage.files import STORE as FILE
+from seepage.files import make_folder, publish
+from seepage.run.job_digests import digest, first_damage, stored_job
+
+T = TypeVar("T")
 
 # In the file's header: whose it is, and which layout of tables it has.
 _APPLICATION = 0x5EE9A6E0
-_VERSION = 2
+_VERSION = 3
 _SECONDS_TO_WAIT = 2.0
 
 _TABLES = """
-CREATE TABLE setups (key TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE runs (id INTEGER PRIMARY KEY, entry TEXT NOT NULL);
+CREATE TABLE setups (key TEXT PRIMARY KEY, content TEXT NOT NULL, digest BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE runs (id INTEGER PRIMARY KEY, entry TEXT NOT NULL, digest BLOB NOT NULL);
 CREATE TABLE series (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, identity TEXT NOT NULL);
 CREATE TABLE figures (
     id INTEGER PRIMARY KEY, series INTEGER NOT NULL REFERENCES series (id), position INTEGER NOT NULL,
     metric TEXT NOT NULL, "column" TEXT, higher_leaks INTEGER, low REAL, high REAL, UNIQUE (series, position)
 );
 CREATE TABLE jobs (
-    id INTEGER PRIMARY KEY, series INTEGER NOT NULL REFERENCES series (id), first INTEGER NOT NULL,
-    units INTEGER NOT NULL, state TEXT NOT NULL CHECK (state IN ('done', 'failed')), failure TEXT, traceback TEXT,
-    UNIQUE (series, first)
-);
+    series INTEGER NOT NULL REFERENCES series (id), first INTEGER NOT NULL, units INTEGER NOT NULL,
+    digest BLOB NOT NULL, PRIMARY KEY (series, first)
+) WITHOUT ROWID;
+CREATE TABLE failures (
+    series INTEGER NOT NULL REFERENCES series (id), first INTEGER NOT NULL, units INTEGER NOT NULL,
+    message TEXT NOT NULL, traceback TEXT NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (series, first)
+) WITHOUT ROWID;
 CREATE TABLE units (
     series INTEGER NOT NULL REFERENCES series (id), unit INTEGER NOT NULL, seconds REAL, loss REAL, picture TEXT,
     PRIMARY KEY (series, unit)
@@ -80,8 +88,11 @@ class Store:
     digest of what it was made from), ``runs`` (the provenance of each command that wrote here, as JSON), ``series``
     (key, and everything that determines its figures, as JSON), ``figures`` (what is measured of a series), ``scores``
     (one a figure and unit; ``value`` is the accuracy where the figure is a correlation with ``entropy``, and the mean
-    of the float64 ``members`` where they are kept), ``units``, ``jobs`` and ``evidence`` (see ``Evidence``; arrays are
-    zlib-compressed).
+    of the float64 ``members`` where they are kept), ``units``, ``jobs``, ``failures`` and ``evidence`` (see
+    ``Evidence``). Members and arrays are zlib-compressed.
+
+    Beside each job stands a SHA-256 digest of all that is stored of it, beside each other entry one of that entry. All
+    are compared when a store is opened, so that damage and edits are noticed. Whoever edits a digest too is not.
 
     Args:
         folder: the run folder, None to keep nothing.
@@ -151,7 +162,7 @@ class Store:
                     continue
                 pairs[place[unit]] = torch.tensor([_number(value), _number(entropy)], dtype=torch.float64)
                 if some is not None:
-                    members[place[unit]] = torch.frombuffer(bytearray(some), dtype=torch.float64)
+                    members[place[unit]] = self._decoded(_members, some)
             if higher_leaks is None:
                 measured.append(Association(metric, column, pairs[:, 0].clone(), pairs[:, 1].clone()))
                 continue
@@ -163,19 +174,20 @@ class Store:
     def evidence(self, key: str, units: Iterable[int]) -> Evidence | None:
         """Return the evidence of these units under ``key``, in their order; None where there is none."""
         kept = {
-            unit: _unpacked(about, arrays) for unit, about, arrays in self._of(key, "evidence", "unit, about, arrays")
+            unit: self._decoded(_unpacked, about, arrays)
+            for unit, about, arrays in self._of(key, "evidence", "unit, about, arrays")
         }
         parts = [kept[unit] for unit in units if unit in kept]
         return together(parts) if parts else None
 
     def failures(self, key: str) -> list[Failure]:
         """Return the jobs under ``key`` that failed and were not done since."""
-        rows = self._of(key, "jobs", "first, units, failure, traceback", "AND state = 'failed' ORDER BY first")
+        rows = self._of(key, "failures", "first, units, message, traceback", "ORDER BY first")
         return [Failure(range(first, first + count), message, trace) for first, count, message, trace in rows]
 
     def runs(self) -> list[dict[str, Any]]:
         """Return the provenance of the commands that wrote here, oldest first."""
-        return [json.loads(entry) for (entry,) in self._rows("SELECT entry FROM runs ORDER BY id")]
+        return [self._decoded(json.loads, entry) for (entry,) in self._rows("SELECT entry FROM runs ORDER BY id")]
 
     def add_run(self, entry: Mapping[str, Any]) -> None:
         """Keep the provenance of a command that is about to write here.
@@ -183,7 +195,8 @@ class Store:
         Raises:
             BadInputError: the file cannot be written.
         """
-        self._write([("INSERT INTO runs (entry) VALUES (?)", [(json.dumps(entry, ensure_ascii=False),)])])
+        number, text = self._next("runs"), json.dumps(entry, ensure_ascii=False)
+        self._write([("INSERT INTO runs VALUES (?, ?, ?)", [(number, text, digest(number, text))])])
 
     def setup(self, made_from: Mapping[str, Any], make: Callable[[], Any] | None) -> Any:
         """Return what ``make`` returns, made once for everything that is made from the same.
@@ -198,11 +211,11 @@ class Store:
         key = digest_of(made_from)
         held = self._rows("SELECT content FROM setups WHERE key = ?", key)
         if held:
-            return json.loads(held[0][0])
+            return self._decoded(json.loads, held[0][0])
         if make is None:
             return None
         content = json.dumps(make(), ensure_ascii=False)
-        self._write([("INSERT INTO setups VALUES (?, ?)", [(key, content)])])
+        self._write([("INSERT INTO setups VALUES (?, ?, ?)", [(key, content, digest(key, content))])])
         return json.loads(content)
 
     def add(
@@ -230,6 +243,12 @@ class Store:
             BadInputError: the file cannot be written.
         """
         number, writes = self._series(key, identity)
+        span = (number, units.stop, units.start)
+        query = "SELECT first, units FROM jobs WHERE series = ? AND first < ? AND first + units > ?"
+        for first, count in self._rows(query, *span):
+            # Units that are measured again replace whole jobs, so that each unit belongs to one.
+            old = (number, first, first + count)
+            writes += [(statement, [old]) for statement in _REMOVALS]
         rows = self._rows('SELECT metric, "column", id FROM figures WHERE series = ?', number)
         known = {(metric, column): figure for metric, column, figure in rows}
         fresh, scores = [], []
@@ -244,24 +263,24 @@ class Store:
             clusters = None if isinstance(m, Association) else m.clusters
             for i, value in enumerate(values.tolist()):
                 doubt = None if entropy is None else _plain(float(entropy[i]))
-                members = None if clusters is None else clusters[i].double().cpu().contiguous().numpy().tobytes()
+                members = None if clusters is None else _packed_members(clusters[i])
                 scores.append((known[name], units.start + i, _plain(value), doubt, members))
         losses = [None if e.loss is None else _plain(float(e.loss[0])) for e in evidence] or [None] * len(units)
         shown = list(pictures) or [None] * len(units)
         writes += [
             ("INSERT INTO figures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", fresh),
-            ("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", scores),
+            ("INSERT INTO scores VALUES (?, ?, ?, ?, ?)", scores),
             (
-                "INSERT OR REPLACE INTO units VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO units VALUES (?, ?, ?, ?, ?)",
                 [(number, unit, seconds, losses[i], shown[i]) for i, unit in enumerate(units)],
             ),
             (
-                "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?)",
+                "INSERT INTO evidence VALUES (?, ?, ?, ?)",
                 [(number, unit, *_packed(e)) for unit, e in zip(units, evidence, strict=False)],
             ),
-            (_JOB, [(number, units.start, len(units), "done", None, None)]),
+            ("DELETE FROM failures WHERE series = ? AND first < ? AND first + units > ?", [span]),
         ]
-        self._write(writes)
+        self._write(writes, (number, units))
 
     def add_failure(self, key: str, identity: Mapping[str, Any], failure: Failure) -> None:
         """Keep the reason why a job failed, until it is done by another run.
@@ -271,8 +290,8 @@ class Store:
         """
         number, writes = self._series(key, identity)
         units = failure.units
-        row = (number, units.start, len(units), "failed", failure.message, failure.traceback)
-        self._write([*writes, (_JOB, [row])])
+        row = (number, units.start, len(units), failure.message, failure.traceback)
+        self._write([*writes, ("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?)", [(*row, digest(*row))])])
 
     def _series(self, key: str, identity: Mapping[str, Any]) -> tuple[int, list[tuple[str, list[tuple[Any, ...]]]]]:
         found = self._rows("SELECT id FROM series WHERE key = ?", key)
@@ -300,7 +319,8 @@ class Store:
         except sqlite3.DatabaseError as error:
             raise self._damaged(error) from error
 
-    def _write(self, writes: Iterable[tuple[str, list[tuple[Any, ...]]]]) -> None:
+    def _write(self, writes: Iterable[tuple[str, list[tuple[Any, ...]]]], job: tuple[int, range] | None = None) -> None:
+        """Carry statements out in one transaction, with the digest of a job (series and units) at its end."""
         if self._connection is None:
             assert self._path is not None
             self._connection = self._create(self._path)
@@ -308,6 +328,11 @@ class Store:
             with self._connection:
                 for statement, rows in writes:
                     self._connection.executemany(statement, rows)
+                if job is not None:
+                    # Of what was stored, not of what was handed in: SQLite keeps -0.0 as 0.0.
+                    row = (job[0], job[1].start, len(job[1]))
+                    stored = stored_job(self._connection, *row)
+                    self._connection.execute("INSERT INTO jobs VALUES (?, ?, ?, ?)", (*row, stored.digest))
         except sqlite3.OperationalError as error:
             raise BadInputError(
                 f"{str(self._path)!r} cannot be written ({error}); make room or choose another folder with --out. What "
@@ -319,26 +344,33 @@ class Store:
     def _create(self, path: Path) -> sqlite3.Connection:
         make_folder(path.parent, self._private)
         try:
-            # Before anything is in it: SQLite would make it readable to all.
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE if self._private else 0o666))
-            connection = self._connect(path)
-            self._make_tables(connection)
+            # Under another name until its tables are there: a run that is killed leaves a whole store or none.
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            os.close(handle)
+            try:
+                with contextlib.closing(sqlite3.connect(temporary)) as connection:
+                    self._make_tables(connection)
+                publish(Path(temporary), path, self._private, replace=False)
+            except BaseException:
+                Path(temporary).unlink(missing_ok=True)
+                raise
+        except FileExistsError as error:
+            raise self._in_use() from error
         except (OSError, sqlite3.Error) as error:
             raise BadInputError(f"{str(path)!r} cannot be written ({error}); choose another --out.") from error
-        return connection
+        return self._open(path)
 
     def _open(self, path: Path) -> sqlite3.Connection:
         try:
-            with path.open("rb+"):
-                pass
+            with path.open("rb+") as file:
+                if not file.read(1):
+                    raise BadInputError(
+                        f"{str(path)!r} is empty (0 bytes): it was cut, by a full disk or while it was copied. Restore "
+                        "it from a copy, or delete it to measure anew."
+                    )
             connection = self._connect(path)
             [application] = connection.execute("PRAGMA application_id").fetchone()
             [version] = connection.execute("PRAGMA user_version").fetchone()
-            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if not tables and application == 0:
-                # A run was killed between making the file and making its tables.
-                self._make_tables(connection)
-                return connection
             if application != _APPLICATION:
                 raise BadInputError(f"{str(path)!r} was not written by seepage; choose another --out.")
             if 0 < version < _VERSION:
@@ -354,13 +386,16 @@ class Store:
             [state] = connection.execute("PRAGMA quick_check(1)").fetchone()
             if state != "ok":
                 raise sqlite3.DatabaseError(state)
+            if (damage := first_damage(connection)) is not None:
+                raise BadInputError(
+                    f"{str(path)!r} is damaged or was edited: {damage} does not match its digest. It was left as it "
+                    "is. Restore it from a copy, or choose another --out to measure anew."
+                )
         except OSError as error:
             raise BadInputError(f"{str(path)!r} cannot be opened ({error.strerror}); choose another --out.") from error
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
-                raise BadInputError(
-                    f"{str(path)!r} is in use by another seepage; wait until it has ended, or choose another --out."
-                ) from error
+                raise self._in_use() from error
             raise self._damaged(error) from error
         except sqlite3.DatabaseError as error:
             raise self._damaged(error) from error
@@ -383,6 +418,17 @@ class Store:
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(f"PRAGMA user_version = {_VERSION}")
 
+    def _decoded(self, decode: Callable[..., T], *stored: str | bytes) -> T:
+        try:
+            return decode(*stored)
+        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, zlib.error) as error:
+            raise self._damaged(error) from error
+
+    def _in_use(self) -> BadInputError:
+        return BadInputError(
+            f"{str(self._path)!r} is in use by another seepage; wait until it has ended, or choose another --out."
+        )
+
     def _damaged(self, error: Exception) -> BadInputError:
         return BadInputError(
             f"{str(self._path)!r} is damaged or no store of seepage ({error}); it was left as it is. Restore it from a "
@@ -390,7 +436,11 @@ class Store:
         )
 
 
-_JOB = "INSERT OR REPLACE INTO jobs (series, first, units, state, failure, traceback) VALUES (?, ?, ?, ?, ?, ?)"
+# What is stored of the units from one to before another, of one series.
+_REMOVALS = [
+    f"DELETE FROM {table} WHERE series = ? AND {place} >= ? AND {place} < ?"
+    for table, place in (("units", "unit"), ("evidence", "unit"), ("jobs", "first"))
+] + ["DELETE FROM scores WHERE figure IN (SELECT id FROM figures WHERE series = ?) AND unit >= ? AND unit < ?"]
 
 
 def _about(m: Measured) -> tuple[str, str | None, int | None, float | None, float | None]:
@@ -411,6 +461,15 @@ def _packed(evidence: Evidence) -> tuple[str, bytes]:
     about |= {} if evidence.regime is None else {"regime": evidence.regime}
     about |= {} if evidence.conditions is None else {"conditions": evidence.conditions}
     return json.dumps(about, ensure_ascii=False), zlib.compress(content, 6)
+
+
+def _packed_members(values: torch.Tensor) -> bytes:
+    # Of thousands of records most are right or wrong: a hundredth of the bytes hold that.
+    return zlib.compress(values.double().cpu().contiguous().numpy().astype("<f8").tobytes())
+
+
+def _members(stored: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(zlib.decompress(stored)), dtype=torch.float64)
 
 
 def _unpacked(about: str, arrays: bytes) -> Evidence:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -13,10 +14,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
+from multiprocessing import active_children
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from cloudpickle import register_pickle_by_value  # noqa: TID251 - of this process's own objects, on their way to workers
+from cloudpickle import dumps, register_pickle_by_value  # noqa: TID251 - of this process's own objects, on their way to workers
 from loky import ProcessPoolExecutor
 from loky.backend.context import get_context
 
@@ -24,6 +26,7 @@ from seepage.errors import BadInputError
 from seepage.models.own import loaded_files
 from seepage.run.memory import keep_freed_memory
 from seepage.run.store import Failure
+from seepage.settings.part import Part
 from seepage.settings.setting import Audit, Configuration, Outcome, PlannedPart
 from seepage.threads import threads
 
@@ -113,16 +116,23 @@ def run_here(jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wan
 def run_in_workers(
     jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wanted: Callable[[], bool], workers: int
 ) -> Finished:
-    """Carry jobs out in worker processes; as ``run_here``, but results come in any order."""
+    """Carry jobs out in worker processes; as ``run_here``, but results come in any order.
+
+    Raises:
+        BadInputError: an object that a caller passed cannot be sent to another process.
+    """
     waiting = deque(jobs)
     attempts = dict.fromkeys((job.name for job in jobs), 0)
     alone: deque[Job] = deque()
     for module in loaded_files():
         # A file that was named by its path is no module that another process could import.
         register_pickle_by_value(module)
+    for part in (part for audit in audits for part in audit.spec.passed):
+        _check_sent(part)
     while (waiting and wanted()) or alone:
         # One a pool: a worker that is killed while it writes leaves its lock behind.
         messages = get_context("loky").SimpleQueue()
+        others = {process.pid for process in active_children()}
         pool = ProcessPoolExecutor(
             1 if alone else workers,
             initializer=_initialise,
@@ -159,8 +169,35 @@ def run_in_workers(
                     else:
                         (alone if began else waiting).appendleft(job)
         finally:
-            pool.shutdown(wait=True, kill_workers=True)
+            _shut_down(pool, others)
             _listen(messages, watcher, started)
+
+
+def _shut_down(pool: ProcessPoolExecutor, others: set[int | None]) -> None:
+    """End a pool and its workers, whatever interrupts come meanwhile."""
+    in_main = threading.current_thread() is threading.main_thread()
+    # loky lists the workers with another program, which inherits this: an interrupt of the group would end it too.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main else None
+    try:
+        pool.shutdown(wait=True, kill_workers=True)
+    finally:
+        # Where loky's own way failed earlier, the interpreter would wait for these without end.
+        for process in active_children():
+            if process.pid is not None and process.pid not in others:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+        if in_main:
+            signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+
+
+def _check_sent(part: Part) -> None:
+    try:
+        dumps(part.passed)
+    except Exception as error:  # What an object holds may refuse in any way.
+        raise BadInputError(
+            f"{part.called!r} cannot be sent to worker processes ({type(error).__name__}: {error}); give workers=1, or "
+            "have it hold nothing that belongs to one process, such as an open file or a lock."
+        ) from error
 
 
 def _listen(messages: Any, watcher: Watcher, started: set[int]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from seepage.errors import BadInputError, unknown_name
@@ -63,7 +64,7 @@ def _resolved(at: Any) -> Any:
     if not isinstance(at, str):
         return at
     module, _, name = at.partition(":")
-    return getattr(import_module(module), name)
+    return attrgetter(name)(import_module(module))
 
 
 _SETTINGS: dict[str, Setting] = {}
@@ -128,7 +129,7 @@ add_setting(
         "split",
         "split learning: what the server reads of the client's columns and labels",
         "seepage.settings.split_spec:SplitSpec",
-        "seepage.settings.split:prepared_audit",
+        "seepage.settings.split:SplitAudit.prepared",
         "seepage.settings.split:deployment",
     )
 )
@@ -137,7 +138,7 @@ add_setting(
         "vertical",
         "vertical learning: what the active party reads of a passive party's columns",
         "seepage.settings.vertical_spec:VerticalSpec",
-        "seepage.settings.vertical:prepared_audit",
+        "seepage.settings.vertical:VerticalAudit.prepared",
         "seepage.settings.vertical:deployment",
     )
 )
@@ -146,7 +147,7 @@ add_setting(
         "pooled",
         "pooled learning: what a joint model's answers tell of a sensitive column's distribution",
         "seepage.settings.pooled_spec:PooledSpec",
-        "seepage.settings.pooled:prepared_audit",
+        "seepage.settings.pooled:PooledAudit.prepared",
         "seepage.settings.pooled:deployment",
     )
 )

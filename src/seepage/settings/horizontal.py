@@ -7,19 +7,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from seepage import assessment, baselines, defenses, protocols, registry
+from seepage import protocols, registry
 from seepage.assessment import Metric, match_records, measure_matched
 from seepage.assessment.evidence import evidence_of
 from seepage.assessment.row import ResultRow
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.reconstruct import ROWS_AT_ONCE
 from seepage.devices import find_device
-from seepage.digests import plain
+from seepage.digests import arguments_of, plain
 from seepage.errors import BadInputError
 from seepage.learning import batch_statistics
 from seepage.models.batch_norm import Moments, normalisations
@@ -29,14 +29,25 @@ from seepage.registry import takes
 from seepage.seeds import stream
 from seepage.settings.horizontal_facts import threat_model
 from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
-from seepage.settings.part import Part
+from seepage.settings.part import Part, entry_of, made, source_of
 from seepage.settings.probe import Probe
-from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Kept, Outcome, PlannedPart, Progress
+from seepage.settings.setting import (
+    About,
+    Audit,
+    Configuration,
+    Exposure,
+    Given,
+    Kept,
+    Outcome,
+    PlannedPart,
+    Progress,
+    TaskTraining,
+)
 from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
-from seepage.settings.tasks import learnt_rows, task_rows
+from seepage.settings.tasks import defense_of, learnt_rows, task_rows
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
 from seepage.settings.units import CONTROL_UNITS
-from seepage.sources import foreign_code, own_code
+from seepage.sources import own_code
 from seepage.versions import installed
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess, View
 from seepage.wire.secret import Transcript
@@ -70,19 +81,18 @@ class HorizontalAudit(Audit[HorizontalSpec]):
     def __init__(self, spec: HorizontalSpec, subject: Subject, swapped: bool = False) -> None:
         self.spec, self.subject, self.swapped = spec, subject, swapped
         self.dataset, self.own, self.inferred = subject.dataset, subject.own, subject.inferred
-        self.metrics: tuple[Metric, ...] = tuple(assessment.create(p.name, **p.options) for p in spec.metrics)
+        self.metrics: tuple[Metric, ...] = tuple(cast("Metric", made(registry.metrics, part)) for part in spec.metrics)
         self._instances: dict[str, Attack] = {
-            part.label or part.name: baselines.create(part.name, "horizontal", **part.options)
-            for part in spec.baselines
+            part.called: made(registry.baselines.of("horizontal"), part) for part in spec.baselines
         }
-        self._instances |= {part.label or part.name: _attack(spec, part) for part in spec.attacks}
+        self._instances |= {part.called: _attack(spec, part) for part in spec.attacks}
         refuse_inapplicable(spec.attacks, replace(deployment(spec), model=subject.model.name))
         self.parts = tuple(
             [PlannedPart(part, "baseline") for part in spec.baselines]
             + [PlannedPart(part, "attack") for part in spec.attacks]
         )
         self._protocols: dict[Configuration, tuple[Part, Clients[View]]] = {}
-        guards = [(part, defenses.create(part.name, **part.options)) for part in spec.defenses]
+        guards = [(part, defense_of(part)) for part in spec.defenses]
         for batch_size in spec.batch_sizes:
             for part, guard in guards:
                 protocol = protocols.create(
@@ -93,7 +103,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
                     **spec.protocol_options,
                 )
                 _check_granted(spec, subject, protocol)
-                self._protocols[Configuration(part.label or part.name, batch_size)] = part, protocol
+                self._protocols[Configuration(part.called, batch_size)] = part, protocol
         self.configurations = tuple(self._protocols)
         dataset, schema = subject.dataset, subject.dataset.schema
         messages = "the gradient" if spec.attacked_rounds == 1 else f"the gradients of {spec.attacked_rounds} rounds"
@@ -162,12 +172,16 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         kind = registry.attacks.of("horizontal") if is_attack else registry.baselines.of("horizontal")
         found = {
             "version": installed("seepage"),
-            "code": {**own_code(), "plugin": foreign_code(kind[part.part.name].factory)},
+            "code": {
+                **own_code(),
+                "plugin": source_of(kind, part.part),
+                "defense": source_of(registry.defenses.of("horizontal"), defense),
+            },
             "dataset": {"name": subject.dataset.name, "rows": subject.rows_digest},
             "model": {"name": subject.model.name, "parameters": subject.model_digest},
             "protocol": {"name": spec.protocol, "replacement": spec.replacement, **spec.protocol_options},
             "batch_size": configuration.batch_size,
-            "defense": {"name": defense.name, **plain(protocol.defense)},
+            "defense": {"name": defense.name, **arguments_of(protocol.defense)},
             "attack" if is_attack else "baseline": {"name": part.part.name, **self._arguments(part)},
             "labels": spec.labels if is_attack else None,
             "batch_statistics": spec.batch_statistics if is_attack else None,
@@ -251,9 +265,24 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         """Return what the network makes of some of the client's rows."""
         return Probe.of(self.spec, self.subject)
 
-    def further_rows(self, kept: Kept, say: Callable[[str], None]) -> list[ResultRow]:
+    def further_rows(
+        self, kept: Kept, say: Callable[[str], None], asked: TaskTraining | None = None
+    ) -> list[ResultRow]:
         """Return what the task loses to each defense, and how well the attacked network does."""
-        return [*task_rows(self.spec, self.subject, kept, say), *learnt_rows(self.spec, self.subject)]
+        spec, learnt = self.spec, learnt_rows(self.spec, self.subject)
+        if asked is None:
+            return [*task_rows(spec, self.subject, kept, say), *learnt]
+        if asked.recipe is None:
+            return learnt
+        if asked.configurations:
+            sizes = {one.batch_size for one in asked.configurations}
+            labels = {one.defense for one in asked.configurations}
+            some = {
+                "batch_sizes": tuple(size for size in spec.batch_sizes if size in sizes),
+                "defenses": tuple(part for part in spec.defenses if part.called in labels),
+            }
+            task_rows(spec.model_copy(update=some), self.subject, kept, say, asked.recipe)
+        return [*task_rows(spec, self.subject, kept, say, asked.recipe, train=False), *learnt]
 
     def save(self, folder: Path) -> None:
         """Keep networks that were trained for the audit."""
@@ -293,7 +322,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
     def _arguments(self, part: PlannedPart) -> dict[str, Any]:
         """Return all arguments of an attack or baseline, defaults included where it is an object."""
         instance = self._instances[part.label]
-        return {"options": plain(part.part.options)} if inspect.isfunction(instance) else plain(instance)
+        return {"options": plain(part.part.options)} if inspect.isfunction(instance) else arguments_of(instance)
 
     def _sees(self, configuration: Configuration) -> str:
         protocol = self.protocol(configuration)
@@ -376,6 +405,9 @@ def _check_granted(spec: HorizontalSpec, subject: Subject, protocol: Clients[Vie
 
 
 def _attack(spec: HorizontalSpec, part: Part) -> Attack:
+    if part.passed is not None:
+        # Its own arguments say all.
+        return made(registry.attacks.of("horizontal"), part)
     factory = registry.attacks.of("horizontal")[part.name].factory
     options: dict[str, Any] = {}
     # A factory that passes any argument on may not know a profile, so it is given none but another one.
@@ -419,7 +451,9 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
     """
     spec, subject = audit.spec, audit.subject
     columns = len(subject.dataset.schema.columns)
-    kept = any(hasattr(registry.attacks.of("horizontal")[attack.name].factory, "network") for attack in spec.attacks)
+    kept = any(
+        hasattr(entry_of(registry.attacks.of("horizontal"), attack).factory, "network") for attack in spec.attacks
+    )
     control = make_spec(
         **{
             **{name: getattr(spec, name) for name in HorizontalSpec.model_fields},

@@ -6,12 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from seepage.digests import digest_of
+from seepage.digests import Json, digest_of
 from seepage.files import write_whole
 from seepage.models.model import Model
 from seepage.settings.horizontal_spec import Training
@@ -21,7 +20,7 @@ FOLDER = "networks"
 _LEARNT = "learnt"
 
 
-def place_of(folder: Path, made_from: Mapping[str, Any]) -> Path:
+def place_of(folder: Path, made_from: Mapping[str, Json]) -> Path:
     """Return the file of the networks that were trained from what ``made_from`` says, JSON values, to the last bit."""
     return folder / FOLDER / f"{digest_of(made_from)}.safetensors"
 

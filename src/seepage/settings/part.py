@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from seepage import registry
+from seepage.digests import arguments_of
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import load_yaml
-from seepage.registry import Registry
+from seepage.registry import Entry, Registry
+from seepage.sources import NoDigestError, fingerprint, foreign_code
 
 M = TypeVar("M")
+T = TypeVar("T")
 # Registered name of no defense.
 NONE = "none"
 
 
 class Part(BaseModel):
-    """An attack, a defense or a baseline by its registered name, with arguments.
+    """An attack, a defense or a baseline by its registered name with arguments, or an object that a caller passed.
 
     Attributes:
-        name: registered name; those of several mechanisms with ``+`` between them for a defense that combines them.
-        options: arguments of its factory; those of each mechanism, by its name, for a combination.
+        name: registered name; those of several mechanisms with ``+`` between them for a defense that combines them. Of
+            an object, the name that its class is registered with, else that of its class or function.
+        options: arguments of its factory; those of each mechanism, by its name, for a combination. Of an object, its
+            arguments for results.
         label: name in results; the registered name if None.
+        passed: object of the caller, ready to use; None for a part that is made from its name and options.
 
     Raises:
         BadInputError: a combination has a mechanism twice, or options of something that it does not have.
@@ -42,6 +50,21 @@ class Part(BaseModel):
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
     label: str | None = None
+    passed: object = Field(default=None, exclude=True)
+
+    @classmethod
+    def of_object(cls, passed: object, label: str | None = None) -> Part:
+        """Return the part that an object of a caller is.
+
+        Raises:
+            BadInputError: it is a class, or a function that makes parts, instead of what it makes.
+        """
+        if isinstance(passed, type) or registry.is_factory(passed):
+            name = getattr(passed, "__name__", repr(passed))
+            raise BadInputError(f"{name} makes a part and is none itself; give what it returns, as in {name}().")
+        known = arguments_of(passed) if dataclasses.is_dataclass(passed) else {}
+        options = {name: value for name, value in known.items() if name != "kind"}
+        return cls(name=registry.name_of(passed), options=options, label=label, passed=passed)
 
     @property
     def called(self) -> str:
@@ -52,7 +75,7 @@ class Part(BaseModel):
     def mechanisms(self) -> tuple[Part, ...]:
         """What a defense combines: each mechanism with its options; itself alone for a single one."""
         names = self.name.split(_AND)
-        if len(names) == 1:
+        if len(names) == 1 or self.passed is not None:
             return (self,)
         return tuple(Part(name=name, options=self.options.get(name, {})) for name in names)
 
@@ -71,6 +94,8 @@ class Part(BaseModel):
         return self
 
 
+# What no part is: values, and parts themselves.
+_PLAIN = (bool, int, float, str, bytes, list, tuple, set, frozenset, Mapping, Part, type(None))
 # Between the names of mechanisms that a defense combines.
 _AND = "+"
 
@@ -137,8 +162,12 @@ def as_part(value: Any) -> Any:
     """Return name, options and label of a part in any of the forms that a document may write it in."""
     if isinstance(value, str):
         return read_part(value)
+    if not isinstance(value, _PLAIN):
+        return Part.of_object(value)
     if not isinstance(value, Mapping) or "options" in value:
         return value
+    if set(value) <= {"name", "label"} and not isinstance(value.get("name", ""), _PLAIN):
+        return Part.of_object(value["name"], value.get("label"))
     if "all" in value:
         return _all(value)
     # Options may stand beside the name.
@@ -166,6 +195,65 @@ def _all(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**(named[0] if len(named) == 1 else _together(named)), "label": value.get("label")}
 
 
+def made(registered: Registry[T], part: Part) -> T:
+    """Return a part ready to use: the object that was passed, or what its name and options make.
+
+    Args:
+        registered: parts of the setting.
+        part: the part.
+
+    Raises:
+        BadInputError: the name or an option is unknown, or the object's class is one of another setting.
+    """
+    if part.passed is None:
+        return registered.create(part.name, **part.options)
+    entry_of(registered, part)
+    return cast("T", part.passed)
+
+
+def entry_of(registered: Registry[T], part: Part) -> Entry[T]:
+    """Return what is declared of a part: the view that it takes and the side information that it needs.
+
+    Raises:
+        BadInputError: the name is unknown, or an object's class is one of another setting.
+    """
+    return registered[part.name] if part.passed is None else registered.entry_of(part.passed)
+
+
+def source_of(registered: Registry[Any], part: Part) -> str | None:
+    """Return a digest of what a part computes that its name and options do not say; None where they say all of it.
+
+    An object that has no digest goes by its label, which is unique in an audit; results of such audits are not kept.
+    """
+    if part.passed is None:
+        files = [foreign_code(registered[one.name].factory) for one in part.mechanisms]
+        return "+".join(str(file) for file in files) if any(files) else None
+    try:
+        return fingerprint(part.passed)
+    except NoDigestError:
+        return f"object {part.called}"
+
+
+def check_kept(parts: Sequence[Part]) -> None:
+    """Refuse to keep results of objects of which nothing tells later whether they compute the same.
+
+    Args:
+        parts: objects of the caller.
+
+    Raises:
+        BadInputError: names the first, and the reason.
+    """
+    for part in parts:
+        try:
+            fingerprint(part.passed)
+        except NoDigestError as error:
+            raise BadInputError(
+                f"results of {part.called!r} cannot be kept in a run folder: {error.what}, so that nothing tells a "
+                "later run whether it computes the same. Define it in a file, with plain values as arguments, or give "
+                "no folder (out)."
+            ) from error
+
+
 def combine(registered: Registry[Any], part: Part, nothing: str = NONE) -> tuple[object, ...]:
     """Return the mechanisms of a defense, made from their options; empty for no defense.
 
@@ -186,9 +274,9 @@ def combine(registered: Registry[Any], part: Part, nothing: str = NONE) -> tuple
         >>> combine(registry.defenses.of("pooled"), both)
         (RoundedAnswers(digits=1), QueryLimit(queries=100))
     """
-    made: dict[str, tuple[str, object]] = {}
+    found: dict[str, tuple[str, object]] = {}
     for one in part.mechanisms:
-        mechanism = registered.create(one.name, **one.options)
+        mechanism = made(registered, one)
         if one.name == nothing:
             if len(part.mechanisms) > 1:
                 raise BadInputError(f"{part.name!r} combines a defense with none; leave {nothing!r} out.")
@@ -199,13 +287,32 @@ def combine(registered: Registry[Any], part: Part, nothing: str = NONE) -> tuple
                 "such as label: mine."
             )
         acts_on = str(getattr(mechanism, "acts_on", one.name))
-        if acts_on in made:
+        if acts_on in found:
             raise BadInputError(
-                f"{made[acts_on][0]!r} and {one.name!r} both act on the {acts_on}, so that one defense has only one of "
-                "them; leave out one, or give two defenses."
+                f"{found[acts_on][0]!r} and {one.name!r} both act on the {acts_on}, so that one defense has only one "
+                "of them; leave out one, or give two defenses."
             )
-        made[acts_on] = (one.name, mechanism)
-    return tuple(mechanism for _, mechanism in made.values())
+        found[acts_on] = (one.name, mechanism)
+    return tuple(mechanism for _, mechanism in found.values())
+
+
+def check_kinds(part: Part, mechanisms: Sequence[object], kinds: tuple[type, ...]) -> None:
+    """Refuse a defense that a setting has no place for.
+
+    Args:
+        part: the defense.
+        mechanisms: its mechanisms, ready to use.
+        kinds: classes whose objects the setting uses.
+
+    Raises:
+        BadInputError: a mechanism is of none of the classes; the message names them.
+    """
+    if not all(isinstance(one, kinds) for one in mechanisms):
+        names = ", ".join(kind.__name__ for kind in kinds)
+        raise BadInputError(
+            f"a defense of this setting is an object of {names}, or of a class that extends one of them; got "
+            f"{part.called!r}."
+        )
 
 
 def of_kind(mechanisms: Sequence[object], kind: type[M]) -> M | None:
@@ -234,5 +341,10 @@ def several(value: Any) -> Any:
     return (value,) if isinstance(value, str | int | float | Mapping | Part) else value
 
 
+def _as_parts(value: object) -> object:
+    """Return one part, an object of a caller included, as a sequence of one."""
+    return (value,) if not isinstance(value, _PLAIN) else several(value)
+
+
 OnePart = Annotated[Part, BeforeValidator(as_part)]
-Parts = Annotated[tuple[OnePart, ...], BeforeValidator(several)]
+Parts = Annotated[tuple[OnePart, ...], BeforeValidator(_as_parts)]

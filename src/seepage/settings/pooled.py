@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -31,24 +31,26 @@ from seepage.datasets.coins import SIDES, some_rows, with_coins
 from seepage.datasets.marked import SYNTHETIC, marked, with_synthetic
 from seepage.datasets.population import Nodes, Texts
 from seepage.defenses.accounting import gaussian_guarantee
-from seepage.digests import digest_of, plain
+from seepage.defenses.answers import CoarseAnswers
+from seepage.defenses.joint_training import DpTraining, QueryLimit, WithoutColumns
+from seepage.digests import Json, digest_of, plain
 from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
+from seepage.registry import takes
 from seepage.seeds import stream
-from seepage.settings.part import Part
-from seepage.settings.pooled_spec import PooledDefense, PooledSpec, pair
-from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
+from seepage.settings.part import NONE, Part, check_kinds, combine, entry_of, made, of_kind
+from seepage.settings.pooled_spec import PooledSpec, pair
+from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
-from seepage.settings.subject import Subjects
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
+    UnitsAudit,
+    UnitsExposure,
     attacks_and_baselines,
-    check_cpu,
     control_fields,
     extrapolated,
-    outcome,
     planned,
     rehearse,
     rows_identity,
@@ -59,7 +61,6 @@ from seepage.shadow.learner import Learner
 from seepage.shadow.pooling import MarkedRows
 from seepage.shadow.recurrent import Recurrent
 from seepage.shadow.stacked import Dense
-from seepage.sources import own_code
 from seepage.tabular.schema import Category, Discrete
 from seepage.wire.pooled import GradientsView, ModelView, PooledKnowledge, PropertyGuess, UpdatedView
 from seepage.wire.secret import PooledTranscript
@@ -73,14 +74,42 @@ SHUFFLED = "shuffled"
 _SHUFFLES = 5
 # Models that are trained without other parties' rows.
 _LOCAL = 20
-# Fields of a spec that say what is measured, on how many seeds and how, but change nothing that is trained.
-_NOT_DETERMINING = {*Spec.model_fields, "repetitions"} - {"dataset_options", "sensitive", "seed", "threads"}
 _TRAINING = Part(name="training")
 # Folder of a run that the drawn rows are kept in.
 DRAWN = "drawn_rows"
 
 
-class PooledAudit(Audit[PooledSpec]):
+@dataclass(frozen=True)
+class PooledDefense:
+    """What parties that pool their rows do, ready to use.
+
+    Attributes:
+        without: names of columns that models are not trained on.
+        answers: what is done to answers.
+        queries: number of queries that are answered; None for any.
+        training: differentially private training.
+    """
+
+    without: tuple[str, ...] = ()
+    answers: CoarseAnswers | None = None
+    queries: int | None = None
+    training: DpTraining | None = None
+
+
+def defense_of(part: Part) -> PooledDefense:
+    """Return a defense ready to use."""
+    found = combine(registry.defenses.of("pooled"), part)
+    check_kinds(part, found, (WithoutColumns, *get_args(CoarseAnswers), QueryLimit, DpTraining))
+    without, limit = of_kind(found, WithoutColumns), of_kind(found, QueryLimit)
+    return PooledDefense(
+        () if without is None else tuple(without.columns),
+        next((one for one in found if isinstance(one, CoarseAnswers)), None),
+        None if limit is None else limit.queries,
+        of_kind(found, DpTraining),
+    )
+
+
+class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
     """An audit of pooled learning; a unit is an attack seed, with all target models in it.
 
     Args:
@@ -95,17 +124,16 @@ class PooledAudit(Audit[PooledSpec]):
     """
 
     setting = "pooled"
-    spec: PooledSpec
+    ignored = frozenset({*Spec.model_fields, "repetitions"}) - {"dataset_options", "sensitive", "seed", "threads"}
 
     def __init__(
         self, spec: PooledSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
     ) -> None:
-        self.spec, self.own, self.swapped = spec, own, swapped
-        check_cpu(spec.device, "pooled")
-        self.defenses = {part.called: spec.defense(part) for part in spec.defenses}
+        super().__init__(spec, dataset, own, swapped)
+        self.defenses = {part.called: defense_of(part) for part in spec.defenses}
         is_table = dataset is not None or spec.dataset not in registry.populations.names()
         self.source = source = _of_table(spec, dataset) if is_table else _of_population(spec)
-        self.dataset = source.table
+        self.dataset, self.rows = source.table, source.identity
         refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, source, self.defenses)
         update = spec.protocol == "update"
@@ -153,31 +181,18 @@ class PooledAudit(Audit[PooledSpec]):
         )
 
     @property
-    def origin(self) -> Mapping[str, Any]:
+    def origin(self) -> Mapping[str, Json]:
         """What tells these rows from others."""
         source = self.source
         rows = {"name": source.name, "rows": source.count, "notes": list(source.notes)}
         return {"dataset": {**rows, "digest": digest_of({"rows": source.identity})}}
 
-    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
-        """Return everything that determines the figures of a part, as JSON values."""
-        found = {
-            "setting": self.setting,
-            "spec": self.spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
-            "dataset": self.source.name,
-            "rows": self.source.identity,
-            "code": own_code(),
-            "defense": plain(self.defenses[configuration.defense]),
-            "part": part.part.name,
-            "kind": part.kind,
-            "options": plain(part.part.options),
-        }
-        return {**found, "swapped": True} if self.swapped else found
-
-    def expose(self, configuration: Configuration, units: range) -> PooledExposure:
+    def expose(self, configuration: Configuration, units: range) -> UnitsExposure:
         """Return who holds what in some attack seeds; models are trained by the first part that needs them."""
-        defense = self.defenses[configuration.defense]
-        return PooledExposure(self, [_seed(self.spec, self.source, defense, unit, self.swapped) for unit in units])
+        return UnitsExposure(self.about, [self._seed(configuration, unit) for unit in units])
+
+    def _seed(self, configuration: Configuration, unit: int) -> AttackSeed:
+        return _seed(self.spec, self.source, self.defenses[configuration.defense], unit, self.swapped)
 
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of an attack seed with all its parts, from two rehearsals with few models.
@@ -203,7 +218,7 @@ class PooledAudit(Audit[PooledSpec]):
         def expose(size: int) -> Exposure:
             changed = {"targets": size * worlds, "shadows": size * least}
             small = with_fields(spec, changed)
-            return PooledExposure(self, [_seed(small, self.source, self.defenses[configuration.defense], 0)])
+            return UnitsExposure(self.about, [_seed(small, self.source, self.defenses[configuration.defense], 0)])
 
         found = rehearse(expose, self.parts)
         if found is None:
@@ -212,7 +227,7 @@ class PooledAudit(Audit[PooledSpec]):
         times = (spec.targets + spec.shadows) / (worlds + least)
         return extrapolated(one, two, times)
 
-    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what an attacker is granted, for results."""
         if part.kind != "attack":
             return {}
@@ -238,20 +253,13 @@ class PooledAudit(Audit[PooledSpec]):
             "defense": self._known[configuration.defense],
         }
 
-    def control(self) -> PooledAudit | None:
-        """Return the positive control: a planted column that the target follows, without a defense.
+    def planted(self, swapped: bool) -> PooledAudit | None:
+        """Return a control: a planted column that the target follows, without a defense.
 
         The same table and attacks, but the secret is the share of heads in a column of coins, and the labels follow it;
         shares are far apart and models plain logistic regressions. None where rows are no table, in which no column can
-        be planted, or too few.
+        be planted, or too few. In the negative control each target comes with another target's answers.
         """
-        return self._control(swapped=False)
-
-    def negative(self) -> PooledAudit | None:
-        """Return the negative control: as the positive one, but each target comes with another target's answers."""
-        return self._control(swapped=True)
-
-    def _control(self, swapped: bool) -> PooledAudit | None:
         spec = self.spec
         if self.dataset is None:
             return None
@@ -291,8 +299,7 @@ class PooledAudit(Audit[PooledSpec]):
             return
         for configuration in self.configurations:
             # Rows are drawn alike under all defenses that train on the same columns.
-            seeds = self.expose(configuration, range(self.units)).seeds
-            for seed in seeds:
+            for seed in [self._seed(configuration, unit) for unit in range(self.units)]:
                 kept = {name: tensor.contiguous() for name, tensor in seed.drawn().items()}
                 place = folder / DRAWN / f"{configuration.defense}-{seed.unit}.safetensors"
                 write_whole(place, save(kept), self.own)
@@ -302,38 +309,6 @@ class PooledAudit(Audit[PooledSpec]):
 _CONTROL_ROWS = 7_200
 _CONTROL_ROWS_OF_A_PARTY = 150
 _LEAST_ROWS_OF_A_PARTY = 40
-
-
-@dataclass(frozen=True)
-class PooledExposure(Exposure):
-    """Some attack seeds.
-
-    Attributes:
-        audit: origin of the seeds.
-        seeds: one a unit.
-    """
-
-    audit: PooledAudit
-    seeds: Sequence[AttackSeed]
-
-    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
-        """Return the figures of a part in each attack seed."""
-        return outcome([seed.measure(part) for seed in self.seeds], self.audit.about)
-
-
-def prepared_audit(spec: PooledSpec, given: Given, subjects: Subjects) -> PooledAudit:
-    """Return the audit of a spec.
-
-    Args:
-        spec: what to do.
-        given: objects that the caller passed instead of names.
-        subjects: tables that were loaded before.
-
-    Raises:
-        BadInputError: something that the spec names cannot be loaded or used.
-    """
-    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
-    return PooledAudit(spec, dataset, own=dataset is not None)
 
 
 def _value(spec: PooledSpec, data: Dataset, sensitive: str) -> Category | None:
@@ -401,7 +376,7 @@ class PooledData:
     count: int
     target: str
     sensitive: str
-    identity: list[Any]
+    identity: list[Json]
     by_columns: Mapping[tuple[str, ...], MarkedRows]
     classes: int
     table: Dataset | None = None
@@ -428,7 +403,7 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> PooledData:
         data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
     sensitive = SYNTHETIC if spec.synthetic is not None else spec.secret
     # Rows are the same under all defenses that train on the same columns.
-    by_columns = {one.without: _rows(spec, data, sensitive, one) for one in map(spec.defense, spec.defenses)}
+    by_columns = {one.without: _rows(spec, data, sensitive, one) for one in map(defense_of, spec.defenses)}
     target = data.schema.target
     # Rows were refused otherwise.
     assert isinstance(target, Discrete)
@@ -453,7 +428,7 @@ def _of_population(spec: PooledSpec) -> PooledData:
     named = registry.populations[spec.dataset]
     folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
     data = cast("Texts | Nodes", registry.populations.create(spec.dataset, **folder, **spec.dataset_options))
-    for defense in map(spec.defense, spec.defenses):
+    for defense in map(defense_of, spec.defenses):
         of_tables = (defense.without, defense.training, spec.inputs, spec.synthetic, spec.group)
         if any(said not in ((), None) for said in of_tables):
             raise BadInputError(
@@ -507,7 +482,20 @@ def _of_population(spec: PooledSpec) -> PooledData:
 
 def _check(spec: PooledSpec, source: PooledData, defenses: dict[str, PooledDefense]) -> None:
     """Refuse, before anything is trained, what would fail after it."""
-    sets = _sets(spec, source.rows(spec.defense(spec.defenses[0])), 0)
+    if spec.shadows % 4 and _estimates_shares(spec):
+        raise BadInputError(
+            f"attacks that estimate a share train shadow models in pairs from two halves of the auxiliary rows; got "
+            f"{spec.shadows}, give a multiple of 4."
+        )
+    defended = any(part.name != NONE for part in spec.defenses)
+    if spec.parties > 2 or defended:
+        for part in spec.attacks:
+            if GradientsView in _views(part):
+                raise BadInputError(
+                    f"the attack {part.called} is on another's gradients in federated training of two parties, which "
+                    "defenses of a joint model do not reach; leave out further parties and defenses, or the attack."
+                )
+    sets = _sets(spec, source.rows(defense_of(spec.defenses[0])), 0)
     # Parts of one model are drawn without replacement; what is needed most decides.
     wanted = torch.tensor([[share, *_others(spec)] for share in _all_shares(spec)], dtype=torch.float64)
     if spec.protocol == "update":
@@ -537,12 +525,13 @@ def _all_shares(spec: PooledSpec) -> list[float]:
 
 def _views(part: Part) -> tuple[type, ...]:
     """Return the view types that an attack takes."""
-    return registry.attacks.of("pooled")[part.name].sees
+    return entry_of(registry.attacks.of("pooled"), part).sees
 
 
 def _estimates_shares(spec: PooledSpec) -> bool:
     """Return whether an attack estimates a share, from shadow models over a range of shares."""
-    return any(getattr(registry.attacks.of("pooled")[part.name].factory, "estimates", False) for part in spec.attacks)
+    entries = [entry_of(registry.attacks.of("pooled"), part) for part in spec.attacks]
+    return any(getattr(entry.factory, "estimates", False) for entry in entries)
 
 
 def _others(spec: PooledSpec) -> tuple[float, ...]:
@@ -583,11 +572,11 @@ class AttackSeed:
 
     def measure(self, part: PlannedPart) -> UnitFigures:
         """Return what a part gets."""
-        name, options = part.part.name, part.part.options
+        name = part.part.name
         if name == "training" and part.kind == "about":
             return self._training()
         if part.kind == "baseline":
-            guess = registry.baselines.of("pooled").create(name, **options)(self.spec.targets, self.known)
+            guess = made(registry.baselines.of("pooled"), part.part)(self.spec.targets, self.known)
             # Right as often as the baseline holds the truth for likely; of new rows, one of two shares is.
             update = self.spec.protocol == "update"
             told = [("accuracy", name) for name in (None, *self.spec.told)]
@@ -604,12 +593,14 @@ class AttackSeed:
         if GradientsView in sees:
             return self._gradients(part)
         begun = time.perf_counter()
-        attack = registry.attacks.of("pooled").create(name, **options)
+        attack = made(registry.attacks.of("pooled"), part.part)
         estimates = getattr(attack, "estimates", False)
         seed = stream(self.spec.seed, self.unit, "attack") % 2**31
-        shadows = self._spread if estimates else self._shadows
         view = self._seen.models if ModelView in sees else self._seen.answers.again()
-        guess = attack(view, self.known, shadows, seed)
+        if estimates or takes(attack, "shadows"):
+            guess = attack(view, self.known, self._spread if estimates else self._shadows, seed)
+        else:
+            guess = attack(view, self.known, seed)
         seconds = time.perf_counter() - begun
         figures, each = self._figures(guess)
         if estimates:
@@ -769,7 +760,7 @@ class AttackSeed:
 
     def _gradients(self, part: PlannedPart) -> UnitFigures:
         """Return what gradients of federated training give away instead of the joint model."""
-        attack = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
+        attack = made(registry.attacks.of("pooled"), part.part)
         learner = self.learning.learner
         # Refused otherwise before anything ran.
         assert isinstance(learner, Dense)
@@ -794,7 +785,7 @@ class AttackSeed:
 
     def _update(self, part: PlannedPart) -> UnitFigures:
         spec = self.spec
-        attack = registry.attacks.of("pooled").create(part.part.name, **part.part.options)
+        attack = made(registry.attacks.of("pooled"), part.part)
         begun = time.perf_counter()
         view, shares = self._updates
         shares = shares[self._order]
@@ -861,9 +852,10 @@ def _seed(spec: PooledSpec, source: PooledData, defense: PooledDefense, unit: in
 
 
 def _derived(spec: PooledSpec) -> dict[str, Callable[[float], float | None]]:
-    if len(spec.shares) > 2:
+    if len(spec.shares) != 2:
         return {}
-    return {"rows_worth": partial(rows_worth, first=spec.shares[0], second=spec.shares[1])}
+    first, second = spec.shares
+    return {"rows_worth": partial(rows_worth, first=first, second=second)}
 
 
 def _threat_model(spec: PooledSpec, source: PooledData) -> tuple[str, ...]:
@@ -909,5 +901,8 @@ def deployment(spec: PooledSpec) -> Deployment:
     """Return what a deployment of pooled learning shows and grants a party."""
     updated = spec.protocol == "update"
     reveals = PooledLearning.reveals_updates if updated else PooledLearning.reveals
+    if spec.protocol == "single_party":
+        # Whoever puts no rows into the pool takes no part in training.
+        reveals = tuple(view for view in reveals if view is not GradientsView)
     known = granted({"auxiliary": spec.auxiliary, "queries": spec.queries})
     return Deployment("pooled", spec.protocol, reveals, known, None, mechanisms("pooled", spec.defenses))

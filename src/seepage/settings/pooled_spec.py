@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from seepage import registry
-from seepage.defenses.answers import CoarseAnswers, LabelOnly, RoundedAnswers
-from seepage.defenses.joint_training import DpTraining, QueryLimit, WithoutColumns
 from seepage.errors import BadInputError
 from seepage.registry import Registry
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Option, SpecField, fields_of
-from seepage.settings.part import NONE, Part, combine, of_kind
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Option, SpecField
+from seepage.settings.part import Part
 from seepage.settings.spec import STEERING, Attacks, Baselines, DatasetName, Names, Plain, Spec
 from seepage.tabular.schema import Category
 
 PooledProtocol = Literal["multi_party", "single_party", "update"]
-# Attacks on a model before and after new rows came in, and shares that it is asked for.
-UPDATES = ("dominant", "joint")
+# Where new rows come in: attacks, and shares to be distinguished.
+_OF_UPDATES = ("dominant", "joint")
 _FINE = (0.1, 0.3, 0.5, 0.7, 0.9)
-
-
-@dataclass(frozen=True)
-class PooledDefense:
-    """What parties that pool their rows do, ready to use.
-
-    Attributes:
-        without: names of columns that models are not trained on.
-        answers: what is done to answers.
-        queries: number of queries that are answered; None for any.
-        training: differentially private training.
-    """
-
-    without: tuple[str, ...] = ()
-    answers: CoarseAnswers | None = None
-    queries: int | None = None
-    training: DpTraining | None = None
 
 
 class Synthetic(Plain):
@@ -194,7 +174,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
     @classmethod
     def _of_updates(cls, values: Any) -> Any:
         if isinstance(values, Mapping) and values.get("protocol") == "update":
-            return {"attacks": UPDATES, "shares": _FINE, **values}
+            return {"attacks": _OF_UPDATES, "shares": _FINE, **values}
         return values
 
     @classmethod
@@ -207,17 +187,6 @@ answers. Joint models with known shares say how often that is right, beside a ba
     def secret(self) -> str:
         """The column whose distribution is the secret."""
         return self.sensitive[0]
-
-    def defense(self, part: Part) -> PooledDefense:
-        """Return a defense ready to use."""
-        made = combine(self.registered(fields_of(type(self))["defenses"]), part)
-        without, limit = of_kind(made, WithoutColumns), of_kind(made, QueryLimit)
-        return PooledDefense(
-            () if without is None else tuple(without.columns),
-            next((one for one in made if isinstance(one, RoundedAnswers | LabelOnly)), None),
-            None if limit is None else limit.queries,
-            of_kind(made, DpTraining),
-        )
 
     @property
     def new_shares(self) -> tuple[float, float]:
@@ -247,26 +216,6 @@ answers. Joint models with known shares say how often that is right, beside a ba
         if self.shadows % len(shares) or self.shadows < 2 * len(shares):
             raise BadInputError(
                 f"shadow models are as many of each of {len(shares)} shares, two at least; got {self.shadows}."
-            )
-        if self.shadows % 4 and any(part.name == "ratio" for part in self.attacks):
-            raise BadInputError(
-                f"the attack ratio trains shadow models in pairs from two halves of the auxiliary rows; got "
-                f"{self.shadows}, give a multiple of 4."
-            )
-        for part in self.attacks:
-            of_updates = part.name in UPDATES
-            if of_updates != update:
-                fitting = ", ".join(UPDATES) if update else "one of answers or of models"
-                raise BadInputError(
-                    f"the attack {part.name!r} is on {'updates' if of_updates else 'single models'}, the protocol is "
-                    f"{self.protocol!r}; choose {fitting}."
-                )
-        if any(part.name == "melis" for part in self.attacks) and (
-            self.protocol != "multi_party" or self.parties > 2 or any(one.name != NONE for one in self.defenses)
-        ):
-            raise BadInputError(
-                "the attack melis is on another's gradients in federated training of two parties (multi_party), which "
-                "defenses of a joint model do not reach; leave out further parties and defenses, or the attack."
             )
         if self.group is not None and self.parties > 2:
             raise BadInputError(

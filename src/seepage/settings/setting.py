@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from seepage.digests import Json
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from seepage.assessment.evidence import Evidence
     from seepage.assessment.measurement import Measured
     from seepage.assessment.row import ResultRow
+    from seepage.assessment.utility import Recipe
     from seepage.datasets.dataset import Dataset
     from seepage.models.model import Model
     from seepage.settings.part import Part
@@ -146,7 +149,7 @@ class About:
     derived: Mapping[str, Callable[[float], float | None]] = field(default_factory=dict)
     of_nothing: tuple[str, ...] = ()
     utility: tuple[str, ...] = ("auc", "task_accuracy")
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Json] = field(default_factory=dict)
 
     def scale(self, metric: str) -> Scale:
         """Return the reading of a metric, a rate where nothing else is said."""
@@ -167,6 +170,19 @@ class Exposure(ABC):
         Raises:
             BadInputError: the part cannot be run on these units.
         """
+
+
+@dataclass(frozen=True)
+class TaskTraining:
+    """Trainings of the task that are asked for beside the attacks.
+
+    Attributes:
+        recipe: settings of the training; no training if None.
+        configurations: points of the sweep to train for; of the others, what was trained before counts.
+    """
+
+    recipe: Recipe | None
+    configurations: Sequence[Configuration] = ()
 
 
 class Audit(ABC, Generic[S]):
@@ -196,7 +212,7 @@ class Audit(ABC, Generic[S]):
     shared: bool = True
 
     @property
-    def origin(self) -> Mapping[str, Any]:
+    def origin(self) -> Mapping[str, Json]:
         """What tells these rows and this network from others, as JSON values; nothing of the rows but digests."""
         return {}
 
@@ -206,7 +222,7 @@ class Audit(ABC, Generic[S]):
         return self.spec.repeated
 
     @abstractmethod
-    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
+    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return everything that determines the figures of a part, as JSON values; neither units nor labels."""
 
     @abstractmethod
@@ -241,11 +257,11 @@ class Audit(ABC, Generic[S]):
         """
         return None
 
-    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what an attacker is granted, as plain values for results."""
         return {}
 
-    def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+    def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return the options of a part, as plain values for results."""
         return {**self.about.settings, "options": part.part.options}
 
@@ -261,12 +277,15 @@ class Audit(ABC, Generic[S]):
         """Return what the model makes of some rows; None in settings where no gradient is the message."""
         return None
 
-    def further_rows(self, kept: Kept, say: Callable[[str], None]) -> list[ResultRow]:
+    def further_rows(
+        self, kept: Kept, say: Callable[[str], None], asked: TaskTraining | None = None
+    ) -> list[ResultRow]:
         """Return results beside those of the parts, such as the cost of defenses.
 
         Args:
             kept: returns JSON values from the store, made once for everything that determines them.
             say: called with what is computed next.
+            asked: trainings of the task that a published table asks for; what the audit is about if None.
         """
         return []
 
@@ -276,7 +295,7 @@ class Audit(ABC, Generic[S]):
 
 # Called with everything that determines some JSON values and a function that makes them; without one, what is not kept
 # is None.
-Kept = Callable[[Mapping[str, Any], Callable[[], Any] | None], Any]
+Kept = Callable[[Mapping[str, Json], Callable[[], Any] | None], Any]
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from seepage.errors import BadInputError, OldSpellingWarning, Remedy, unknown_na
 from seepage.registry import Registry
 from seepage.settings.old import renewed
 from seepage.settings.option import ATTACK, GATE, OUTPUT, RUNNING, TABLE, Option, SpecField, fields_of
-from seepage.settings.part import NONE, Part, Parts, combine, several
+from seepage.settings.part import NONE, Part, Parts, combine, entry_of, made, several
 from seepage.tabular.policy import Missing, Policy
 
 S = TypeVar("S", bound="Spec")
@@ -427,7 +427,7 @@ class Spec(Plain):
         for i, part in enumerate(value):
             try:
                 for mechanism in part.mechanisms:
-                    known[mechanism.name]
+                    entry_of(known, mechanism)
             except BadInputError as error:
                 raise ItemError(i, str(error)) from error
         return distinct(field.name.removesuffix("s"), value)
@@ -511,11 +511,11 @@ class Spec(Plain):
         Raises:
             BadInputError: a value is unknown, of the wrong kind or out of range; one paragraph names all.
         """
-        made = cls.attempt(values)
-        if isinstance(made, list):
-            raise BadInputError(" ".join(dict.fromkeys(map(str, made))))
-        made.check_parts()
-        return made
+        found = cls.attempt(values)
+        if isinstance(found, list):
+            raise BadInputError(" ".join(dict.fromkeys(map(str, found))))
+        found.check_parts()
+        return found
 
     @classmethod
     def attempt(cls: type[S], values: Mapping[str, Any]) -> S | list[Problem]:
@@ -535,7 +535,13 @@ class Spec(Plain):
             if field.parts:
                 known = self.registered(field)
                 for part in getattr(self, field.name):
-                    combine(known, part) if field.name == "defenses" else known.create(part.name, **part.options)
+                    combine(known, part) if field.name == "defenses" else made(known, part)
+
+    @property
+    def passed(self) -> tuple[Part, ...]:
+        """Parts that are objects of the caller."""
+        fields = (name for name, field in fields_of(type(self)).items() if field.parts)
+        return tuple(part for name in fields for part in getattr(self, name) if part.passed is not None)
 
     @property
     def repeated(self) -> int:
@@ -613,7 +619,7 @@ def distinct(kind: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
     Raises:
         BadInputError: two different ones would have the same name in results.
     """
-    kept = list({part.model_dump_json(): part for part in parts}.values())
+    kept = list({(part.model_dump_json(), id(part.passed)): part for part in parts}.values())
     names = [part.called for part in kept]
     for name in names:
         if names.count(name) > 1:

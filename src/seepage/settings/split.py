@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -16,33 +15,33 @@ from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
-from seepage.digests import plain
+from seepage.defenses.cut_noise import CutNoise
+from seepage.defenses.label_flip import LabelFlip
+from seepage.defenses.weight_noise import WeightNoise
+from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
-from seepage.settings.part import Part
-from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
+from seepage.settings.part import Part, check_kinds, combine, entry_of, made, of_kind
+from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
-from seepage.settings.split_spec import SplitDefense, SplitSpec
-from seepage.settings.subject import Subjects
+from seepage.settings.split_spec import SplitSpec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
+    UnitsAudit,
+    UnitsExposure,
     attacks_and_baselines,
-    check_cpu,
     control_fields,
     extrapolated,
-    origin_of,
-    outcome,
     planned,
     rehearse,
     rows_identity,
     with_fields,
     without_others,
 )
-from seepage.sources import own_code
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 from seepage.wire.secret import CutTranscript
@@ -51,12 +50,45 @@ from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge
 # What everyone believes before anything is sent.
 PRIOR = "prior"
 DELTA = 1e-5
-# Fields of a spec that say what is measured, on how many trainings and how, but change no training.
-_NOT_DETERMINING = {*Spec.model_fields, "repetitions", "private_columns"} - {"dataset_options", "seed", "threads"}
 _TRAINING = Part(name="training")
 
 
-class SplitAudit(Audit[SplitSpec]):
+@dataclass(frozen=True)
+class SplitDefense:
+    """What clients of split learning do, ready to use.
+
+    Attributes:
+        flip: what is done to labels.
+        noise: what is done to gradients at the cut.
+        published: what is done to the client weights that the server gets.
+    """
+
+    flip: LabelFlip | None = None
+    noise: CutNoise | None = None
+    published: WeightNoise | None = None
+
+
+def defense_of(part: Part) -> SplitDefense:
+    """Return a defense ready to use."""
+    found = combine(registry.defenses.of("split"), part)
+    check_kinds(part, found, (LabelFlip, CutNoise, WeightNoise))
+    return SplitDefense(of_kind(found, LabelFlip), of_kind(found, CutNoise), of_kind(found, WeightNoise))
+
+
+def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
+    """Return the protocol under a defense."""
+    return SplitLearning(
+        epochs=spec.epochs,
+        batch_size=spec.batch_size,
+        learning_rate=spec.learning_rate,
+        rows_each=spec.rows_each if spec.protocol == "federated_split" else None,
+        clients=spec.clients,
+        flip=defense.flip,
+        noise=defense.noise,
+    )
+
+
+class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
     """An audit of split learning; a unit is one training, with all attacked records in it.
 
     Args:
@@ -71,28 +103,26 @@ class SplitAudit(Audit[SplitSpec]):
     """
 
     setting = "split"
-
-    spec: SplitSpec
+    ignored = frozenset({*Spec.model_fields, "repetitions", "private_columns"}) - {"dataset_options", "seed", "threads"}
     data: Dataset
 
     def __init__(
         self, spec: SplitSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
     ) -> None:
+        super().__init__(spec, dataset, own, swapped)
         dataset = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-        self.spec, self.own, self.swapped = spec, own, swapped
         self.dataset = self.data = dataset
         self.private = spec.private_columns or default_private(dataset)
-        check_cpu(spec.device, "split")
         first = deepfm(dataset.schema, self.private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
         refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, first, space)
         prior = [Part(name=PRIOR)] if space.configurations <= Posterior().most else []
         self.parts = planned([_TRAINING], [*spec.baselines, *prior], spec.attacks)
-        self.defenses = {part.called: spec.defense(part) for part in spec.defenses}
+        self.defenses = {part.called: defense_of(part) for part in spec.defenses}
         size = spec.batch_size if spec.protocol == "split" else spec.rows_each
         self.configurations = tuple(Configuration(label, size) for label in self.defenses)
-        self._rows = rows_identity(dataset)
+        self.rows = rows_identity(dataset)
         self._forecast: float | None = None
         trained = len(split(dataset.all, spec.test_share, 0)[0])
         self.auxiliary = min(spec.auxiliary, trained)
@@ -133,30 +163,14 @@ class SplitAudit(Audit[SplitSpec]):
         )
 
     @property
-    def origin(self) -> Mapping[str, Any]:
-        """What tells these rows from others."""
-        return origin_of(self.data, self._rows)
+    def determining(self) -> Mapping[str, Json]:
+        """What determines figures beside spec, rows, defense and part, as JSON values."""
+        return {"private": list(self.private)}
 
-    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
-        """Return everything that determines the figures of a part, as JSON values."""
-        found = {
-            "setting": self.setting,
-            "spec": self.spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
-            "dataset": self.data.name,
-            "rows": self._rows,
-            "private": list(self.private),
-            "code": own_code(),
-            "defense": plain(self.defenses[configuration.defense]),
-            "part": part.part.name,
-            "kind": part.kind,
-            "options": plain(part.part.options),
-        }
-        return {**found, "swapped": True} if self.swapped else found
-
-    def expose(self, configuration: Configuration, units: range) -> SplitExposure:
+    def expose(self, configuration: Configuration, units: range) -> Exposure:
         """Train with each unit's seeds and return what the server sees of the attacked records."""
         defense = self.defenses[configuration.defense]
-        return SplitExposure(self, [_train(self, defense, unit) for unit in units])
+        return UnitsExposure(self.about, [_train(self, defense, unit) for unit in units])
 
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of a training with all its parts, from rehearsals on two small shares of the work.
@@ -187,33 +201,27 @@ class SplitAudit(Audit[SplitSpec]):
             self._forecast = trained + extrapolated(one.parts, two.parts, 1 / share)
         return self._forecast
 
-    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what an attacker is granted, for results."""
         if part.kind != "attack":
             return {}
-        adapts = part.part.name != "exact" or bool(part.part.options.get("aware"))
-        known = self.spec.learning(self.defenses[configuration.defense]).known().describe() if adapts else {}
-        return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": known}
+        adapts = getattr(made(registry.attacks.of("split"), part.part), "aware", True)
+        known = _learning(self.spec, self.defenses[configuration.defense]).known().describe() if adapts else {}
+        return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": plain(known)}
 
-    def control(self) -> SplitAudit | None:
-        """Return the positive control: one planted private column that follows nothing, behind bare gradients.
+    def planted(self, swapped: bool) -> SplitAudit | None:
+        """Return a control: one planted private column that follows nothing, behind bare gradients.
 
         The same table, of which the server holds all columns, and the same attacks, but a fair coin beside each row is
         the client's only private column, nothing protects it and the server knows the client's current weights. No
         baseline can do better than guess the coin. Attacks that learn the client's part, and are not given it, are left
-        out: how well that goes on few epochs says little about them.
+        out: how well that goes on few epochs says little about them. In the negative control each record comes with the
+        gradient of another.
         """
-        return self._control(swapped=False)
-
-    def negative(self) -> SplitAudit | None:
-        """Return the negative control: as the positive one, but each record comes with the gradient of another."""
-        return self._control(swapped=True)
-
-    def _control(self, swapped: bool) -> SplitAudit | None:
         attacks = tuple(
             part
             for part in self.spec.attacks
-            if getattr(registry.attacks.of("split")[part.name].factory, "given_weights", False)
+            if "weights" in entry_of(registry.attacks.of("split"), part).needs
             # A search that stops where it finds a fit goes on for minutes on a gradient that nothing fits.
             and not (swapped and part.options.get("search", "exhaustive") != "exhaustive")
         )
@@ -242,45 +250,13 @@ class SplitAudit(Audit[SplitSpec]):
 _CONTROL_ROWS = 1_500
 
 
-@dataclass(frozen=True)
-class SplitExposure(Exposure):
-    """Some trainings and what the server saw in each.
-
-    Attributes:
-        audit: origin of the trainings.
-        trainings: one a unit.
-    """
-
-    audit: SplitAudit
-    trainings: Sequence[AttackedTraining]
-
-    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
-        """Return the figures of a part in each training."""
-        return outcome([training.measure(part) for training in self.trainings], self.audit.about)
-
-
-def prepared_audit(spec: SplitSpec, given: Given, subjects: Subjects) -> SplitAudit:
-    """Return the audit of a spec.
-
-    Args:
-        spec: what to do.
-        given: objects that the caller passed instead of names.
-        subjects: tables that were loaded before.
-
-    Raises:
-        BadInputError: something that the spec names cannot be loaded or used.
-    """
-    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
-    return SplitAudit(spec, dataset, own=dataset is not None)
-
-
 def _sees(spec: SplitSpec) -> str:
     weights = "the client's weights"
     if spec.stale:
         weights += f" of {spec.stale} epoch(s) ago"
     elif spec.final:
         weights += f" {spec.final} epoch(s) later, at the end of training"
-    if any(spec.defense(part).published for part in spec.defenses):
+    if any(defense_of(part).published for part in spec.defenses):
         weights += ", with noise on them where that is a defense"
     return f"what it sent and what came back of every record, and {weights}"
 
@@ -334,15 +310,15 @@ def default_private(data: Dataset) -> tuple[str, ...]:
 def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
     """Refuse, before anything is trained, what would fail after it."""
     for part in spec.defenses:
-        flip = spec.defense(part).flip
+        flip = defense_of(part).flip
         if flip is not None:
             flip.epsilon(model.classes)
     for part in spec.attacks:
-        made = registry.attacks.of("split").create(part.name, **part.options)
-        if getattr(made, "search", "exhaustive") == "exhaustive" and hasattr(made, "most"):
-            check_enumerable(space, made.most)
-        noisy = next((one for one in spec.defenses if spec.defense(one).noise is not None), None)
-        if getattr(made, "weights", "current") == "about" and noisy is not None:
+        attack = made(registry.attacks.of("split"), part)
+        if getattr(attack, "search", "exhaustive") == "exhaustive" and hasattr(attack, "most"):
+            check_enumerable(space, attack.most)
+        noisy = next((one for one in spec.defenses if defense_of(one).noise is not None), None)
+        if getattr(attack, "weights", "current") == "about" and noisy is not None:
             raise BadInputError(
                 f"{part.called!r} fits how far the client weights are off (weights='about') on gradients as they are, "
                 f"but under {noisy.called!r} clients clip theirs; leave out one of the two."
@@ -424,18 +400,17 @@ class AttackedTraining:
         """Return the figures of an attack or a baseline, and its time for a record."""
         seeds = [stream(self.spec.seed, 0, "starts")]
         attack: Callable[..., CutGuess]
-        name, options = part.part.name, part.part.options
-        if name == PRIOR:
+        if part.part.name == PRIOR:
             attack, known = Posterior(observed=False), self.known
         elif part.kind == "attack":
-            attack, known = registry.attacks.of("split").create(name, **options), self.known
+            attack, known = made(registry.attacks.of("split"), part.part), self.known
         else:
-            attack, known = registry.baselines.of("split").create(name, **options), self.neighbours
+            attack, known = made(registry.baselines.of("split"), part.part), self.neighbours
         begun = time.perf_counter()
         guess = attack(self.seen.view, known, seeds)
         seconds = time.perf_counter() - begun
-        figures = measure_columns(self.rows.schema, self.trained.model.private, self.seen, guess)
-        return UnitFigures(figures, seconds / self.seen.view.records)
+        figures, each = measure_columns(self.rows.schema, self.trained.model.private, self.seen, guess)
+        return UnitFigures(figures, seconds / self.seen.view.records, each=each)
 
 
 def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedTraining:
@@ -450,7 +425,7 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedT
         tower=spec.tower,
         logit=spec.logit,
     )
-    learning = spec.learning(defense)
+    learning = _learning(spec, defense)
     trained = learning.train(model, train, stream(spec.seed, training, "training") % 2**62)
     attacked = test if spec.attacked_records is None else test.rows(range(min(spec.attacked_records, len(test))))
     stage = replace(trained, model=trained.earlier[-spec.final]) if spec.final else trained
@@ -475,5 +450,5 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedT
 
 def deployment(spec: SplitSpec) -> Deployment:
     """Return what a deployment of split learning shows and grants the server."""
-    known = granted({"auxiliary": spec.auxiliary})
+    known = granted({"auxiliary": spec.auxiliary}, ("weights",))
     return Deployment("split", spec.protocol, SplitLearning.reveals, known, None, mechanisms("split", spec.defenses))

@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from seepage.defenses.cut_noise import CutNoise
-from seepage.defenses.label_flip import LabelFlip
-from seepage.defenses.weight_noise import WeightNoise
 from seepage.errors import BadInputError
-from seepage.protocols.split import SplitLearning
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option, fields_of
-from seepage.settings.part import Part, as_part, combine, of_kind, several
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option
+from seepage.settings.part import Part, as_part, several
 from seepage.settings.spec import Attacks, Baselines, Names, Spec
 
 SplitProtocol = Literal["split", "federated_split"]
-
-
-@dataclass(frozen=True)
-class SplitDefense:
-    """What clients of split learning do, ready to use.
-
-    Attributes:
-        flip: what is done to labels.
-        noise: what is done to gradients at the cut.
-        published: what is done to the client weights that the server gets.
-    """
-
-    flip: LabelFlip | None = None
-    noise: CutNoise | None = None
-    published: WeightNoise | None = None
 
 
 # Beside every figure: what was believed beforehand, and what the paper compares with.
@@ -159,20 +139,3 @@ Beside every figure stands the best baseline, which holds all but what came back
         off = values.get("stale") or values.get("final") or "weight_noise" in mechanisms
         # What it reads of gradients as they are says nothing where they are clipped.
         return {**values, "attacks": (*_ATTACKS, _ABOUT)} if off and "cut_noise" not in mechanisms else values
-
-    def defense(self, part: Part) -> SplitDefense:
-        """Return a defense ready to use."""
-        made = combine(self.registered(fields_of(type(self))["defenses"]), part)
-        return SplitDefense(of_kind(made, LabelFlip), of_kind(made, CutNoise), of_kind(made, WeightNoise))
-
-    def learning(self, defense: SplitDefense) -> SplitLearning:
-        """Return the protocol under a defense."""
-        return SplitLearning(
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            rows_each=self.rows_each if self.protocol == "federated_split" else None,
-            clients=self.clients,
-            flip=defense.flip,
-            noise=defense.noise,
-        )

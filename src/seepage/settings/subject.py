@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from seepage import datasets
 from seepage.datasets import Dataset, own_table
 from seepage.devices import find_device
+from seepage.digests import Json
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Model
 from seepage.settings import networks
@@ -62,7 +62,7 @@ class Subject:
     inferred: Inferred | None = None
     learnt: Learnt | None = None
     later: tuple[Model, ...] = ()
-    trained_from: dict[str, Any] | None = None
+    trained_from: dict[str, Json] | None = None
 
     @cached_property
     def rows_digest(self) -> str:

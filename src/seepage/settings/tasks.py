@@ -4,23 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from seepage import defenses, protocols
+from seepage import protocols, registry
 from seepage.assessment.row import ResultRow
 from seepage.assessment.utility import Recipe, measure_utility, privacy_row, utility_row
+from seepage.defenses import AnyDefense
 from seepage.devices import find_device
-from seepage.digests import plain
+from seepage.digests import Json, arguments_of, plain
+from seepage.errors import BadInputError
 from seepage.models.model import Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.seeds import stream
 from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.network import make_model
-from seepage.settings.part import Part
+from seepage.settings.part import Part, made, source_of
 from seepage.settings.setting import Kept
 from seepage.settings.subject import Subject
 from seepage.sources import own_code
 from seepage.threads import threads
+
+
+def defense_of(part: Part) -> AnyDefense:
+    """Return a defense ready to use.
+
+    Raises:
+        BadInputError: an object was passed that transforms neither messages nor the gradients of records.
+    """
+    found = made(registry.defenses.of("horizontal"), part)
+    if not isinstance(found, AnyDefense):
+        raise BadInputError(
+            f"a defense of horizontal learning is called with updates and seeds, or returns gradients of records, and "
+            f"describes itself (see Defense and RecordDefense in seepage.defenses); got {part.called!r}."
+        )
+    return found
 
 
 def task_rows(
@@ -94,7 +110,7 @@ def _row(
     recipe: Recipe,
     missing: bool,
 ) -> ResultRow | None:
-    defense = defenses.create(part.name, **part.options)
+    defense = defense_of(part)
     protocol = protocols.create(
         spec.protocol, batch_size=batch_size, replacement=spec.replacement, **spec.protocol_options
     )
@@ -113,7 +129,7 @@ def _row(
             device=find_device(spec.device),
         )[0]
 
-    def train() -> dict[str, Any]:
+    def train() -> dict[str, Json]:
         say(f"training at batch size {batch_size}, {part.called}")
         with threads(spec.threads):
             found = measure_utility(
@@ -145,7 +161,8 @@ def _row(
         "model": subject.model_digest,
         "protocol": {"name": spec.protocol, "local": plain(local), "shuffle": shuffle},
         "batch_size": batch_size,
-        "defense": {"name": part.name, **plain(defense)},
+        "defense": {"name": part.name, **arguments_of(defense)},
+        "defense_source": source_of(registry.defenses.of("horizontal"), part),
         "seed": spec.seed,
         "threads": spec.threads,
     }

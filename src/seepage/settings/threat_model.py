@@ -14,7 +14,7 @@ from seepage import registry
 from seepage.errors import BadInputError
 from seepage.needs import NEEDS, ActsOn, Need
 from seepage.settings.catalogue import setting
-from seepage.settings.part import Part
+from seepage.settings.part import Part, entry_of
 from seepage.settings.spec import Spec
 
 
@@ -88,9 +88,9 @@ def granted(amounts: Mapping[Need, float | int | None], further: Iterable[Need] 
 
 def mechanisms(setting: str, parts: Iterable[Part]) -> tuple[tuple[str, ActsOn], ...]:
     """Return the mechanisms of some defenses, each with the part of the message that it blurs or withholds."""
-    names = dict.fromkeys(one.name for part in parts for one in part.mechanisms)
     registered = registry.defenses.of(setting)
-    acts_on = {name: getattr(registered[name].factory, "acts_on", None) for name in names}
+    entries = [entry_of(registered, one) for part in parts for one in part.mechanisms]
+    acts_on = {entry.name: getattr(entry.factory, "acts_on", None) for entry in entries}
     return tuple((name, part) for name, part in acts_on.items() if part is not None)
 
 
@@ -121,7 +121,7 @@ def refuse_inapplicable(attacks: Iterable[Part], deployment: Deployment) -> None
         BadInputError: says of each what it takes or needs, and what the deployment shows or grants instead.
     """
     registered = registry.attacks.of(deployment.setting)
-    found = [applicability(registered[part.name], deployment).reason for part in attacks]
+    found = [applicability(entry_of(registered, part), deployment).reason for part in attacks]
     reasons = [reason for reason in dict.fromkeys(found) if reason is not None]
     if reasons:
         raise BadInputError(" ".join(reasons))
@@ -129,8 +129,8 @@ def refuse_inapplicable(attacks: Iterable[Part], deployment: Deployment) -> None
 
 def _reason(entry: registry.Entry[registry.Attack], deployment: Deployment) -> str | None:
     sees = entry.sees
-    # An attack without an annotation is taken at its word.
-    if sees and not any(issubclass(view, deployment.reveals) for view in sees):
+    # An attack without an annotation is taken at its word; one may take more than the views of a setting.
+    if sees and not any(issubclass(shown, view) for view in sees for shown in deployment.reveals):
         return (
             f"The attack {entry.name!r} takes {_names(sees)} ({_described(sees)}), but {deployment.setting} learning "
             f"by {deployment.protocol!r} reveals {_names(deployment.reveals)}; choose another attack or protocol."

@@ -1,23 +1,28 @@
-"""What settings whose parts share an exposure have in common: figures of units, and forecasts from rehearsals."""
+"""What settings whose parts share an exposure have in common: audits, figures of units, forecasts from rehearsals."""
 
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 
+from seepage import registry
 from seepage.assessment import Measurement
 from seepage.datasets import Dataset
-from seepage.digests import digest_of, plain
+from seepage.digests import Json, digest_of, plain
 from seepage.errors import BadInputError
-from seepage.settings.part import Part, distinct_names
-from seepage.settings.setting import About, Exposure, Outcome, PlannedPart
+from seepage.settings.part import Part, distinct_names, source_of
+from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress
 from seepage.settings.spec import Spec
+from seepage.settings.subject import Subjects
+from seepage.sources import own_code
 
 S = TypeVar("S", bound=Spec)
+D = TypeVar("D")
 
 # A forecast gives up where a rehearsal takes longer: the run itself would tell as soon. The first one may take more.
 _LONGEST_REHEARSALS_SECONDS = (15.0, 8.0, 8.0)
@@ -31,8 +36,8 @@ class UnitFigures:
         figures: values by metric and column (None: all of them); None where a metric does not apply.
         seconds: time for each attacked record or target model; None where that says nothing.
         picture: data URI of an image of what was found, or is to be found; None for what is no image.
-        each: values that a figure is the mean of, by its metric and column, one a target model of the unit, where
-            they are given; intervals are over units all the same, see ``seepage.assessment.clustered``.
+        each: values that a figure is the mean of, by its metric and column, one a record or target model of the unit.
+            A gate judges these; intervals are over units, whose members are not independent.
     """
 
     figures: Mapping[tuple[str, str | None], float | None]
@@ -76,6 +81,130 @@ def outcome(units: Sequence[UnitFigures], about: About) -> Outcome:
     return Outcome(measured, sum(times) / len(times) if times else None, pictures=pictures if any(pictures) else ())
 
 
+@runtime_checkable
+class AttackedUnit(Protocol):
+    """A unit with what the attacker saw of it."""
+
+    def measure(self, part: PlannedPart) -> UnitFigures:
+        """Return what a part gets out of the unit."""
+        ...
+
+
+@dataclass(frozen=True)
+class UnitsExposure(Exposure):
+    """Some units of a configuration.
+
+    Attributes:
+        about: reading of the figures.
+        units: what was attacked, one after another.
+    """
+
+    about: About
+    units: Sequence[AttackedUnit]
+
+    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
+        """Return the figures of a part in each unit."""
+        return outcome([unit.measure(part) for unit in self.units], self.about)
+
+
+class UnitsAudit(Audit[S], Generic[S, D]):
+    """An audit whose parts share an exposure.
+
+    Args:
+        spec: what to do.
+        dataset: rows of the caller; those that the spec names if None.
+        own: whether the rows are the user's own.
+        swapped: whether what is received is that of another record or model, so that it carries nothing of the attacked
+            one: the negative control.
+
+    Attributes:
+        ignored: fields of the spec that say what is measured, on how many units and how, but change no training.
+        rows: what tells the rows from others, as JSON values.
+        defenses: what each configuration's defense does, by its label.
+
+    Raises:
+        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
+    """
+
+    ignored: ClassVar[frozenset[str]]
+    spec: S
+    rows: list[Json]
+    defenses: Mapping[str, D]
+
+    @abstractmethod
+    def __init__(self, spec: S, dataset: Dataset | None = None, own: bool = False, swapped: bool = False) -> None:
+        check_cpu(spec.device, self.setting)
+        self.spec, self.own, self.swapped = spec, own, swapped
+        self._parts = {part.called: part for part in spec.defenses}
+
+    @classmethod
+    def prepared(cls, spec: S, given: Given, subjects: Subjects) -> UnitsAudit[S, D]:
+        """Return the audit of a spec.
+
+        Args:
+            spec: what to do.
+            given: objects that the caller passed instead of names.
+            subjects: tables that were loaded before.
+
+        Raises:
+            BadInputError: something that the spec names cannot be loaded or used.
+        """
+        dataset, inferred = (given.dataset, None) if spec.data is None else subjects.rows(spec)
+        audit = cls(spec, dataset, own=dataset is not None)
+        audit.inferred = inferred
+        return audit
+
+    @property
+    def origin(self) -> Mapping[str, Json]:
+        """What tells these rows from others."""
+        return {} if self.dataset is None else origin_of(self.dataset, self.rows)
+
+    @property
+    def determining(self) -> Mapping[str, Json]:
+        """What determines figures beside spec, rows, defense and part, as JSON values."""
+        return {}
+
+    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
+        """Return everything that determines the figures of a part, as JSON values."""
+        found = {
+            "setting": self.setting,
+            "spec": self.spec.model_dump(mode="json", exclude=set(self.ignored)),
+            "dataset": self.about.dataset,
+            "rows": self.rows,
+            **self.determining,
+            "code": own_code(),
+            "defense": plain(self.defenses[configuration.defense]),
+            "defense_source": source_of(registry.defenses.of(self.setting), self._parts[configuration.defense]),
+            "part": part.part.name,
+            "kind": part.kind,
+            "options": plain(part.part.options),
+            "source": _source_of(part, self.setting),
+        }
+        return {**found, "swapped": True} if self.swapped else found
+
+    def control(self) -> UnitsAudit[S, D] | None:
+        """Return the positive control, see ``planted``."""
+        return self.planted(swapped=False)
+
+    def negative(self) -> UnitsAudit[S, D] | None:
+        """Return the negative control: as the positive one, but what is received is that of another."""
+        return self.planted(swapped=True)
+
+    @abstractmethod
+    def planted(self, swapped: bool) -> UnitsAudit[S, D] | None:
+        """Return a control, whose secret is planted on the same table; None where there is none.
+
+        Args:
+            swapped: whether it is the negative control.
+        """
+
+
+def _source_of(part: PlannedPart, setting: str) -> str | None:
+    known = (registry.baselines if part.kind == "baseline" else registry.attacks).of(setting)
+    # What a setting measures by itself has no name there.
+    return source_of(known, part.part) if part.part.passed is not None or part.part.name in known else None
+
+
 def planned(about: Sequence[Part], baselines: Sequence[Part], attacks: Sequence[Part]) -> tuple[PlannedPart, ...]:
     """Return the parts of an audit in the order of results.
 
@@ -91,7 +220,7 @@ def planned(about: Sequence[Part], baselines: Sequence[Part], attacks: Sequence[
     return found
 
 
-def with_fields(spec: S, changed: Mapping[str, Any]) -> S:
+def with_fields(spec: S, changed: Mapping[str, Json]) -> S:
     """Return a spec with other values of some fields, which are taken as valid.
 
     Raises:
@@ -102,7 +231,7 @@ def with_fields(spec: S, changed: Mapping[str, Any]) -> S:
     return spec.model_copy(update=changed)
 
 
-def control_fields(swapped: bool) -> dict[str, Any]:
+def control_fields(swapped: bool) -> dict[str, object]:
     """Return what the controls of all settings have in common as fields of a spec.
 
     Args:
@@ -143,13 +272,13 @@ def attacks_and_baselines(parts: Sequence[PlannedPart]) -> tuple[PlannedPart, ..
     return tuple(part for part in parts if part.kind != "about")
 
 
-def rows_identity(data: Dataset) -> list[Any]:
+def rows_identity(data: Dataset) -> list[Json]:
     """Return what tells these rows from others: their number, digests of cells and labels."""
     cells = data.all
     return [len(cells), plain(cells.cells), plain(cells.labels)]
 
 
-def origin_of(data: Dataset, rows: list[Any]) -> dict[str, Any]:
+def origin_of(data: Dataset, rows: list[Json]) -> dict[str, Json]:
     """Return what tells a table from others, for provenance; nothing of the rows but digests.
 
     Args:
@@ -219,7 +348,7 @@ def rehearse(expose: Callable[[int], Exposure], parts: Sequence[PlannedPart]) ->
                 return None
             try:
                 exposure.measure(part)
-            except (BadInputError, RuntimeError, ValueError):
+            except Exception:  # A part of a caller's own may fail in any way.
                 # The audit itself will record the failure; a small exposure may also be too small for the part.
                 continue
         found.append(Rehearsal(made, time.perf_counter() - begun - made))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import get_args
 
 import torch
 from jaxtyping import Float
@@ -16,7 +16,7 @@ from seepage.assessment import auc, measure_features
 from seepage.assessment.features import NO_LEAK
 from seepage.assessment.images import measure_images, picture
 from seepage.attacks.vertical import (
-    DataPassiveAttack,
+    ShadowAttack,
     ShadowInversion,
     completion_scores,
     gradient_scores,
@@ -26,25 +26,26 @@ from seepage.attacks.vertical import (
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
-from seepage.digests import plain
+from seepage.defenses.bottleneck import Bottleneck
+from seepage.defenses.feature_noise import FeatureNoise
+from seepage.defenses.returned import ReturnedDefense
+from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.models.images import Shape, vertical_images
 from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.needs import Need
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
-from seepage.settings.part import Part
-from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress, Scale
+from seepage.settings.part import Part, check_kinds, combine, entry_of, made, of_kind
+from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
-from seepage.settings.subject import Subjects
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
+    UnitsAudit,
     attacks_and_baselines,
-    check_cpu,
     control_fields,
     extrapolated,
-    origin_of,
     outcome,
     planned,
     rehearse,
@@ -52,10 +53,9 @@ from seepage.settings.units import (
     with_fields,
     without_others,
 )
-from seepage.settings.vertical_spec import VerticalDefense, VerticalSpec
-from seepage.sources import own_code
-from seepage.tabular.partition import Partition
-from seepage.tabular.schema import Discrete
+from seepage.settings.vertical_spec import VerticalSpec
+from seepage.tabular.partition import Partition, by_names, by_shares
+from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, Grant
@@ -77,8 +77,6 @@ _OF_IMAGES = (
     "psnr is the peak signal-to-noise ratio in decibels and ssim the structural similarity, means over images; "
     "accuracy is the share of brightnesses found within a tenth of their range."
 )
-# Fields of a spec that say what is measured and how, but change no training.
-_NOT_DETERMINING = {*Spec.model_fields, "passive"} - {"dataset_options", "seed"}
 _TRAINING = Part(name="training")
 _GRANTS: dict[Grant, str] = {
     "auxiliary": "auxiliary rows that it holds whole",
@@ -90,7 +88,54 @@ _GRANTS: dict[Grant, str] = {
 }
 
 
-class VerticalAudit(Audit[VerticalSpec]):
+@dataclass(frozen=True)
+class VerticalDefense:
+    """What the parties of vertical learning do, ready to use.
+
+    Attributes:
+        features: what passive parties do to features.
+        returned: what is done to the gradients that passive parties get.
+        bottleneck: bottleneck that sets the number of features that passive parties send; the spec's number if None.
+    """
+
+    features: FeatureNoise | None = None
+    returned: ReturnedDefense | None = None
+    bottleneck: Bottleneck | None = None
+
+
+def defense_of(part: Part) -> VerticalDefense:
+    """Return a defense ready to use."""
+    found = combine(registry.defenses.of("vertical"), part)
+    check_kinds(part, found, (FeatureNoise, *get_args(ReturnedDefense), Bottleneck))
+    returned = next((one for one in found if isinstance(one, ReturnedDefense)), None)
+    return VerticalDefense(of_kind(found, FeatureNoise), returned, of_kind(found, Bottleneck))
+
+
+def _learning(spec: VerticalSpec, defense: VerticalDefense) -> VerticalLearning:
+    """Return the protocol under a defense."""
+    return VerticalLearning(spec.epochs, spec.batch_size, spec.learning_rate, defense.features, defense.returned)
+
+
+def partition_of(spec: VerticalSpec, schema: Schema) -> Partition:
+    """Return who holds which columns.
+
+    Raises:
+        BadInputError: parties do not fit the columns, or the victim is no passive party.
+    """
+    if spec.passive:
+        found = by_names(schema, [(), *spec.passive])
+    elif spec.share is None:
+        found = by_shares(schema, [1 / spec.parties] * spec.parties, spec.columns_seed)
+    else:
+        others = [(1 - spec.share) / (spec.parties - 1)] * spec.parties
+        if 0 < spec.victim < spec.parties:
+            others[spec.victim] = spec.share
+        found = by_shares(schema, others, spec.columns_seed)
+    found.check_target(spec.victim)
+    return found
+
+
+class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     """An audit of vertical learning; a unit is one training, with all attacked records in it.
 
     All trainings of a configuration are made side by side, so that their figures depend on how many there are, in the
@@ -108,32 +153,33 @@ class VerticalAudit(Audit[VerticalSpec]):
     """
 
     setting = "vertical"
-    spec: VerticalSpec
+    # Trainings are made side by side, so that their number changes figures.
+    ignored = frozenset({*Spec.model_fields, "passive"}) - {"dataset_options", "seed"}
     data: Dataset
 
     def __init__(
         self, spec: VerticalSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
     ) -> None:
+        super().__init__(spec, dataset, own, swapped)
         data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-        self.spec, self.own, self.swapped = spec, own, swapped
         self.dataset = self.data = data
-        check_cpu(spec.device, "vertical")
-        self.partition = partition = spec.partition(data.schema) if data.image is None else _halves(spec, data)
+        self.partition = partition = partition_of(spec, data.schema) if data.image is None else _halves(spec, data)
         # Refuses, before anything is trained, a target or widths that no network here fits.
         network = _network(spec, data, partition, [0], VerticalDefense())
         self.sizes = _sizes(spec, data)
+        attacks = {part.called: (part, made(registry.attacks.of("vertical"), part)) for part in spec.attacks}
+        self.shadowing = {label: one for label, (_, one) in attacks.items() if isinstance(one, ShadowAttack)}
         itself = [
-            Part(name=SELF_INVERSION, options=part.options, label=f"{part.called}_{SELF_INVERSION}")
-            for part in spec.attacks
-            if part.name == "uifv_dpa"
+            attacks[label][0].model_copy(update={"name": SELF_INVERSION, "label": f"{label}_{SELF_INVERSION}"})
+            for label in self.shadowing
         ]
         first, *others = planned([_TRAINING, *itself], spec.baselines, spec.attacks)
         # Attack by attack, the self-inversion stands before them and behind what it is compared with.
         kinds = {"baseline": 0, "about": 1, "attack": 2}
         self.parts = (first, *sorted(others, key=lambda part: kinds[part.kind]))
-        self.defenses = {part.called: spec.defense(part) for part in spec.defenses}
+        self.defenses = {part.called: defense_of(part) for part in spec.defenses}
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
-        self._rows = rows_identity(data)
+        self.rows = rows_identity(data)
         self._forecast: float | None = None
         held, tables = partition.schemas[spec.victim].names, data.image is None
         layers = {"bottom": list(spec.bottom), "features": spec.features, "top": list(spec.top)} if tables else {}
@@ -169,25 +215,9 @@ class VerticalAudit(Audit[VerticalSpec]):
         )
 
     @property
-    def origin(self) -> Mapping[str, Any]:
-        """What tells these rows from others."""
-        return origin_of(self.data, self._rows)
-
-    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
-        """Return everything that determines the figures of a part, the number of trainings included."""
-        found = {
-            "setting": self.setting,
-            "spec": self.spec.model_dump(mode="json", exclude=_NOT_DETERMINING),
-            "dataset": self.data.name,
-            "rows": self._rows,
-            "columns": [list(columns) for columns in self.partition.columns],
-            "code": own_code(),
-            "defense": plain(self.defenses[configuration.defense]),
-            "part": part.part.name,
-            "kind": part.kind,
-            "options": plain(part.part.options),
-        }
-        return {**found, "swapped": True} if self.swapped else found
+    def determining(self) -> Mapping[str, Json]:
+        """What determines figures beside spec, rows, defense and part, as JSON values."""
+        return {"columns": [list(columns) for columns in self.partition.columns]}
 
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of all trainings: they are made and attacked side by side."""
@@ -236,39 +266,33 @@ class VerticalAudit(Audit[VerticalSpec]):
             self._forecast = trained + extrapolated(one.parts, two.parts, 1 / share)
         return self._forecast
 
-    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what an attacker is granted, for results."""
         if part.kind != "attack":
             return {}
         spec, sizes = self.spec, self.sizes
         amounts = {"auxiliary": sizes.auxiliary, "queries": sizes.queries, "leaked": spec.leaked, "bottom": "known"}
         amounts["gradients"] = sizes.gradients
-        needs = registry.attacks.of("vertical")[part.part.name].needs
+        needs = entry_of(registry.attacks.of("vertical"), part.part).needs
         return {
             "sees": "features of every party, and the top model",
             **{need: amounts[need] for need in needs},
-            "defense": spec.learning(self.defenses[configuration.defense]).known().describe(),
+            "defense": plain(_learning(spec, self.defenses[configuration.defense]).known().describe()),
         }
 
-    def control(self) -> VerticalAudit | None:
-        """Return the positive control: planted columns behind linear bottom models as wide as their inputs.
+    def planted(self, swapped: bool) -> VerticalAudit | None:
+        """Return a control: planted columns behind linear bottom models as wide as their inputs.
 
         The same table, which the active party holds whole, and fair coins beside each row, which are all that the
         passive party holds. Bottom models have no hidden layer, and as many features as the coins have inputs, so that
         the features hold the coins; nothing protects them. Attacks that are not made for such networks, or are granted
-        what crosses no wire, are left out. None where rows are images, whose halves are the parties' anyway.
+        what crosses no wire, are left out. None where rows are images, whose halves are the parties' anyway. In the
+        negative control each record comes with the features of another.
         """
-        return self._control(swapped=False)
-
-    def negative(self) -> VerticalAudit | None:
-        """Return the negative control: as the positive one, but each record comes with the features of another."""
-        return self._control(swapped=True)
-
-    def _control(self, swapped: bool) -> VerticalAudit | None:
         attacks = tuple(
             part
             for part in self.spec.attacks
-            if {"queries", "leaked"} & set(registry.attacks.of("vertical").create(part.name, **part.options).grants)
+            if {"queries", "leaked"} & set(entry_of(registry.attacks.of("vertical"), part).needs)
         )
         if not attacks or self.data.image is not None:
             return None
@@ -298,21 +322,6 @@ _CONTROL_ROWS = 1_200
 _CONTROL_COINS = 4
 
 
-def prepared_audit(spec: VerticalSpec, given: Given, subjects: Subjects) -> VerticalAudit:
-    """Return the audit of a spec.
-
-    Args:
-        spec: what to do.
-        given: objects that the caller passed instead of names.
-        subjects: tables that were loaded before.
-
-    Raises:
-        BadInputError: something that the spec names cannot be loaded or used.
-    """
-    dataset = given.dataset if spec.data is None else subjects.rows(spec)[0]
-    return VerticalAudit(spec, dataset, own=dataset is not None)
-
-
 @dataclass(frozen=True)
 class _Sizes:
     """How many rows serve what, in each training."""
@@ -327,8 +336,8 @@ class _Sizes:
 def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
     refuse_inapplicable(spec.attacks, deployment(spec))
     for part in spec.attacks:
-        made = registry.attacks.of("vertical").create(part.name, **part.options)
-        if getattr(made, "linear", False) and (spec.bottom or (spec.top and made.match == "prediction")):
+        linear = getattr(made(registry.attacks.of("vertical"), part), "linear", ())
+        if any(getattr(spec, network) for network in linear):
             raise BadInputError(
                 f"the attack {part.called!r} takes networks without hidden layers, but the bottom models have "
                 f"{list(spec.bottom)} and the top model {list(spec.top)}; audit bottom: [] and top: [], or leave the "
@@ -353,7 +362,7 @@ def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
     attacked = there - spec.leaked if spec.attacked_records is None else min(spec.attacked_records, there - spec.leaked)
     batches = min(spec.gradient_batches, attacked // spec.gradient_batch)
     attacks = registry.attacks.of("vertical")
-    if not batches and any("gradients" in attacks[part.name].needs for part in spec.attacks):
+    if not batches and any("gradients" in entry_of(attacks, part).needs for part in spec.attacks):
         raise BadInputError(
             f"attacks on gradients are granted those of batches of {spec.gradient_batch} records, but {attacked:,} are "
             "attacked; attack more records, or make gradient_batch smaller."
@@ -368,7 +377,8 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
     if spec.attacked == "trained":
         which = "records of training, as they were sent in the last epoch"
     attacks, baselines = registry.attacks.of("vertical"), registry.baselines.of("vertical")
-    entries = [attacks[part.name] for part in spec.attacks] + [baselines[part.name] for part in spec.baselines]
+    entries = [entry_of(attacks, part) for part in spec.attacks]
+    entries += [entry_of(baselines, part) for part in spec.baselines]
     needed = {need for entry in entries for need in entry.needs}
     after = f"{len(held.columns)} columns of passive party {spec.victim}: {', '.join(held.names)}"
     layers = f"Bottom models with layers {(*spec.bottom, spec.features)}, a top model with {spec.top}"
@@ -405,7 +415,8 @@ class VerticalExposure(Exposure):
         test: rows that were held out.
         known: what an attacker knows before anything is granted.
         auxiliary: rows that the attacker may hold whole.
-        shadows: shadow networks of data-passive attacks by their options, trained once for two readings.
+        shadowing: attacks that train a shadow, by their labels.
+        shadows: their shadows by the same labels, trained once for two readings.
     """
 
     about: About
@@ -417,6 +428,7 @@ class VerticalExposure(Exposure):
     known: FeatureKnowledge
     auxiliary: Rows
     sizes: _Sizes
+    shadowing: Mapping[str, ShadowAttack] = field(default_factory=dict)
     shadows: dict[str, ShadowInversion] = field(default_factory=dict)
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
@@ -463,18 +475,18 @@ class VerticalExposure(Exposure):
 
     def guess(self, part: PlannedPart) -> list[UnitFigures]:
         """Return the figures of an attack, a baseline or the self-inversion in each training."""
-        name, options = part.part.name, part.part.options
         begun, seen = time.perf_counter(), self.seen
-        if name in ("uifv_dpa", SELF_INVERSION):
-            shadow = self.shadow(options)
-            guess = shadow.guess(seen.view) if name == "uifv_dpa" else shadow.self_inversion(seen.cells)
+        if part.kind == "about":
+            guess = self.shadow(part.label.removesuffix(f"_{SELF_INVERSION}")).self_inversion(seen.cells)
+        elif part.kind == "attack" and part.label in self.shadowing:
+            guess = self.shadow(part.label).guess(seen.view)
         else:
             registered = registry.attacks.of("vertical") if part.kind == "attack" else registry.baselines.of("vertical")
-            needs = registered[name].needs
+            needs = entry_of(registered, part.part).needs
             known = self.granted(needs)
             if "gradients" in needs:
                 seen = self.first
-            guess = registered.create(name, **options)(seen.view, known, self.seeds("attack"))
+            guess = made(registered, part.part)(seen.view, known, self.seeds("attack"))
         return self.figures(seen, guess, time.perf_counter() - begun)
 
     @property
@@ -482,13 +494,13 @@ class VerticalExposure(Exposure):
         """The records that gradients are granted of."""
         return self.seen.of(slice(0, self.sizes.gradients))
 
-    def shadow(self, options: dict[str, Any]) -> ShadowInversion:
-        """Return shadow and InverNet of the data-passive attack, trained once for both readings."""
-        key = repr(sorted(options.items()))
-        if key not in self.shadows:
-            attack = DataPassiveAttack(**options)
-            self.shadows[key] = attack.fit(self.seen.view, self.granted(attack.grants), self.seeds("attack"))
-        return self.shadows[key]
+    def shadow(self, label: str) -> ShadowInversion:
+        """Return shadow and InverNet of an attack, trained once for both readings."""
+        if label not in self.shadows:
+            attack = self.shadowing[label]
+            needs = registry.attacks.of("vertical").entry_of(attack).needs
+            self.shadows[label] = attack.fit_shadow(self.seen.view, self.granted(needs), self.seeds("attack"))
+        return self.shadows[label]
 
     def figures(self, seen: FeatureTranscript, guess: FeatureGuess, seconds: float) -> list[UnitFigures]:
         """Return a guess's figures in each training."""
@@ -505,7 +517,8 @@ class VerticalExposure(Exposure):
                 value = float(one.values[k])
                 figures[one.metric, one.column] = None if value != value else value
             figures["queries", None] = float(guess.queries)
-            answers.append(UnitFigures(figures, each, self.picture(guess.cells[k])))
+            scores = {(m.metric, m.column): m.clusters[k].tolist() for m in measured if m.clusters is not None}
+            answers.append(UnitFigures(figures, each, self.picture(guess.cells[k]), scores))
         return answers
 
     def picture(self, cells: Float[Tensor, "record column"]) -> str | None:
@@ -548,7 +561,7 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
     rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
     auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
     model = _network(spec, data, partition, _seeds(spec, "initialisation"), defense)
-    learning = spec.learning(defense)
+    learning = _learning(spec, defense)
     trained = learning.train(model, train, _seeds(spec, "training"))
     if spec.attacked == "trained":
         seen = learning.recall(trained, spec.victim)
@@ -562,7 +575,7 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
         features = list(seen.view.features)
         features[spec.victim] = features[spec.victim].roll(1, 1)
         seen = replace(seen, view=replace(seen.view, features=tuple(features)))
-    return VerticalExposure(audit.about, spec, learning, trained, seen, test, known, auxiliary, sizes)
+    return VerticalExposure(audit.about, spec, learning, trained, seen, test, known, auxiliary, sizes, audit.shadowing)
 
 
 def _network(
@@ -582,7 +595,7 @@ def _half(image: Shape) -> Shape:
 
 def _halves(spec: VerticalSpec, data: Dataset) -> Partition:
     """Return the partition of images into a left half, the active party's, and a right one."""
-    narrow = next((one.called for one in spec.defenses if spec.defense(one).bottleneck is not None), None)
+    narrow = next((one.called for one in spec.defenses if defense_of(one).bottleneck is not None), None)
     if spec.passive or spec.parties != 2 or spec.share is not None or spec.victim != 1 or narrow is not None:
         raise BadInputError(
             f"images of {data.name!r} are cut into a left half, the active party's, and a right one, the passive "

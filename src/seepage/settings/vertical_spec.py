@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from seepage.defenses.bottleneck import Bottleneck
-from seepage.defenses.feature_noise import FeatureNoise
-from seepage.defenses.returned import PaImfl, ReturnedDefense, ReturnedNoise, VflDefender
-from seepage.protocols.vertical import VerticalLearning
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option, fields_of
-from seepage.settings.part import Part, combine, of_kind, several
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option
+from seepage.settings.part import Part, several
 from seepage.settings.spec import Attacks, Baselines, Spec
-from seepage.tabular.partition import Partition, by_names, by_shares
-from seepage.tabular.schema import Schema
 
 Attacked = Literal["held_out", "trained"]
-
-
-@dataclass(frozen=True)
-class VerticalDefense:
-    """What the parties of vertical learning do, ready to use.
-
-    Attributes:
-        features: what passive parties do to features.
-        returned: what is done to the gradients that passive parties get.
-        bottleneck: bottleneck that sets the number of features that passive parties send; the spec's number if None.
-    """
-
-    features: FeatureNoise | None = None
-    returned: ReturnedDefense | None = None
-    bottleneck: Bottleneck | None = None
 
 
 def _parties(value: Any) -> Any:
@@ -161,31 +139,3 @@ which holds all but the features.
                 f"columns are named (passive) for {named} parties, got parties={self.parties}; leave out one"
             )
         return self
-
-    def partition(self, schema: Schema) -> Partition:
-        """Return who holds which columns.
-
-        Raises:
-            BadInputError: parties do not fit the columns, or the victim is no passive party.
-        """
-        if self.passive:
-            found = by_names(schema, [(), *self.passive])
-        elif self.share is None:
-            found = by_shares(schema, [1 / self.parties] * self.parties, self.columns_seed)
-        else:
-            others = [(1 - self.share) / (self.parties - 1)] * self.parties
-            if 0 < self.victim < self.parties:
-                others[self.victim] = self.share
-            found = by_shares(schema, others, self.columns_seed)
-        found.check_target(self.victim)
-        return found
-
-    def defense(self, part: Part) -> VerticalDefense:
-        """Return a defense ready to use."""
-        made = combine(self.registered(fields_of(type(self))["defenses"]), part)
-        returned = next((one for one in made if isinstance(one, ReturnedNoise | PaImfl | VflDefender)), None)
-        return VerticalDefense(of_kind(made, FeatureNoise), returned, of_kind(made, Bottleneck))
-
-    def learning(self, defense: VerticalDefense) -> VerticalLearning:
-        """Return the protocol under a defense."""
-        return VerticalLearning(self.epochs, self.batch_size, self.learning_rate, defense.features, defense.returned)

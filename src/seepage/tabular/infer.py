@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,7 +17,7 @@ from pydantic import ValidationError
 from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.tabular.policy import Missing, Policy
 from seepage.tabular.reading import Source, open_table, typed
-from seepage.tabular.schema import LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
+from seepage.tabular.schema import LARGEST_BOUND, LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
 from seepage.tabular.texts import DAYS, TextColumn, days, has_decimal_comma, is_date, number
 
 MISSING_CHOICES: tuple[str, ...] = get_args(Missing)
@@ -93,7 +94,7 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
         >>> frame = pd.DataFrame({"age": [30.5, 41, 65], "job": ["cook", "nurse", "cook"], "ill": [True, False, True]})
         >>> for found in infer(frame, "ill").columns:
         ...     print(found.name, found.taken, found.why, sep=", ")
-        age, continuous, numbers from 30.5 to 65
+        age, continuous, numbers from 30 to 66
         job, discrete, 2 different texts
         ill, discrete, true or false
     """
@@ -212,7 +213,7 @@ def infer_schema(
         >>> frame = pd.DataFrame({"age": [30.5, 41, 65], "job": ["cook", "nurse", "cook"], "ill": [True, False, True]})
         >>> schema = infer_schema(frame, "ill", overrides={"age": {"low": 0, "unit": "years"}})
         >>> schema.columns[0].low, schema.columns[0].high, schema.columns[1].categories
-        (0.0, 65.0, ('cook', 'nurse'))
+        (0.0, 66.0, ('cook', 'nurse'))
     """
     policy = Policy(
         overrides=overrides or {},
@@ -546,10 +547,40 @@ class _ColumnReading:
         whole = bool((values == np.round(values)).all()) and max(-low, high) <= LARGEST_INTEGER
         # The lower of two middle values, which is whole where all are.
         middle = (len(values) - 1) // 2
+        low, high = rounded_outwards(low, high, whole)
         fields = {"low": low, "high": high, "tolerance": self.policy.tolerance_factor * std, "integer": whole}
         if self.missing and self.fills:
             fields["missing"] = float(np.partition(values, middle)[middle])
         return {name: value for name, value in {**fields, "unit": self.unit}.items() if name not in self.override}
+
+
+def rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, float]:
+    """Return bounds that hold all cells but are not themselves cells of someone: multiples of 1, 2 or 5 times a power.
+
+    The distance of the multiples is at most a tenth of the range, and at least 2 for whole numbers. Bounds that are
+    equal stay: they are a cell of everybody.
+
+    Args:
+        low, high: smallest and largest cell.
+        whole: whether the cells are whole numbers.
+
+    Example:
+        >>> rounded_outwards(17.0, 90.0, whole=True), rounded_outwards(0.013, 0.97, whole=False)
+        ((15.0, 90.0), (0.0, 1.0))
+    """
+    if low == high:
+        return low, high
+    least, most = Decimal(low), Decimal(high)
+    step = Decimal(1).scaleb((most - least).adjusted() - 1)
+    step = max(step * factor for factor in (1, 2, 5) if step * factor * 10 <= most - least)
+    step = max(step, Decimal(2)) if whole else step
+    down, up = (
+        float((value / step).to_integral_value(rounding) * step)
+        for value, rounding in ((least, ROUND_FLOOR), (most, ROUND_CEILING))
+    )
+    limit = float(LARGEST_INTEGER) if whole else LARGEST_BOUND
+    # Rounding to float64 must leave no cell outside.
+    return min(low, max(down, -limit)), max(high, min(up, limit))
 
 
 def _end(column: Continuous, value: float) -> str:

@@ -64,8 +64,8 @@ class Table:
         check_choice("policy for missing cells:", missing, Missing)
         self.schema = schema
         columns, self.notes = _read(schema, open_table(source) if isinstance(source, pd.DataFrame) else source, missing)
-        self._columns = tuple(torch.from_numpy(columns[column.name]) for column in schema.columns)
-        self._target = torch.from_numpy(columns[schema.target.name])
+        self._columns = tuple(_tensor(columns[column.name]) for column in schema.columns)
+        self._target = _tensor(columns[schema.target.name])
 
     @classmethod
     def read(cls, path: str | Path, schema: Schema, separator: str = ",", missing: Missing = "refuse") -> Table:
@@ -334,6 +334,11 @@ def _same_written(one: Any, other: Any) -> bool:
         return float(text) == value
     except ValueError:
         return text == str(value)
+
+
+def _tensor(values: np.ndarray) -> torch.Tensor:
+    # pandas hands out some of its own arrays for reading only, which tensors cannot be.
+    return torch.from_numpy(np.require(values, requirements="W"))
 
 
 def _kind(value: Any) -> str:

@@ -13,6 +13,7 @@ from seepage.defenses.feature_noise import FeatureNoise
 from seepage.errors import BadInputError
 from seepage.models.inverse import InverseLoss, Inverter
 from seepage.models.vertical import encoder_of
+from seepage.needs import Need
 from seepage.registry import attacks
 from seepage.wire.vertical import Queries
 from tests.attacks.vertical.parts import accuracy, setting, sureness
@@ -20,6 +21,12 @@ from tests.attacks.vertical.parts import accuracy, setting, sureness
 HERE = setting()
 SEEDS = [0, 1]
 QUICK: dict[str, Any] = {"epochs": 10, "steps": 250}
+
+
+def needs_of(attack: object) -> tuple[Need, ...]:
+    return attacks.of("vertical").entry_of(attack).needs
+
+
 GUESSING = accuracy(Constant()(HERE.seen.view, HERE.known).cells, HERE.seen)
 
 
@@ -29,7 +36,7 @@ def test_cells_are_read_from_the_features_that_were_sent(
     made: type[QueryAttack | IsolatedQueryAttack | StealthAttack], least: float, loss: InverseLoss
 ) -> None:
     attack = made(loss=loss, **QUICK)
-    known = HERE.granted().only(attack.grants)
+    known = HERE.granted().only(needs_of(attack))
     guess = attack(HERE.seen.view, known, SEEDS)
     assert accuracy(guess.cells, HERE.seen) > max(least, GUESSING + 0.2)
     assert guess.failed is not None
@@ -39,7 +46,7 @@ def test_cells_are_read_from_the_features_that_were_sent(
 
 
 def test_the_shadow_inverts_itself_but_not_the_target() -> None:
-    found = DataPassiveAttack(hidden=(32,), shadow_epochs=10, **QUICK).fit(
+    found = DataPassiveAttack(hidden=(32,), shadow_epochs=10, **QUICK).fit_shadow(
         HERE.seen.view, HERE.granted().only(["auxiliary"]), SEEDS
     )
     honest = accuracy(found.guess(HERE.seen.view).cells, HERE.seen)
@@ -53,7 +60,7 @@ def test_the_shadow_learns_the_task_through_the_top_model() -> None:
     rows = known.auxiliary
     assert rows is not None
     attack = DataPassiveAttack(hidden=(32,), shadow_epochs=10, **QUICK)
-    found = attack.fit(HERE.seen.view, known, SEEDS)
+    found = attack.fit_shadow(HERE.seen.view, known, SEEDS)
     mine = found.shadow(encoder_of(known.schema).encode(rows.cells))
     own, _ = rows.features
     assert own is not None
@@ -69,11 +76,11 @@ def test_the_shadow_learns_the_task_through_the_top_model() -> None:
 def test_an_attack_uses_nothing_that_its_level_of_access_lacks(name: str) -> None:
     attack = attacks.create(name, epochs=1, steps=40)
     everything = HERE.granted()
-    alone = attack(HERE.seen.view, HERE.granted().only(attack.grants), SEEDS)
+    alone = attack(HERE.seen.view, HERE.granted().only(needs_of(attack)), SEEDS)
     assert torch.equal(attack(HERE.seen.view, everything, SEEDS).cells, alone.cells)
     with pytest.raises(BadInputError, match="needs"):
         attack(HERE.seen.view, HERE.known.only([]), SEEDS)
-    if "queries" in attack.grants:
+    if "queries" in needs_of(attack):
         with pytest.raises(BadInputError, match="budget of 0 queries"):
             attack(HERE.seen.view, HERE.granted(queries=0), SEEDS)
 
@@ -81,7 +88,7 @@ def test_an_attack_uses_nothing_that_its_level_of_access_lacks(name: str) -> Non
 def test_pairs_held_out_say_how_sure_the_answers_are() -> None:
     # So few pairs and steps that some answers are wrong.
     attack = QueryAttack(epochs=1, steps=60, held_out=0.5)
-    guess = attack(HERE.seen.view, HERE.granted().only(attack.grants), SEEDS)
+    guess = attack(HERE.seen.view, HERE.granted().only(needs_of(attack)), SEEDS)
     assert guess.chances is not None
     assert guess.radii is not None
     for sure, right in sureness(guess, HERE.seen):
@@ -190,7 +197,7 @@ def test_trainings_side_by_side_are_the_same_as_one_by_one() -> None:
 
 
 def test_own_columns_tell_something_but_less_than_features() -> None:
-    guess = OwnColumns(epochs=10, hidden=(50,))(HERE.seen.view, HERE.granted().only(OwnColumns.grants), SEEDS)
+    guess = OwnColumns(epochs=10, hidden=(50,))(HERE.seen.view, HERE.granted().only(("auxiliary",)), SEEDS)
     found = accuracy(guess.cells, HERE.seen)
     assert GUESSING < found < 0.9
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Int
@@ -26,7 +26,7 @@ from seepage.wire.split import CutGuess, CutKnowledge, CutView
 Search = Literal["exhaustive", "descent", "meet"]
 
 
-@attacks.register("exact", "split")
+@attacks.register("exact", "split", needs=("weights",))
 @dataclass(frozen=True)
 class Exact:
     """Compares the received gradient with that of every combination of private cells and label.
@@ -70,9 +70,6 @@ class Exact:
         >>> bool((guess.cells == seen.cells).all()), bool((guess.labels == seen.labels).all())
         (True, True)
     """
-
-    # It compares what came back with what the client's weights would send, which it is given.
-    given_weights: ClassVar[bool] = True
 
     votes: int = 1
     aware: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -33,7 +33,7 @@ _LEAST = 1e-12
 _AT_ONCE = 2**21
 
 
-@attacks.register("posterior", "split")
+@attacks.register("posterior", "split", needs=("weights",))
 @dataclass(frozen=True)
 class Posterior:
     """Bayes' rule over all combinations of private cells and label, under the known defense.
@@ -72,9 +72,6 @@ class Posterior:
         >>> guess.chances[0].shape, bool((guess.labels == seen.labels).all())
         (torch.Size([50, 3]), True)
     """
-
-    # It compares what came back with what the client's weights would send, which it is given.
-    given_weights: ClassVar[bool] = True
 
     decision: Decision = "columns"
     observed: bool = True

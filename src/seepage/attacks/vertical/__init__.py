@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         DataPassiveAttack,
         IsolatedQueryAttack,
         QueryAttack,
+        ShadowAttack,
         ShadowInversion,
         StealthAttack,
     )
@@ -40,6 +41,7 @@ __all__ = [
     "NeuronQuotients",
     "QueryAttack",
     "RidgeStealth",
+    "ShadowAttack",
     "ShadowInversion",
     "StealthAttack",
     "StudentAttack",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -16,10 +15,10 @@ from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
 from seepage.registry import attacks
 from seepage.tabular.schema import Discrete
-from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 
 
-@attacks.register("esa", "vertical")
+@attacks.register("esa", "vertical", needs=("bottom",))
 @dataclass(frozen=True)
 class EqualitySolving:
     """Linear equations of each record's columns from a known linear network, solved with the least norm.
@@ -37,15 +36,16 @@ class EqualitySolving:
         BadInputError: ``match`` is neither.
     """
 
-    grants: ClassVar[tuple[Grant, ...]] = ("bottom",)
-    # Bottom model and top model have no hidden layer.
-    linear: ClassVar[bool] = True
-
     match: Match = "prediction"
     valid: bool = False
 
     def __post_init__(self) -> None:
         check_choice("what equality solving matches:", self.match, Match)
+
+    @property
+    def linear(self) -> tuple[str, ...]:
+        """Networks that have no hidden layer: the bottom models, and the top model where predictions are matched."""
+        return ("bottom", "top") if self.match == "prediction" else ("bottom",)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
         """Return the guess; ``seeds`` are not used.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -22,11 +22,12 @@ from seepage.attacks.vertical.white_box import DescentAttack
 from seepage.errors import BadInputError, check_count
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
+from seepage.needs import Need
 from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
-from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 
-_GRANTS: tuple[Grant, ...] = ("bottom", "gradients")
+_NEEDS: tuple[Need, ...] = ("bottom", "gradients")
 
 
 class _Seen(NamedTuple):
@@ -110,7 +111,7 @@ def _each(seeds: Sequence[int], victims: int) -> list[int]:
     return [seed + i for seed in seeds for i in range(batches)]
 
 
-@attacks.register("bottom_dlg", "vertical")
+@attacks.register("bottom_dlg", "vertical", needs=_NEEDS)
 @dataclass(frozen=True)
 class GradientMatching(DescentAttack):
     """Rows are optimised until their gradients of the bottom model match the granted ones.
@@ -120,8 +121,6 @@ class GradientMatching(DescentAttack):
     part need not be guessed and each record has its position; squared distances are in units of the gradient's own
     square.
     """
-
-    grants: ClassVar[tuple[Grant, ...]] = _GRANTS
 
     steps: int = 500
     learning_rate: float | int = 0.05
@@ -176,8 +175,6 @@ def _gradients(seen: _Seen, rows: Float[Tensor, "victim record encoded"]) -> lis
 class _Unmixed:
     """An attack on the first layer's gradient, which returns candidates in no order."""
 
-    grants: ClassVar[tuple[Grant, ...]] = _GRANTS
-
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess; each candidate takes the position of the records whose features it would send.
 
@@ -197,7 +194,7 @@ class _Unmixed:
         raise NotImplementedError
 
 
-@attacks.register("bottom_loki", "vertical")
+@attacks.register("bottom_loki", "vertical", needs=_NEEDS)
 @dataclass(frozen=True)
 class NeuronQuotients(_Unmixed):
     """Each unit of the first layer is a candidate: its weights' gradient over its bias's.
@@ -211,7 +208,7 @@ class NeuronQuotients(_Unmixed):
         return quotients(seen.by_weights[0].mT, seen.by_biases[0][:, 0])
 
 
-@attacks.register("bottom_cpa", "vertical")
+@attacks.register("bottom_cpa", "vertical", needs=_NEEDS)
 @dataclass(frozen=True)
 class IndependentComponents(_Unmixed):
     """Independent components of the first layer's gradient, see ``CocktailParty``.
@@ -232,7 +229,7 @@ class IndependentComponents(_Unmixed):
         return quotients(unmixed[..., :-1], unmixed[..., -1])
 
 
-@attacks.register("bottom_sqr", "vertical")
+@attacks.register("bottom_sqr", "vertical", needs=_NEEDS)
 @dataclass(frozen=True)
 class TensorComponents(_Unmixed):
     """Components of the tensor that the second layer's gradient averages to, see ``Sqr``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -13,7 +13,7 @@ from torch import Tensor
 from seepage.models.inverse import Calibration, cells_of
 from seepage.models.vertical import encoder_of
 from seepage.registry import attacks
-from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 
 # Penalties, in units of the mean of the kernel's diagonal; and widths of the radial kernel, in units of the median
 # distance between leaked records (infinite: the linear kernel).
@@ -21,7 +21,7 @@ _PENALTIES = tuple(10.0**k for k in range(-6, 3))
 _WIDTHS = (float("inf"), 4.0, 2.0, 1.0)
 
 
-@attacks.register("ridge_sa", "vertical")
+@attacks.register("ridge_sa", "vertical", needs=("leaked",))
 @dataclass(frozen=True)
 class RidgeStealth:
     """Kernel ridge regression on leaked records; penalty and kernel are those with the least leave-one-out error.
@@ -31,8 +31,6 @@ class RidgeStealth:
     Heath and Wahba 1979). They also give the confidence of the answers: chances and radii are fitted on the leaked
     records, each left out in turn.
     """
-
-    grants: ClassVar[tuple[Grant, ...]] = ("leaked",)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
         """Return the guess; ``seeds`` are not used.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -17,10 +16,10 @@ from seepage.models.vertical import encoder_of
 from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
-from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 
 
-@attacks.register("student_dpa", "vertical")
+@attacks.register("student_dpa", "vertical", needs=("auxiliary",))
 @dataclass(frozen=True)
 class StudentAttack:
     """A teacher guesses the target's cells from the attacker's own columns and labels; a student averages by features.
@@ -38,7 +37,6 @@ class StudentAttack:
         BadInputError: an argument is out of range.
     """
 
-    grants: ClassVar[tuple[Grant, ...]] = ("auxiliary",)
     hidden: tuple[int, ...] = (100, 100)
     epochs: int = 15
     student_epochs: int = 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -18,7 +18,7 @@ from seepage.models.images import Shape
 from seepage.models.inverse import Calibration, Inverse, InverseLoss, Inverter
 from seepage.models.vertical import encoder_of
 from seepage.registry import attacks
-from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 
 # Units of InverNet's hidden layers, by its number of layers (UIFV, table 14).
 DEPTHS: dict[int, tuple[int, ...]] = {1: (), 2: (300,), 3: (100, 300)}
@@ -65,7 +65,7 @@ class _InverNet:
         )
 
 
-@attacks.register("uifv_qa", "vertical")
+@attacks.register("uifv_qa", "vertical", needs=("auxiliary", "queries"))
 @dataclass(frozen=True)
 class QueryAttack(_InverNet):
     """UIFV with auxiliary rows and queries: the target's answers for rows with known cells train InverNet.
@@ -83,7 +83,6 @@ class QueryAttack(_InverNet):
         BadInputError: an argument is out of range.
     """
 
-    grants: ClassVar[tuple[Grant, ...]] = ("auxiliary", "queries")
     rows: int | None = None
     held_out: float | int = 0.1
     own_columns: bool = False
@@ -152,7 +151,16 @@ class ShadowInversion:
         return guess_of(self.inverse, features)
 
 
-@attacks.register("uifv_dpa", "vertical")
+@runtime_checkable
+class ShadowAttack(Protocol):
+    """An attack that trains a shadow of the target's bottom model, which shows how good the attack is on it."""
+
+    def fit_shadow(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> ShadowInversion:
+        """Return shadow and InverNet; the arguments are those of a call."""
+        ...
+
+
+@attacks.register("uifv_dpa", "vertical", needs=("auxiliary",))
 @dataclass(frozen=True)
 class DataPassiveAttack(_InverNet):
     """UIFV with auxiliary rows alone: a shadow bottom model, trained through the top model, replaces the target's.
@@ -169,7 +177,6 @@ class DataPassiveAttack(_InverNet):
         shadow_epochs: number of passes of the shadow's training over the auxiliary rows.
     """
 
-    grants: ClassVar[tuple[Grant, ...]] = ("auxiliary",)
     hidden: tuple[int, ...] = (300, 100)
     shadow_epochs: int = 40
 
@@ -177,7 +184,7 @@ class DataPassiveAttack(_InverNet):
         super().__post_init__()
         check_count("shadow_epochs", self.shadow_epochs)
 
-    def fit(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> ShadowInversion:
+    def fit_shadow(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> ShadowInversion:
         """Return shadow and InverNet; the arguments are those of a call."""
         rows = knowledge.granted_auxiliary("the data-passive attack")
         encoder = encoder_of(knowledge.schema)
@@ -198,10 +205,10 @@ class DataPassiveAttack(_InverNet):
         Raises:
             BadInputError: rows were not granted.
         """
-        return self.fit(view, knowledge, seeds).guess(view)
+        return self.fit_shadow(view, knowledge, seeds).guess(view)
 
 
-@attacks.register("uifv_iqa", "vertical")
+@attacks.register("uifv_iqa", "vertical", needs=("queries",))
 @dataclass(frozen=True)
 class IsolatedQueryAttack(_InverNet):
     """UIFV with queries alone: generated rows and the target's answers train InverNet.
@@ -217,7 +224,6 @@ class IsolatedQueryAttack(_InverNet):
         rows: number of generated rows, at most the budget; the budget if None.
     """
 
-    grants: ClassVar[tuple[Grant, ...]] = ("queries",)
     generator: bool = True
     stretch: float | int = 1.0
     rows: int | None = None
@@ -253,15 +259,13 @@ class IsolatedQueryAttack(_InverNet):
         return guess_of(found, view.received, queries=rows)
 
 
-@attacks.register("uifv_sa", "vertical")
+@attacks.register("uifv_sa", "vertical", needs=("leaked",))
 @dataclass(frozen=True)
 class StealthAttack(_InverNet):
     """UIFV with a few leaked records: these and the features that the target sent for them train InverNet.
 
     Source: Yang et al., UIFV (arXiv 2406.12588), section 4 and table 13.
     """
-
-    grants: ClassVar[tuple[Grant, ...]] = ("leaked",)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess.

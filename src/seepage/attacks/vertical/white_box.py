@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -17,7 +17,7 @@ from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
 from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
-from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 
 # Values that a white-box attack matches.
 Match = Literal["prediction", "features"]
@@ -36,8 +36,6 @@ class DescentAttack:
     Raises:
         BadInputError: an argument is out of range.
     """
-
-    grants: ClassVar[tuple[Grant, ...]] = ("bottom",)
 
     valid: bool = False
     steps: int = 3000
@@ -74,7 +72,7 @@ class DescentAttack:
             schedule.step()
 
 
-@attacks.register("ginver", "vertical")
+@attacks.register("ginver", "vertical", needs=("bottom",))
 @dataclass(frozen=True)
 class Ginver(DescentAttack):
     """A network whose rows, sent through the target's bottom model, reproduce the received features.
@@ -112,7 +110,7 @@ class Ginver(DescentAttack):
             return self.guess(encoder, self.rows(encoder, networks(scaled)))
 
 
-@attacks.register("gia", "vertical")
+@attacks.register("gia", "vertical", needs=("bottom",))
 @dataclass(frozen=True)
 class GradientInversion(DescentAttack):
     """Each record's cells are optimised until the joint model's prediction for them matches the observed one.
@@ -159,7 +157,7 @@ class GradientInversion(DescentAttack):
             return self.guess(encoder, self.rows(encoder, free))
 
 
-@attacks.register("grn", "vertical")
+@attacks.register("grn", "vertical", needs=("bottom",))
 @dataclass(frozen=True)
 class Generator(DescentAttack):
     """A network predicts the target's cells from the attacker's own, so that the joint model predicts the same.

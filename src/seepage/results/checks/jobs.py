@@ -24,8 +24,8 @@ def failed(facts: Facts) -> Iterator[Finding]:
         told = [f"{_missing(run, facts.audit.spec.unit)} ({run.failures[0].message})" for run in runs]
         yield Finding(
             f"Not measured because of an error: {few(told)}. Figures are of the others, which may be easier or "
-            "harder than those. The traceback is in the run folder's audit.sqlite, table jobs; the same command tries "
-            "again.",
+            "harder than those. The traceback is in the run folder's audit.sqlite, table failures; the same command "
+            "tries again.",
             tuple(dict.fromkeys(where)),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from seepage.tabular.align import match, tolerances
 from seepage.tabular.schema import Discrete, Schema
-from seepage.wire.horizontal import Knowledge, RecordsGuess
+from seepage.wire.horizontal import Certificate, Knowledge, RecordsGuess
 
 # Assumed share of differences between two readings of one cell, and the number of cells that this assumption counts as.
 _DIFFERING, _CELLS = 0.1, 20
@@ -35,6 +36,11 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
     Among several readings of a cell, a certified one is chosen, otherwise the one that most agree with; among equals,
     the one that the attack is most certain of, otherwise the earliest. Records not seen yet are guessed from the
     public marginals. The secret is not used.
+
+    A cell that is certified in one round stays certified: the round's message proves that a record of the client has
+    it. That two rounds' readings are of one record is likely, but not proved. So the certified cells of a record are
+    those of one round, and a further round adds a record only where its certified cells differ from those of every
+    record that is certified already.
 
     Args:
         guesses: guess of each round, in order.
@@ -60,7 +66,8 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
         if guess.certified is not None:
             proved[each, place, i, :-1] = guess.certified
         seen[each, place] = True
-    best = _best(schema, cells, doubt, proved)
+    sure, used = _proved_apart(schema, cells, proved)
+    best = _best(schema, cells, doubt, proved, sure)
     unseen, entropy = _by_marginals(knowledge)
     found = torch.where(seen[..., None], _pick(cells, best), unseen)
     surest = torch.where(seen[..., None], _pick(doubt, best), entropy)
@@ -72,8 +79,79 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
         labels=None if any(guess.labels is None for guess in guesses) else found[..., -1],
         loss=torch.stack(losses).mean(0) if losses else None,
         course=torch.stack(courses).nanmean(0) if courses else None,
-        certified=None if any(guess.certified is None for guess in guesses) else _pick(proved, best)[..., :-1],
+        certified=None if all(guess.certified is None for guess in guesses) else _pick(sure, best)[..., :-1],
+        regime=_regimes([guess.regime for guess in guesses]),
+        certificates=_conditions([guess.certificates for guess in guesses], used),
     )
+
+
+def _proved_apart(
+    schema: Schema,
+    cells: Float[Tensor, "victim record round column"],
+    proved: Bool[Tensor, "victim record round column"],
+) -> tuple[Bool[Tensor, "victim record round column"], Bool[Tensor, "victim round"]]:
+    """Return the certified readings that are of different records for certain, and the rounds that they are from."""
+    # Each certified number lies within its tolerance of the true one.
+    apart = 2 * torch.tensor(_tolerances(schema), dtype=torch.float64)
+    sure = torch.zeros_like(proved)
+    for victim in range(len(cells)):
+        counts = proved[victim].sum((0, 2))
+        taken: dict[int, int] = {}
+        for i in counts.argsort(descending=True, stable=True).tolist():
+            # Records of one round are different ones already: its certificates are of all of them together.
+            earlier = dict(taken)
+            for record in proved[victim, :, i].any(-1).nonzero().flatten().tolist():
+                if record in earlier:
+                    continue
+                differs = [
+                    bool(
+                        (
+                            ((cells[victim, record, i] - cells[victim, other, j]).abs() > apart)
+                            & proved[victim, record, i]
+                            & proved[victim, other, j]
+                        ).any()
+                    )
+                    for other, j in earlier.items()
+                ]
+                if all(differs):
+                    taken[record] = i
+        for record, i in taken.items():
+            sure[victim, record, i] = proved[victim, record, i]
+    return sure, sure.any(3).any(1)
+
+
+def _regimes(regimes: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    """Return the method of each victim in all rounds."""
+    known = [regime for regime in regimes if regime is not None]
+    if len(known) < len(regimes):
+        return None
+    return tuple(
+        each[0] if len(set(each)) == 1 else "; ".join(f"round {i + 1}: {text}" for i, text in enumerate(each))
+        for each in zip(*known, strict=True)
+    )
+
+
+def _conditions(
+    certificates: Sequence[tuple[Certificate | None, ...] | None], used: Bool[Tensor, "victim round"]
+) -> tuple[Certificate | None, ...] | None:
+    """Return the conditions of each victim's certified cells: those of every round that they are from."""
+    if all(each is None for each in certificates):
+        return None
+    found: list[Certificate | None] = []
+    for victim in range(len(used)):
+        own = [each[victim] for each, of in zip(certificates, used[victim].tolist(), strict=True) if of and each]
+        held = [one for one in own if one is not None]
+        found.append(
+            replace(
+                held[0],
+                multiple_of=min(one.multiple_of for one in held),
+                least=min(one.least for one in held),
+                others_fixed=any(one.others_fixed for one in held),
+            )
+            if held
+            else None
+        )
+    return tuple(found)
 
 
 class _Links:
@@ -121,8 +199,9 @@ def _best(
     cells: Float[Tensor, "victim record round column"],
     doubt: Float[Tensor, "victim record round column"],
     proved: Bool[Tensor, "victim record round column"],
+    sure: Bool[Tensor, "victim record round column"] | None = None,
 ) -> Int[Tensor, "victim record column"]:
-    """Return the round whose reading of each cell is chosen."""
+    """Return the round whose reading of each cell is chosen; a sure one first."""
     rounds = cells.shape[2]
     chosen = []
     for i, tolerance in enumerate(_tolerances(schema)):
@@ -130,7 +209,8 @@ def _best(
         votes = ((readings[..., None] - readings[..., None, :]).abs() <= tolerance).sum(-1)
         unsure = doubt[..., i].nan_to_num(torch.inf, posinf=torch.inf, neginf=-torch.inf)
         rank = torch.argsort(unsure, dim=-1, stable=True).argsort(-1)
-        chosen.append((proved[..., i] * rounds + votes - rank / (rounds + 1)).argmax(-1))
+        first = proved[..., i] * rounds if sure is None else (proved[..., i] + 1.0 * sure[..., i]) * rounds
+        chosen.append((first + votes - rank / (rounds + 1)).argmax(-1))
     return torch.stack(chosen, dim=-1)
 
 

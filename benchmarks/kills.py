@@ -1,0 +1,140 @@
+"""What runs lose that are killed or interrupted: finished jobs, processes that stay, figures that differ.
+
+    python benchmarks/kills.py --times 10 --out benchmarks/results/kills.csv
+
+An audit of German Credit with two workers is disturbed at a random moment after its next stored job, and started again,
+until it was disturbed often enough; then it runs to its end. Where it ends before, it begins anew in a fresh folder.
+Kinds: the main process alone, one worker alone (after which the run goes on by itself), all processes at once, two
+interrupts of the terminal a moment apart.
+
+Jobs are lost where they were stored before and are not after. Processes left are those of the run that still live a
+minute later. Rows differ from those of a run that nothing disturbed, bit for bit. Other statuses are exits with
+another status than that of the kind, or, at its end, than 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.processes import Program, Sweep, group_of, until, workers_of
+from tests.stores import jobs_done, measurements
+
+SWEEP = Sweep(victims=96, iterations=120)
+FIELDS = ["kind", "times", "runs", "lost_jobs", "processes_left", "differing_rows", "other_statuses"]
+# Seconds after the next stored job within which a run is disturbed.
+LATEST = 5.0
+
+
+def main() -> None:
+    """Write one line a kind of kill to a CSV file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    moments = random.Random(arguments.seed)
+    with tempfile.TemporaryDirectory() as place, arguments.out.open("w", encoding="utf-8", newline="") as file:
+        whole = Path(place) / "whole"
+        assert SWEEP.start(whole, workers=2).ended() == 0
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        for kind in KINDS:
+            counts = dict.fromkeys(FIELDS[1:], 0)
+            while counts["times"] < arguments.times:
+                folder = Path(place) / f"{kind} {counts['runs']}"
+                found = until_it_ends(folder, whole, kind, arguments.times - counts["times"], moments)
+                counts = {name: counts[name] + found[name] for name in counts}
+                print(kind, counts, file=sys.stderr, flush=True)
+            writer.writerow({"kind": kind, **counts})
+            file.flush()
+
+
+def until_it_ends(folder: Path, whole: Path, kind: str, most: int, moments: random.Random) -> dict[str, int]:
+    """Disturb one run some times, go on with it each time, and return the counts."""
+    disturb, wanted = KINDS[kind]
+    counts = dict.fromkeys(FIELDS[1:], 0) | {"runs": 1}
+    running = SWEEP.start(folder, workers=2)
+    while True:
+        done = jobs_done(folder, in_use=True)
+        if counts["times"] < most and until(partial(stored_beyond, folder, done), running):
+            until(lambda: False, running, moments.uniform(0.0, LATEST))
+            before = jobs_done(folder, in_use=True)
+            if running.process.poll() is None:
+                disturb(running, moments)
+                counts["times"] += 1
+                if wanted == 0:
+                    continue
+            counts["other_statuses"] += running.ended() not in (0, wanted)
+            until(partial(gone, running), seconds=60.0)
+            counts["processes_left"] += len(group_of(running.process.pid))
+            running.end()
+            counts["lost_jobs"] += max(0, before - jobs_done(folder))
+            running = SWEEP.start(folder, workers=2)
+            continue
+        counts["other_statuses"] += running.ended() != 0
+        counts["processes_left"] += len(group_of(running.process.pid))
+        break
+    one, other = measurements(folder), measurements(whole)
+    counts["differing_rows"] = sum(len(set(one[name]) ^ set(other[name])) for name in one)
+    return counts
+
+
+def stored_beyond(folder: Path, done: int) -> bool:
+    """Return whether more jobs are stored than a number."""
+    return jobs_done(folder, in_use=True) > done
+
+
+def gone(program: Program) -> bool:
+    """Return whether no process of a run is left."""
+    return not group_of(program.process.pid)
+
+
+def kill_main(running: Program, moments: random.Random) -> None:
+    """Kill the main process alone."""
+    running.process.kill()
+
+
+def kill_worker(running: Program, moments: random.Random) -> None:
+    """Kill one worker alone."""
+    workers = workers_of(running.process.pid)
+    if workers:
+        os.kill(moments.choice(workers), signal.SIGKILL)
+
+
+def kill_all(running: Program, moments: random.Random) -> None:
+    """Kill all processes of the run."""
+    if running.process.poll() is None:
+        os.killpg(running.process.pid, signal.SIGKILL)
+
+
+def interrupt_twice(running: Program, moments: random.Random) -> None:
+    """Interrupt all processes of the run, as a terminal does, twice."""
+    for pause in (moments.uniform(0.0, 1.0), 0.0):
+        if running.process.poll() is None:
+            os.killpg(running.process.pid, signal.SIGINT)
+            time.sleep(pause)
+
+
+# What is done, and the status of a run that it ends; 0 for one that goes on.
+KINDS: dict[str, tuple[Callable[[Program, random.Random], None], int]] = {
+    "main process alone": (kill_main, -signal.SIGKILL),
+    "one worker alone": (kill_worker, 0),
+    "all processes": (kill_all, -signal.SIGKILL),
+    "two interrupts": (interrupt_twice, 130),
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Programs that tests and benchmarks start, and the processes that they leave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+# Workers at once, however little there is to do.
+PROGRAM = """
+from seepage.cli import main
+from seepage.run import runner
+runner._WORTH_WORKERS_SECONDS = 0.0
+main()
+"""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that was started as the first of a new group of processes.
+
+    Attributes:
+        process: the process.
+        errors: path of the file with its standard error.
+    """
+
+    process: subprocess.Popen[bytes]
+    errors: Path
+
+    def ended(self) -> int:
+        """Return the exit status, once it has ended."""
+        return self.process.wait(timeout=300)
+
+    def told(self) -> str:
+        """Return what it printed to its standard error so far."""
+        return self.errors.read_text()
+
+    def end(self) -> None:
+        """Kill what is left of its group."""
+        for process in group_of(self.process.pid):
+            os.kill(process, signal.SIGKILL)
+        self.process.wait()
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """An audit of German Credit with two batch sizes and three attacks.
+
+    Attributes:
+        victims: number of victims.
+        iterations: number of steps of each attack.
+    """
+
+    victims: int
+    iterations: int
+
+    def start(self, out: Path, workers: int) -> Program:
+        """Start it into a run folder; beside that comes a file with its standard error."""
+        options = [
+            *("audit", "--dataset", "german", "--model", "nn1", "--batch-size", "2", "--batch-size", "4"),
+            *("--attack", "tableak", "--attack", "inverting_gradients", "--attack", "dlg"),
+            *("--victims", str(self.victims), "--restarts", "8", "--iterations", str(self.iterations)),
+            *("--no-control", "--workers", str(workers), "--out", str(out)),
+        ]
+        # A file: what nobody reads of a pipe would hold the program up, and workers may outlive it.
+        errors = out.with_name(f"{out.name}.txt")
+        with errors.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, *options],
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                stdout=subprocess.DEVNULL,
+                stderr=file,
+                start_new_session=True,
+            )
+        return Program(process, errors)
+
+
+def until(
+    reached: Callable[[], bool], program: Program | None = None, seconds: float = 120.0, pause: float = 0.01
+) -> bool:
+    """Wait, and return whether something was reached before the time was over and the program had ended."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and (program is None or program.process.poll() is None):
+        if reached():
+            return True
+        time.sleep(pause)
+    return False
+
+
+def group_of(group: int) -> list[int]:
+    """Return the living processes of a group; zombies, which only wait to be asked for their status, are none."""
+    return [process for process, (state, _, of) in _processes().items() if of == group and state != "Z"]
+
+
+def workers_of(parent: int) -> list[int]:
+    """Return the worker processes that a program started."""
+    return [
+        process
+        for process, (state, of, _) in _processes().items()
+        if of == parent and state != "Z" and b"popen_loky_posix" in _command(process)
+    ]
+
+
+def _processes() -> dict[int, tuple[str, int, int]]:
+    """Return state, parent and group of all processes."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            # The name, in parentheses, may hold anything.
+            state, parent, group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            # It has ended since.
+            continue
+        found[int(folder.name)] = (state, int(parent), int(group))
+    return found
+
+
+def _command(process: int) -> bytes:
+    try:
+        return (Path("/proc") / str(process) / "cmdline").read_bytes()
+    except OSError:
+        return b""

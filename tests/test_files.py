@@ -1,0 +1,73 @@
+"""Files are complete or absent, and on the disk when a write has ended."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from seepage.errors import BadInputError
+from seepage.files import publish, write_whole
+
+
+def test_a_file_is_on_the_disk_before_it_gets_its_name_and_its_folder_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, synced, sync = tmp_path / "results.json", list[tuple[bool, bool, bytes]](), os.fsync
+
+    def fsync(handle: int) -> None:
+        sync(handle)
+        is_folder = stat.S_ISDIR(os.fstat(handle).st_mode)
+        synced.append((is_folder, path.exists(), b"" if is_folder else os.pread(handle, 100, 0)))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_whole(path, "whole")
+    assert synced == [(False, False, b"whole"), (True, True, b"")]
+    assert path.read_text() == "whole"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_disk_that_fails_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.json"
+    write_whole(path, "old")
+
+    def failing(handle: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(BadInputError, match=r"cannot be written \(Input/output error\)"):
+        write_whole(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_is_there_gives_way_only_where_it_is_to(tmp_path: Path) -> None:
+    path, other = tmp_path / "audit.sqlite", tmp_path / "new"
+    path.write_text("first")
+    other.write_text("second")
+    with pytest.raises(FileExistsError):
+        publish(other, path, replace=False)
+    assert (path.read_text(), other.read_text()) == ("first", "second")
+    publish(other, path, private=True)
+    assert path.read_text() == "second"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not other.exists()
+
+
+def test_a_file_system_without_links_gives_files_their_name_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(self: Path, target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", unsupported)
+    path, other = tmp_path / "audit.sqlite", tmp_path / "new"
+    other.write_text("first")
+    publish(other, path, replace=False)
+    assert path.read_text() == "first"
+    other.write_text("second")
+    with pytest.raises(FileExistsError):
+        publish(other, path, replace=False)
+    assert path.read_text() == "first"
