@@ -52,6 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--each", type=int, default=40, help="inputs of each kind")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kind", choices=KINDS, action="append", help="only these; rows of others stay as they are")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "hostile.csv")
     arguments = parser.parse_args()
     os.environ |= {"OMP_NUM_THREADS": "1", "COLUMNS": "120"}
@@ -60,8 +61,12 @@ def main() -> None:
     makers = (table, document, capture, run_folder, option)
     with tempfile.TemporaryDirectory() as place:
         good = prepared(Path(place))
-        lines = []
+        lines = (
+            [] if arguments.kind is None else [row for row in kept(arguments.out) if row["kind"] not in arguments.kind]
+        )
         for kind, maker in zip(KINDS, makers, strict=True):
+            if kind not in (arguments.kind or KINDS):
+                continue
             counts, left = Counter[str](), 0
             for i in range(arguments.each):
                 folder = Path(place) / f"{kind.replace(' ', '_')}_{i}" / "inner"
@@ -78,7 +83,13 @@ def main() -> None:
     with arguments.out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, ["kind", "n", *OUTCOMES, "code_run"], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(lines)
+        writer.writerows(sorted(lines, key=lambda row: KINDS.index(str(row["kind"]))))
+
+
+def kept(out: Path) -> list[dict[str, object]]:
+    """Return the rows that were written before."""
+    with out.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def run(command: Command, folder: Path) -> tuple[str, str]:
