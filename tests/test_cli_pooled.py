@@ -27,8 +27,9 @@ SMALL = (*OWN, "--auxiliary", 500, "--queries", 30, "--targets", 10, "--shadows"
 
 def test_a_table_of_ones_own_is_audited_in_private_and_gated(seepage: Any, tmp_path: Path) -> None:
     code, out, err = seepage(*SMALL, *SMOKER, "--attack", "meta", *LIMIT, "--fail-above", 0.1, "--out", "run")
-    assert code == 1
-    assert "gate" in err.lower()
+    # Thirty target models of two attack seeds, of which an attack that reads half more is shown in neither.
+    assert code in (1, 4)
+    assert "gate failed" in err or "gate undecided" in err
     assert "query_limit" in out
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "run").iterdir()} == {0o600}

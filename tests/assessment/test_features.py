@@ -92,6 +92,9 @@ def test_what_diverged_is_a_failure_and_no_protection() -> None:
     assert said["failed", None] == [1, 0]
     assert np.isnan(said["accuracy", None][0])
     only = next(one for one in measure_features(SCHEMA, seen, FeatureGuess(broken)) if one.metric == "accuracy")
+    assert only.clusters is not None
+    means = torch.stack([scores.mean() for scores in only.clusters])
+    torch.testing.assert_close(means, only.values, equal_nan=True)
     assert only.estimate().n == 1
 
 

@@ -110,7 +110,10 @@ def test_an_error_that_concerns_the_figure_shows_nothing(severity: Any, where: t
 def test_a_weaker_attack_is_said_beside_the_pass() -> None:
     found = decided(alarms=[Alarm("SEEP024", "warning", "The exact attack was not tried", "...")])
     assert found.outcome == "passed"
-    assert "the exact attack was not tried (SEEP024)" in found.line
+    assert "But: the exact attack was not tried (SEEP024)." in found.line
+    unproved = decided(alarms=[Alarm("SEEP005", "note", "No positive control was run", "...")])
+    assert unproved.outcome == "passed"
+    assert "But: no positive control was run (SEEP005)." in unproved.line
 
 
 def test_what_shows_nothing_does_not_pass() -> None:

@@ -21,7 +21,6 @@ from seepage.datasets import Dataset
 from seepage.datasets.coins import with_coins
 from seepage.report.report import Report
 from seepage.results.checks.facts import exceeds_by_more_than_chance, leaks
-from seepage.results.gate import gate
 from seepage.results.rows import rows_of
 from seepage.run.runner import run_audits
 from seepage.run.store import Store
@@ -64,7 +63,7 @@ def noise(rows: int = 1500) -> Dataset:
 
 def audit(setting: str, attack: str) -> Audit:
     """An audit of the table of noise, as small as it can be."""
-    data, shared = noise(), {"attacks": [attack], "workers": 1}
+    data, shared = noise(), {"attacks": [attack], "workers": 1, "gate": {"above": 0.9}}
     if setting == "horizontal":
         spec = make_spec(**shared, dataset="noise", model="nn1", batch_sizes=4, victims=5)
         return HorizontalAudit(spec, prepare(spec, data))
@@ -147,7 +146,11 @@ def test_an_attack_that_guesses_passes_no_control_and_no_gate(setting: str, monk
     assert [one.severity for one in failed] == ["error"]
     [score] = [row for row in report.rows if row.is_attack and (row.metric, row.column) == ("accuracy", None)]
     assert failed[0].concerns(score.batch_size, score.defense, score.attack)
-    assert gate(report.rows, 0.9, None, report.findings).failed
+    # Its lift is far below the limit, which shows nothing.
+    assert (score.lift or 0.0) < 0.2
+    assert report.decision is not None
+    assert report.decision.outcome == "undecided"
+    assert "SEEP004" in report.decision.line
 
 
 @dataclass(frozen=True)

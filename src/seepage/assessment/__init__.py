@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from seepage.assessment.calibration import calibration_error
     from seepage.assessment.certainty import certainties, spreads
     from seepage.assessment.certified import Certified
-    from seepage.assessment.columns import Figures, measure_columns
+    from seepage.assessment.columns import Figures, OfRecords, measure_columns
     from seepage.assessment.entropy import Entropy
     from seepage.assessment.exact_match import ExactMatch
     from seepage.assessment.f1 import f1
@@ -76,6 +76,7 @@ __all__ = [
     "Measured",
     "Measurement",
     "Metric",
+    "OfRecords",
     "Quarters",
     "ResultRow",
     "auc",

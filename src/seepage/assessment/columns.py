@@ -16,10 +16,14 @@ from seepage.wire.split import CutGuess
 
 # Figure by metric and column; the column is None for all private columns together.
 Figures = dict[tuple[str, str | None], float | None]
+# Values of the records that a figure is the mean of, by the same key.
+OfRecords = dict[tuple[str, str | None], list[float]]
 
 
-def measure_columns(schema: Schema, private: Sequence[int], seen: CutTranscript, guess: CutGuess) -> Figures:
-    """Return the figures of a guess.
+def measure_columns(
+    schema: Schema, private: Sequence[int], seen: CutTranscript, guess: CutGuess
+) -> tuple[Figures, OfRecords]:
+    """Return the figures of a guess, and those of each record where they are its mean.
 
     ``accuracy`` of each private column (a continuous cell is right within the column's tolerance), of the label (by
     the target's name) and of all private cells; ``f1`` of each discrete column and their mean; ``exact_match``, the
@@ -42,17 +46,20 @@ def measure_columns(schema: Schema, private: Sequence[int], seen: CutTranscript,
             f"{len(seen.cells)} and {seen.cells.shape[1]}; guess the records of the view."
         )
     figures: Figures = {}
+    scores: dict[tuple[str, str | None], Tensor] = {}
     right = []
     for k, i in enumerate(private):
         column, true, guessed = schema.columns[i], seen.cells[:, k], guess.cells[:, k]
         tolerance = 0.0 if isinstance(column, Discrete) else column.tolerance
         right.append(((true - guessed).abs() <= tolerance).double())
+        scores["accuracy", column.name] = right[-1]
         figures["accuracy", column.name] = _mean(right[-1])
         if isinstance(column, Discrete):
             figures["f1", column.name] = f1(column, true, guessed)
             if guess.chances is not None:
                 sure = guess.chances[k].argmax(1)
                 figures["calibration", column.name] = calibration_error(guess.chances[k], (sure == true).double())
+    scores["accuracy", None] = torch.stack(right).mean(0)
     figures["accuracy", None] = _mean(torch.stack(right).flatten())
     held = [value for (metric, _), value in figures.items() if metric == "f1" and value is not None]
     if held:
@@ -60,17 +67,19 @@ def measure_columns(schema: Schema, private: Sequence[int], seen: CutTranscript,
     target = schema.target
     assert isinstance(target, Discrete)
     labelled = (guess.labels == seen.labels).double()
+    scores["accuracy", target.name] = labelled
     figures["accuracy", target.name] = _mean(labelled)
     figures["f1", target.name] = f1(target, seen.labels, guess.labels)
     if guess.label_chances is not None:
         sure = (guess.label_chances.argmax(1) == seen.labels).double()
         figures["calibration", target.name] = calibration_error(guess.label_chances, sure)
-    figures["exact_match", None] = _mean(torch.stack([*right, labelled]).amin(0))
+    scores["exact_match", None] = torch.stack([*right, labelled]).amin(0)
+    figures["exact_match", None] = _mean(scores["exact_match", None])
     if guess.proven is not None:
         figures["proven", None] = _mean(guess.proven.double())
     if guess.ties is not None:
         figures["ties", None] = _mean((guess.ties > 1).double())
-    return figures
+    return figures, {key: values.tolist() for key, values in scores.items()}
 
 
 def _mean(values: Tensor) -> float | None:

@@ -24,6 +24,8 @@ _MIDDLE = (0.05, 0.95)
 def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGuess) -> list[Measurement]:
     """Return the figures of a guess, one value a training, NaN where the attack itself failed.
 
+    Accuracies and ``exact_match`` come with the values of the records that they are the mean of.
+
     ``accuracy`` (UIFV): the share of right cells, where a number is right within a tenth of its column's range; over
     all cells, over discrete (``accuracy_discrete``) and continuous ones (``accuracy_continuous``), and by column.
     ``middle_accuracy``: the same with a tenth of the range between the 5th and the 95th percentile of the attacked
@@ -50,12 +52,14 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
     if guess.failed is not None:
         failed = failed | guess.failed
     figures: dict[tuple[str, str | None], Tensor] = {}
+    scores: dict[tuple[str, str | None], Tensor] = {}
     near, middle, macro = [], [], []
     for i, column in enumerate(schema.columns):
         true, guessed = seen.cells[..., i], guess.cells[..., i]
         near.append(
             within(true, guessed, 0.0 if isinstance(column, Discrete) else OF_RANGE * (column.high - column.low))
         )
+        scores["accuracy", column.name] = near[-1].double()
         figures["accuracy", column.name] = near[-1].double().mean(1)
         if isinstance(column, Discrete):
             middle.append(near[-1])
@@ -69,6 +73,7 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
             if guess.radii is not None:
                 figures["coverage", column.name] = within(true, guessed, guess.radii[:, i, None]).double().mean(1)
     every, central = torch.stack(near, dim=-1).double(), torch.stack(middle, dim=-1).double()
+    scores["accuracy", None], scores["exact_match", None] = every.mean(2), every.amin(-1)
     figures["accuracy", None] = every.mean((1, 2))
     figures["middle_accuracy", None] = central.mean((1, 2))
     for kind, places in (("discrete", schema.discrete), ("continuous", schema.continuous)):
@@ -79,9 +84,17 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
     figures["macro_accuracy", None] = torch.stack(macro).mean(0)
     figures["exact_match", None] = every.amin(-1).mean(1)
     figures = {key: torch.where(failed, torch.nan, values.double()) for key, values in figures.items()}
+    scores = {key: torch.where(failed[:, None], torch.nan, values) for key, values in scores.items()}
     figures["failed", None] = failed.double()
     return [
-        Measurement(metric, column, values, metric not in NO_LEAK, (0.0, 1.0))
+        Measurement(
+            metric,
+            column,
+            values,
+            metric not in NO_LEAK,
+            (0.0, 1.0),
+            tuple(scores[metric, column]) if (metric, column) in scores else None,
+        )
         for (metric, column), values in figures.items()
     ]
 

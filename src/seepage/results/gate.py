@@ -16,9 +16,11 @@ from seepage.run.limits import Figure, Limits, Standing, by_units, least_for_sha
 from seepage.run.runner import Run
 from seepage.settings.setting import Audit, Configuration
 from seepage.settings.spec import Gate, Spec
-from seepage.text import clean, percent, points
+from seepage.text import clean, listed, lowered, percent, points
 
 Outcome = Literal["passed", "undecided", "refused", "failed"]
+# Without a positive control nothing shows that the attacks work on this table.
+_NO_CONTROL = "SEEP005"
 # From good to bad: of several the last one counts.
 _OUTCOMES: tuple[Outcome, ...] = ("passed", "undecided", "refused", "failed")
 
@@ -102,8 +104,8 @@ def _by_standings(limits: Limits, alarms: Sequence[Alarm]) -> Decision:
             )
     if limits.passed:
         worst = max(standings, key=lambda one: one.upper)
-        weaker = next((alarm for alarm in alarms if alarm.code in LOWER_BOUNDS), None)
-        but = "" if weaker is None else f" But: {weaker.title[0].lower()}{weaker.title[1:]} ({weaker.code})."
+        doubts = {alarm.code: lowered(alarm.title) for alarm in alarms if alarm.code in (*LOWER_BOUNDS, _NO_CONTROL)}
+        but = f" But: {listed([f'{title} ({code})' for code, title in doubts.items()])}." if doubts else ""
         count = len(standings)
         every = f"all {count} figures are" if count > 1 else "the figure is"
         these = "" if by_units(audit.spec) else f", for these {audit.units} {audit.spec.unit}s"
@@ -114,6 +116,8 @@ def _by_standings(limits: Limits, alarms: Sequence[Alarm]) -> Decision:
     worst = max(pending, key=lambda one: one.mean)
     ending = "passing has become impossible within" if not all(one.possible for one in standings) else "that is"
     budget = f"{ending} the budget of {audit.units} {audit.spec.unit}s"
+    if not by_units(audit.spec):
+        budget = f"{max(one.n for one in standings)} {audit.spec.member}s of each {audit.spec.unit} were attacked"
     if worst.mean > limit:
         return Decision("failed", f"{_gains(worst, audit)}, above the limit of {100 * limit:.1f}; {budget}.")
     slow = max(pending, key=lambda one: one.upper)

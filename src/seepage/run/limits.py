@@ -256,7 +256,9 @@ class Limits:
         known = np.isfinite(scores) & np.isfinite(others).all(0)
         scores, others = scores[known], others[:, known]
         if not len(scores):
-            return []
+            # A repetition of which nothing is known was not shown to be safe.
+            unknown = Standing(figure, 0, 0.0, 1.0, below=False, above=False, possible=False, more=None)
+            return [] if figure.sample is None else [unknown]
         limit, alpha = self.limit.above, self.alpha
         lifts = scores - predicted_best(others)
         budget = self.audit.units if figure.sample is None else len(lifts)

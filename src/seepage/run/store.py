@@ -89,7 +89,7 @@ class Store:
     (key, and everything that determines its figures, as JSON), ``figures`` (what is measured of a series), ``scores``
     (one a figure and unit; ``value`` is the accuracy where the figure is a correlation with ``entropy``, and the mean
     of the float64 ``members`` where they are kept), ``units``, ``jobs``, ``failures`` and ``evidence`` (see
-    ``Evidence``; arrays are zlib-compressed).
+    ``Evidence``). Members and arrays are zlib-compressed.
 
     Beside each job stands a SHA-256 digest of all that is stored of it, beside each other entry one of that entry. All
     are compared when a store is opened, so that damage and edits are noticed. Whoever edits a digest too is not.
@@ -263,7 +263,7 @@ class Store:
             clusters = None if isinstance(m, Association) else m.clusters
             for i, value in enumerate(values.tolist()):
                 doubt = None if entropy is None else _plain(float(entropy[i]))
-                members = None if clusters is None else clusters[i].double().cpu().contiguous().numpy().tobytes()
+                members = None if clusters is None else _packed_members(clusters[i])
                 scores.append((known[name], units.start + i, _plain(value), doubt, members))
         losses = [None if e.loss is None else _plain(float(e.loss[0])) for e in evidence] or [None] * len(units)
         shown = list(pictures) or [None] * len(units)
@@ -463,8 +463,13 @@ def _packed(evidence: Evidence) -> tuple[str, bytes]:
     return json.dumps(about, ensure_ascii=False), zlib.compress(content, 6)
 
 
+def _packed_members(values: torch.Tensor) -> bytes:
+    # Of thousands of records most are right or wrong: a hundredth of the bytes hold that.
+    return zlib.compress(values.double().cpu().contiguous().numpy().astype("<f8").tobytes())
+
+
 def _members(stored: bytes) -> torch.Tensor:
-    return torch.frombuffer(bytearray(stored), dtype=torch.float64)
+    return torch.frombuffer(bytearray(zlib.decompress(stored)), dtype=torch.float64)
 
 
 def _unpacked(about: str, arrays: bytes) -> Evidence:

@@ -434,8 +434,8 @@ class AttackedTraining:
         begun = time.perf_counter()
         guess = attack(self.seen.view, known, seeds)
         seconds = time.perf_counter() - begun
-        figures = measure_columns(self.rows.schema, self.trained.model.private, self.seen, guess)
-        return UnitFigures(figures, seconds / self.seen.view.records)
+        figures, each = measure_columns(self.rows.schema, self.trained.model.private, self.seen, guess)
+        return UnitFigures(figures, seconds / self.seen.view.records, each=each)
 
 
 def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedTraining:

@@ -31,8 +31,8 @@ class UnitFigures:
         figures: values by metric and column (None: all of them); None where a metric does not apply.
         seconds: time for each attacked record or target model; None where that says nothing.
         picture: data URI of an image of what was found, or is to be found; None for what is no image.
-        each: values that a figure is the mean of, by its metric and column, one a target model of the unit, where
-            they are given; intervals are over units all the same, see ``seepage.assessment.clustered``.
+        each: values that a figure is the mean of, by its metric and column, one a record or target model of the unit.
+            A gate judges these; intervals are over units, whose members are not independent.
     """
 
     figures: Mapping[tuple[str, str | None], float | None]

@@ -505,7 +505,8 @@ class VerticalExposure(Exposure):
                 value = float(one.values[k])
                 figures[one.metric, one.column] = None if value != value else value
             figures["queries", None] = float(guess.queries)
-            answers.append(UnitFigures(figures, each, self.picture(guess.cells[k])))
+            scores = {(m.metric, m.column): m.clusters[k].tolist() for m in measured if m.clusters is not None}
+            answers.append(UnitFigures(figures, each, self.picture(guess.cells[k]), scores))
         return answers
 
     def picture(self, cells: Float[Tensor, "record column"]) -> str | None:
