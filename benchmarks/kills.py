@@ -4,8 +4,8 @@
 
 An audit of German Credit with two workers is disturbed at a random moment after its next stored job, and started again,
 until it was disturbed often enough; then it runs to its end. Where it ends before, it begins anew in a fresh folder.
-Kinds: the main process alone, one worker alone (after which the run goes on by itself), all processes at once, two
-interrupts of the terminal a moment apart.
+Kinds: the main process alone, one worker alone (the run goes on, and some jobs later the next is killed), all
+processes at once, two interrupts of the terminal a moment apart.
 
 Jobs are lost where they were stored before and are not after. Processes left are those of the run that still live a
 minute later. Rows differ from those of a run that nothing disturbed, bit for bit. Other statuses are exits with
@@ -35,6 +35,8 @@ SWEEP = Sweep(victims=96, iterations=120)
 FIELDS = ["kind", "times", "runs", "lost_jobs", "processes_left", "differing_rows", "other_statuses"]
 # Seconds after the next stored job within which a run is disturbed.
 LATEST = 5.0
+# Jobs stored between two kills of a worker: a job whose worker is killed twice counts as failed, until it is run again.
+APART = 6
 
 
 def main() -> None:
@@ -42,6 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kind", action="append", choices=KINDS, help="all kinds if none is named")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     moments = random.Random(arguments.seed)
@@ -50,7 +53,7 @@ def main() -> None:
         assert SWEEP.start(whole, workers=2).ended() == 0
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()
-        for kind in KINDS:
+        for kind in arguments.kind or KINDS:
             counts = dict.fromkeys(FIELDS[1:], 0)
             while counts["times"] < arguments.times:
                 folder = Path(place) / f"{kind} {counts['runs']}"
@@ -67,7 +70,7 @@ def until_it_ends(folder: Path, whole: Path, kind: str, most: int, moments: rand
     counts = dict.fromkeys(FIELDS[1:], 0) | {"runs": 1}
     running = SWEEP.start(folder, workers=2)
     while True:
-        done = jobs_done(folder, in_use=True)
+        done = jobs_done(folder, in_use=True) + (APART if wanted == 0 and counts["times"] else 0)
         if counts["times"] < most and until(partial(stored_beyond, folder, done), running):
             until(lambda: False, running, moments.uniform(0.0, LATEST))
             before = jobs_done(folder, in_use=True)
