@@ -70,3 +70,13 @@ def test_no_cell_of_ones_own_table_leaves_it(tmp_path: Path, capfd: pytest.Captu
         found = [cell for cell in ("123.4567", "987654", "20013.75", "astronaut", "2010-05-01") if cell in text]
         assert not found, place
     assert all((tmp_path / "run" / name).stat().st_mode & 0o077 == 0 for name in files)
+
+
+def test_noise_beyond_all_numbers_fails_its_jobs_and_nothing_else() -> None:
+    report = audit(
+        "german", batch_sizes=1, attacks="dlg", iterations=2, victims=1, workers=1, control=False, baselines="mode",
+        defenses=["none", {"name": "gaussian_noise", "options": {"scale": 1e39}}],
+    )  # fmt: skip
+    assert {run.configuration.defense for run in report.failed} == {"gaussian_noise"}
+    read = report.frame().query("attack == 'dlg' and metric == 'accuracy' and column.isna()")
+    assert read.dropna(subset="mean")["defense"].tolist() == ["none"]

@@ -11,7 +11,7 @@ from seepage.assessment.utility import Recipe, measure_utility, privacy_row, uti
 from seepage.defenses import AnyDefense
 from seepage.devices import find_device
 from seepage.digests import Json, arguments_of, plain
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, NotFiniteError
 from seepage.models.model import Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.seeds import stream
@@ -167,5 +167,10 @@ def _row(
         "threads": spec.threads,
     }
     # Another label for the same defense is no other training.
-    held = kept(made_from, train if missing else None)
+    try:
+        held = kept(made_from, train if missing else None)
+    except NotFiniteError as error:
+        # Attacks on such messages fail alike, are recorded and stop no other.
+        say(f"no training at batch size {batch_size}, {part.called}: {error}")
+        return None
     return None if held is None else replace(ResultRow.from_dict(held), defense=part.called, variant=spec.variant)
