@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from seepage.needs import Need
 from seepage.registry import Entry, Registry
 from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.spec import Spec
@@ -18,10 +19,11 @@ def register(
     name: str,
     factory: Callable[..., object],
     setting: str | None = None,
+    needs: tuple[Need, ...] = (),
 ) -> None:
     """Register a factory until the patch is undone; one that has the name already gives way."""
     patch.setitem(registry._entries, (setting, name), Entry(registry.kind, name, setting, factory.__module__))
-    registry.register(name, setting)(factory)
+    registry.register(name, setting, needs)(factory)
 
 
 def horizontal(specs: Sequence[Spec]) -> list[HorizontalSpec]:

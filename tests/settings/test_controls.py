@@ -19,6 +19,7 @@ from seepage.baselines.split import Marginals
 from seepage.baselines.vertical import UniformRows
 from seepage.datasets import Dataset
 from seepage.datasets.coins import with_coins
+from seepage.needs import Need
 from seepage.report.report import Report
 from seepage.results.checks.facts import exceeds_by_more_than_chance, leaks
 from seepage.results.rows import rows_of
@@ -39,7 +40,6 @@ from seepage.settings.vertical_spec import VerticalSpec
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
-from seepage.wire.vertical import Grant
 from tests.parts import register
 
 SETTINGS = ("horizontal", "split", "vertical", "pooled")
@@ -117,13 +117,9 @@ class GuessedRecords(Random):
 class GuessedCells(Marginals):
     """The likeliest cells and label, whatever came back."""
 
-    given_weights: ClassVar[bool] = True
-
 
 class GuessedRows(UniformRows):
     """Rows drawn evenly."""
-
-    grants: ClassVar[tuple[Grant, ...]] = ("leaked",)
 
 
 @dataclass(frozen=True)
@@ -136,11 +132,13 @@ class GuessedShares:
 
 
 GUESSING = {"horizontal": GuessedRecords, "split": GuessedCells, "vertical": GuessedRows, "pooled": GuessedShares}
+# Side information without which controls leave an attack out.
+NEEDS: dict[str, tuple[Need, ...]] = {"split": ("weights",), "vertical": ("leaked",)}
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_an_attack_that_guesses_passes_no_control_and_no_gate(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    register(monkeypatch, registry.attacks, "guessing", GUESSING[setting], setting)
+    register(monkeypatch, registry.attacks, "guessing", GUESSING[setting], setting, NEEDS.get(setting, ()))
     report = ran(setting, "guessing")
     assert report.findings is not None
     failed = [one for one in report.findings if one.code == "SEEP004"]

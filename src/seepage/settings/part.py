@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from seepage import registry
-from seepage.digests import arguments_of
+from seepage.digests import plain
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import load_yaml
 from seepage.registry import Entry, Registry
@@ -30,7 +30,7 @@ class Part(BaseModel):
         name: registered name; those of several mechanisms with ``+`` between them for a defense that combines them. Of
             an object, the name that its class is registered with, else that of its class or function.
         options: arguments of its factory; those of each mechanism, by its name, for a combination. Of an object, its
-            arguments for results.
+            arguments that are no defaults, for results.
         label: name in results; the registered name if None.
         passed: object of the caller, ready to use; None for a part that is made from its name and options.
 
@@ -62,8 +62,10 @@ class Part(BaseModel):
         if isinstance(passed, type) or registry.is_factory(passed):
             name = getattr(passed, "__name__", repr(passed))
             raise BadInputError(f"{name} makes a part and is none itself; give what it returns, as in {name}().")
-        known = arguments_of(passed) if dataclasses.is_dataclass(passed) else {}
-        options = {name: value for name, value in known.items() if name != "kind"}
+        fields = dataclasses.fields(passed) if dataclasses.is_dataclass(passed) else ()
+        values = {field.name: plain(getattr(passed, field.name)) for field in fields}
+        # As with a part by name, the defaults of its class go without saying.
+        options = {field.name: values[field.name] for field in fields if values[field.name] != plain(field.default)}
         return cls(name=registry.name_of(passed), options=options, label=label, passed=passed)
 
     @property
