@@ -68,10 +68,10 @@ def lowered(text: str) -> str:
     """Return a text with a small first letter, for the middle of a sentence; acronyms stay as they are.
 
     Example:
-        >>> lowered("The server"), lowered("AUC")
-        ('the server', 'AUC')
+        >>> lowered("The server"), lowered("A party"), lowered("AUC")
+        ('the server', 'a party', 'AUC')
     """
-    return text if text[:2].isupper() else text[:1].lower() + text[1:]
+    return text if text[:2].isupper() and text[1:2].isalpha() else text[:1].lower() + text[1:]
 
 
 def flattened(value: Any, path: str = "") -> list[tuple[str, str]]:

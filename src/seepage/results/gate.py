@@ -184,7 +184,7 @@ def _gains(one: Standing, audit: Audit) -> str:
 
 
 def _named(figure: LimitedFigure, audit: Audit) -> str:
-    what = "whole records" if figure.metric == "exact_match" else "all cells"
+    what = "whole records" if figure.metric == "exact_match" else clean(audit.about.secret, 80)
     if figure.column is not None:
         what = f"column {clean(figure.column)}"
     sample = "" if figure.sample is None else f", {audit.spec.unit} {figure.sample + 1}"

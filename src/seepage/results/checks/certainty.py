@@ -31,8 +31,8 @@ def undecided(facts: Facts) -> Iterator[Finding]:
             where.append(at)
     if told:
         yield Finding(
-            f"With these {facts.audit.spec.unit}s the tier of leakage is open ({few(told)}). The tier shown is that "
-            "of the upper end. Audit more of them; four times as many halve an interval.",
+            f"With these {facts.audit.spec.unit}s several tiers of leakage are possible ({few(told)}). Audit more of "
+            "them; four times as many halve an interval.",
             tuple(where),
         )
 
