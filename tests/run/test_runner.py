@@ -430,7 +430,7 @@ def test_a_job_that_fails_is_recorded_and_stops_no_other(
         assert (row.status, row.mean, row.n) == ("failed", None, 0)
     # The cause mended, the same command finishes.
     register(monkeypatch, registry.attacks, "moody", Quiet, "horizontal")
-    monkeypatch.setattr(horizontal, "foreign_code", lambda factory: None)
+    monkeypatch.setattr("seepage.settings.part.foreign_code", lambda factory: None)
     with Store(tmp_path) as store:
         [outcome] = run_audits([HorizontalAudit(spec, subject)], store)
         assert {run.label: run.status for run in outcome}["moody"] == "ok"

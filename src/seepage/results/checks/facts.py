@@ -143,6 +143,7 @@ def leaks(row: ResultRow) -> bool:
     The lower end of its interval has to close more than ``LEAKED`` of the gap: a mean of few units may be luck.
 
     Example:
+        >>> from dataclasses import replace
         >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="wide", attack="dlg", metric="accuracy", n=5)
         >>> [leaks(replace(row, mean=0.9, low=low, baseline=0.5)) for low in (0.8, 0.7, None)]
         [True, False, False]
@@ -163,6 +164,7 @@ def exceeds_by_more_than_chance(row: ResultRow, rows: int = 1) -> bool:
         rows: number of such rows that are looked at.
 
     Example:
+        >>> from dataclasses import replace
         >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="wide", attack="dlg", metric="accuracy", n=5)
         >>> [exceeds_by_more_than_chance(replace(row, lift=0.3, lift_low=low)) for low in (0.1, 0.2, 0.3)]
         [False, True, True]
