@@ -88,7 +88,7 @@ class Case:
 CASES = {
     "horizontal": Case(
         lambda: load("german"),
-        {"batch_sizes": 1, "victims": 2, "baselines": "mode"},
+        {"batch_sizes": 1, "victims": 2, "baselines": "mode", "model": "linear"},
         {"name": "dlg", "iterations": 3},
         lambda: registry.attacks.create("dlg", iterations=3),
         "Reconstruction",
