@@ -87,6 +87,7 @@ def until_it_ends(folder: Path, whole: Path, kind: str, most: int, moments: rand
             running = SWEEP.start(folder, workers=2)
             continue
         counts["other_statuses"] += running.ended() != 0
+        until(partial(gone, running), seconds=60.0)
         counts["processes_left"] += len(group_of(running.process.pid))
         break
     one, other = measurements(folder), measurements(whole)
