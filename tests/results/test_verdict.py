@@ -81,6 +81,12 @@ def test_the_tiers_named_are_exactly_those_of_the_interval(
         assert inside in found.split(" to ")
 
 
+def test_a_column_that_is_always_read_is_total_though_the_baseline_varies() -> None:
+    read = row(mean=1.0, low=1.0, high=1.0, baseline=0.6, lift=0.4, lift_low=0.05, lift_high=0.75)
+    assert verdict(read).tier == "total"
+    assert verdict(replace(read, mean=0.99)).tier == "open"
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_fewer_than_five_repetitions_give_no_verdict_but_what_was_read_whole(n: int) -> None:
     assert verdict(row(n=n)).tier == "inconclusive"
