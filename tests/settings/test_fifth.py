@@ -95,7 +95,7 @@ def test_python_takes_it_with_controls_checks_gate_and_report(tmp_path: Path) ->
     # The gloves are what is deployed, and eight tosses show too little.
     assert report.decision.outcome in ("undecided", "failed")
     assert "8 toss" in report.decision.line
-    assert "A listener reads 100.0% of all coins" in report.summary()
+    assert "With no defense a listener reads 100.0% of all coins" in report.summary()
     page = (tmp_path / "report.html").read_text()
     assert "The attacker listens." in page
     assert json.loads((tmp_path / "results.json").read_text())["rows"][0]["setting"] == "coins"
