@@ -26,6 +26,7 @@ from seepage.assessment.decision import (
     upper_bound,
 )
 from seepage.assessment.measurement import Measured, Measurement
+from seepage.settings.part import NONE
 from seepage.settings.setting import Audit, Configuration
 from seepage.settings.spec import Gate, Spec
 
@@ -34,8 +35,6 @@ _BUDGET = 3
 # Leakage that is plain to see is shown with few units.
 _FIRST_LOOK = 5
 _GROWTH = 1.5
-UNDEFENDED = "none"
-
 S = TypeVar("S", bound=Spec)
 
 Floats = NDArray[np.float64]
@@ -132,7 +131,7 @@ def deployed(audit: Audit, limit: Gate) -> list[Configuration]:
     """Return the configurations that a gate is about: those with a defense, or all where there is none."""
     labels = set(limit.deployed)
     if not labels:
-        labels = {one.defense for one in audit.configurations if one.defense != UNDEFENDED} or {UNDEFENDED}
+        labels = {one.defense for one in audit.configurations if one.defense != NONE} or {NONE}
     return [one for one in audit.configurations if one.defense in labels]
 
 
