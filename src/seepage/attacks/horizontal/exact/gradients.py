@@ -11,15 +11,34 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seepage.attacks.horizontal.exact.networks import Layered, Network
-from seepage.attacks.horizontal.exact.spans import Span, row_scale
+from seepage.attacks.horizontal.exact.spans import ROUNDINGS, Span, row_scale
 from seepage.models.model import Head
 from seepage.wire.horizontal import GradientView
 
-# A proof's relative distances from the spans, and how far a count of copies may be from a whole number.
-OUTSIDE = 1e-4
-_UNCOUNTED = 3e-4
 # Of the received gradient, what the replayed one may differ by to count as the same, in roundings.
 SAME = 100.0
+
+
+class Tolerances(NamedTuple):
+    """How near to the spans a record has to be.
+
+    Attributes:
+        roundings: bound on rounding in singular values, as in ``Span.of``.
+        misfit: squared misfit at which a search has arrived. False ends lie at 1e-3 and above.
+        outside: share of inputs and errors that may lie outside their spans.
+        uncounted: how far a count of copies may be from a whole number.
+    """
+
+    roundings: float
+    misfit: float
+    outside: float
+    uncounted: float
+
+
+# What proves a record, and what is enough to estimate one of which the network is so sure that little of its error is
+# above rounding.
+STRICT = Tolerances(ROUNDINGS, 1e-6, 1e-4, 3e-4)
+LOOSE = Tolerances(1.0, 1e-4, 3e-3, 1e-2)
 
 
 class Passed(NamedTuple):
@@ -65,6 +84,9 @@ class Gradient:
         layers: weights and bias side by side, (unit, input + 1), or weights where there is no bias.
         records: number of records of whose losses the gradient is the mean.
         rounding: relative precision of the numbers.
+
+    Attributes:
+        tolerances: how near to the spans a record has to be.
     """
 
     def __init__(self, network: Layered, head: Head, layers: Sequence[Tensor], records: int, rounding: float) -> None:
@@ -73,6 +95,7 @@ class Gradient:
         self.received = [layer.double() for layer in layers]
         self.left = list(self.received)
         self._names: Sequence[str] = ()
+        self.tolerances = STRICT
         self._scale = [row_scale(layer) for layer in self.left]
         self._largest = [
             float(torch.linalg.matrix_norm(layer / scale[:, None], 2))
@@ -154,7 +177,8 @@ class Gradient:
 
     def span(self, at: int, layer: Tensor) -> Span:
         """Return what a layer's gradient spans, or a part of it, measured as the whole is."""
-        return Span.of(layer, self._scale[at], self._largest[at], self.rounding)
+        roundings = self.tolerances.roundings
+        return Span.of(layer, self._scale[at], self._largest[at], self.rounding, roundings=roundings)
 
     def contributions(self, rows: Tensor, counts: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Return each record's errors and extended inputs, layer by layer; their products add up to the gradient."""
@@ -216,7 +240,8 @@ class Gradient:
             most: number of records not yet found.
         """
         evidence = self.evidence(at, span, rows)
-        inside = (evidence.outside < OUTSIDE) & (evidence.off < OUTSIDE)
+        most_outside = self.tolerances.outside
+        inside = (evidence.outside < most_outside) & (evidence.off < most_outside)
         if self.head == "regression":
             # The size of the error says the target, whatever it is; that several copies have.
             targets = evidence.chances - evidence.total / 2
@@ -226,7 +251,7 @@ class Gradient:
         for copies in range(1, most + 1):
             estimates = copies * evidence.chances - evidence.total
             whole = estimates.round()
-            fits = open_ & ((estimates - whole).abs().amax(1) < _UNCOUNTED) & (whole >= 0).all(1)
+            fits = open_ & ((estimates - whole).abs().amax(1) < self.tolerances.uncounted) & (whole >= 0).all(1)
             counts[fits] = whole[fits]
             open_ &= ~fits
         return Passed(~open_ & inside, counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,7 +12,7 @@ from torch import Tensor
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, SearchEnds, occurring
 from seepage.attacks.horizontal.exact.certificates import prove_cells
 from seepage.attacks.horizontal.exact.first_layer import quotients
-from seepage.attacks.horizontal.exact.gradients import Gradient
+from seepage.attacks.horizontal.exact.gradients import LOOSE, STRICT, Gradient
 from seepage.attacks.horizontal.exact.networks import Network
 from seepage.attacks.horizontal.exact.one_layer import search_one_layer
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
@@ -20,8 +20,6 @@ from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
 from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
 
-# Squared misfit at which a search has arrived. False ends lie at 1e-3 and above.
-ARRIVED = 1e-6
 # Fewer dimensions outside a span prove nothing.
 _LEAST_OUTSIDE = 2
 # Dimensions outside the spans without which a record is not certified while others are missing.
@@ -109,10 +107,16 @@ class Harvester:
         spans = gradient.spans()
         dimensions = tuple(span.rank for span in spans)
         silent = self._silent(gradient)
-        barren = 0
+        barren, surely = 0, None
         for _ in rounds_within(self._rounds, self._seconds):
             left = gradient.records - int(gradient.copies(counts).sum())
-            if left == 0 or barren == _PATIENCE or not any(tells(span) for span in spans):
+            if left and surely is None and (barren == _PATIENCE or not any(map(tells, spans))):
+                # With one hidden layer combinations of records pass as well.
+                if len(spans) < 2:
+                    break
+                surely, barren, gradient.tolerances = (cells, counts), 0, LOOSE
+                spans = gradient.spans()
+            if left == 0 or barren == _PATIENCE or not any(map(tells, spans)):
                 break
             candidates = torch.cat([silent, self._candidates(gradient, spans, generator)])
             new, held = self._proved(gradient, spans, candidates, left)
@@ -121,13 +125,46 @@ class Harvester:
                 cells = self._refine(gradient, cells, counts)
             barren = 0 if len(new) else barren + 1
             spans = gradient.spans()
-        repeats = gradient.copies(counts).long()
-        rows = self._client.encode(cells).double()
-        complete = int(repeats.sum()) == gradient.records
-        if complete and not isinstance(gradient.network, Network):
+        complete = int(gradient.copies(counts).sum()) == gradient.records
+        if complete and (surely is not None or not isinstance(gradient.network, Network)):
             cells, counts = self._fitted(gradient, cells, counts)
-            rows = self._client.encode(cells).double()
+        rows = self._client.encode(cells).double()
         complete = complete and gradient.explained(rows, counts)
+        if not complete and surely is not None:
+            return self._joined(gradient, surely, (cells, counts), dimensions)
+        return self._harvest(gradient, cells, counts, complete, dimensions)
+
+    def _joined(
+        self,
+        gradient: Gradient,
+        surely: tuple[Tensor, Tensor],
+        every: tuple[Tensor, Tensor],
+        dimensions: tuple[int, ...],
+    ) -> Harvest:
+        """Return what was taken with strict tolerances, as far as it is proved without the rest, and estimates of that.
+
+        Args:
+            gradient: gradient of the victim, all taken away.
+            surely: cells and counts of the records that were taken with strict tolerances.
+            every: those of all, these first.
+            dimensions: rank of each hidden layer's gradient.
+        """
+        gradient.tolerances = STRICT
+        gradient.take(self._client.encode(surely[0]).double(), surely[1])
+        proved = self._harvest(gradient, *surely, False, dimensions)
+        gradient.take(self._client.encode(every[0]).double(), every[1])
+        found = self._harvest(gradient, *every, False, dimensions)
+        certain, silent = torch.zeros_like(found.proved), torch.zeros_like(found.traceless)
+        certain[: len(proved.cells)], silent[: len(proved.cells)] = proved.proved, proved.traceless
+        cells = torch.cat([proved.cells, found.cells[len(proved.cells) :]])
+        spread = torch.cat([proved.spread, found.spread[len(proved.cells) :]])
+        return replace(found, cells=cells, spread=spread, proved=certain, traceless=silent)
+
+    def _harvest(
+        self, gradient: Gradient, cells: Tensor, counts: Tensor, complete: bool, dimensions: tuple[int, ...]
+    ) -> Harvest:
+        """Return records that were taken away, and which of their cells are proved."""
+        rows, repeats = self._client.encode(cells).double(), gradient.copies(counts).long()
         proofs = prove_cells(gradient, self._client, cells, counts, complete)
         needed = torch.ones_like(proofs.traceless) if complete else self._needed(gradient, cells, counts)
         proved = proofs.cells & needed[:, None]
@@ -153,18 +190,18 @@ class Harvester:
             allowed = torch.ones_like(self._encoder.is_continuous)
         if len(spans) > 1 or not isinstance(network, Network):
             search = CellsSearch(self._encoder, network, spans, allowed)
-            return self._starts.distinct(
-                torch.cat([single, self._arrived(search.run(*self._starts.draw(allowed, generator), CHANGES))])
-            )
-        found, rows = search_one_layer(
+            found = search.run(*self._starts.draw(allowed, generator), CHANGES)
+            return self._starts.distinct(torch.cat([single, self._arrived(gradient, found)]))
+        ends, rows = search_one_layer(
             *(self._encoder, network, gradient.left[0], spans[0], allowed),
             lambda: self._starts.draw(allowed, generator),
             CHANGES,
         )
-        return self._starts.distinct(torch.cat([single, self._encoder.decode(rows), *map(self._arrived, found)]))
+        arrived = [self._arrived(gradient, part) for part in ends]
+        return self._starts.distinct(torch.cat([single, self._encoder.decode(rows), *arrived]))
 
-    def _arrived(self, found: SearchEnds) -> Tensor:
-        return self._starts.ends(found, ARRIVED)
+    def _arrived(self, gradient: Gradient, found: SearchEnds) -> Tensor:
+        return self._starts.ends(found, gradient.tolerances.misfit)
 
     def _silent(self, gradient: Gradient) -> Float[Tensor, "one column"]:
         """Return the most typical of some rows that activate no unit of the first layer; none where all do."""
