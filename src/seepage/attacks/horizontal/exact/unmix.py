@@ -488,8 +488,9 @@ def _regime(harvest: Harvest, certified: Bool[Tensor, "record column"], exact: b
         text += f", {proved - whole} of them in part"
     if silent:
         text += f", {silent} leave{'s' if silent == 1 else ''} no trace"
-    rest = exact and proved + silent < records
-    return f"{text}, the others estimated" if rest else text
+    if not exact or proved + silent == records:
+        return text
+    return f"{text}, {'all of them explain the whole message' if harvest.complete else 'the others estimated'}"
 
 
 def _certificate(
