@@ -242,109 +242,6 @@ def share_bound(count: int, n: int, level: float = 0.975) -> float:
     return float(stats.binomtest(count, n, alternative="less").proportion_ci(level).high)
 
 
-def evidence_closed(scores: ArrayLike, baselines: ArrayLike, share: float) -> float:
-    """Return the logarithm of the evidence that less than a share of the gap above the baseline is closed.
-
-    The gap that is closed is ``mean(scores - baselines) / mean(1 - baselines)``, a ratio of two means. That it
-    reaches the share is the same as that ``baseline + (1 - score) / (1 - share)`` has a mean of at most 1.
-
-    Args:
-        scores: one score a unit, in [0, 1].
-        baselines: scores of the baseline for the same units, in [0, 1].
-        share: share of the gap, in [0, 1).
-
-    Raises:
-        BadInputError: an argument is out of range or NaN, or the units differ in number.
-
-    Example:
-        >>> round(evidence_closed([0.5] * 20, [0.5] * 20, 0.2), 3)
-        2.021
-    """
-    score, baseline = _pairs(scores, baselines, share)
-    return _log_wealth(baseline + (1 - score) / (1 - share))
-
-
-def shown_closed_below(scores: ArrayLike, baselines: ArrayLike, share: float, *, alpha: float = ALPHA) -> bool:
-    """Return whether the scores show that less than a share of the gap above the baseline is closed.
-
-    Args:
-        scores: one score a unit, in [0, 1].
-        baselines: scores of the baseline for the same units, in [0, 1].
-        share: share of the gap, in [0, 1).
-        alpha: probability of a false yes.
-
-    Raises:
-        BadInputError: an argument is out of range or NaN, or the units differ in number.
-
-    Example:
-        >>> shown_closed_below([0.5] * 20, [0.5] * 20, 0.5)
-        True
-    """
-    return evidence_closed(scores, baselines, share) >= _threshold(alpha)
-
-
-def shown_closed_above(scores: ArrayLike, baselines: ArrayLike, share: float, *, alpha: float = ALPHA) -> bool:
-    """Return whether the scores show that at least a share of the gap above the baseline is closed.
-
-    Args:
-        scores: one score a unit, in [0, 1].
-        baselines: scores of the baseline for the same units, in [0, 1].
-        share: share of the gap, in [0, 1).
-        alpha: probability of a false yes.
-
-    Raises:
-        BadInputError: an argument is out of range or NaN, or the units differ in number.
-
-    Example:
-        >>> shown_closed_above([1.0] * 20, [0.5] * 20, 0.5)
-        True
-    """
-    score, baseline = _pairs(scores, baselines, share)
-    # The mirror image of the payoff above at its largest value, 1 + 1 / (1 - share).
-    return _log_wealth(score + (1 - share) * (1 - baseline)) >= _threshold(alpha)
-
-
-def baseline_bound(values: ArrayLike, alpha: float = 0.0025) -> float:
-    """Return the lower bound of a baseline's mean score over draws that need no attack.
-
-    Args:
-        values: one score a draw, in [0, 1]; other draws than those on which the baseline was chosen.
-        alpha: probability that the bound is above the mean.
-
-    Raises:
-        BadInputError: a value or ``alpha`` is out of range or NaN.
-
-    Example:
-        >>> 0.58 < baseline_bound([0.55, 0.65] * 500) < 0.6
-        True
-    """
-    return lower_bound(values, alpha=alpha, lower=0.0)
-
-
-def shown_below_given(scores: ArrayLike, baseline_low: float, limit: float, alpha: float = 0.0225) -> bool:
-    """Return whether the scores show a mean lift below a limit, over a baseline with a known lower bound.
-
-    Args:
-        scores: one score of the attack a unit, in [0, 1].
-        baseline_low: lower bound of the baseline's mean score (``baseline_bound``).
-        limit: limit of the mean lift, in (-1, 1).
-        alpha: probability of a false yes, that of ``baseline_low`` not included.
-
-    Returns:
-        Yes or no; yes without any unit where no score is above ``baseline_low + limit``.
-
-    Raises:
-        BadInputError: an argument is out of range or NaN.
-
-    Example:
-        >>> shown_below_given([0.6] * 8, 0.59, 0.2)
-        True
-    """
-    _check_limit(limit, -1.0, 1.0)
-    score, level = _checked(scores, 0.0, 1.0), float(_checked([baseline_low], 0.0, 1.0)[0]) + limit
-    return level >= 1 or shown_below(score, level, alpha=alpha)
-
-
 def log_growth(payoffs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return by how much each payoff lets each bet grow, as a logarithm.
 
@@ -388,17 +285,6 @@ def _bound(lifts: NDArray[np.float64], upper: float, alpha: float) -> float:
         else:
             low = middle
     return high
-
-
-def _pairs(scores: ArrayLike, baselines: ArrayLike, share: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    score, baseline = _checked(scores, 0.0, 1.0), _checked(baselines, 0.0, 1.0)
-    if len(score) != len(baseline):
-        raise BadInputError(
-            f"scores and baselines belong to the same units, got {len(score)} and {len(baseline)} of them."
-        )
-    if not 0 <= share < 1:
-        raise BadInputError(f"the share of the gap lies in [0, 1), got {share!r}.")
-    return score, baseline
 
 
 def _checked(values: ArrayLike, lower: float, upper: float) -> NDArray[np.float64]:

@@ -73,6 +73,7 @@ def new(
 def check(
     document: Annotated[Path, typer.Argument(help="Audit document.")],
     allow_code: AllowCode = False,
+    allow_large: Annotated[bool, typer.Option("--allow-large", help="Check what is above the limits, too.")] = False,
 ) -> None:
     """Say what a document would run, and about how long it would take on this machine.
 
@@ -85,7 +86,8 @@ def check(
         seepage spec check audit.yaml
     """
     console = make_console()
-    specs = read_text_document(read_text(document), str(document), document.parent, allow_code=allow_code)
+    given = {"allow_large": True} if allow_large else {}
+    specs = read_text_document(read_text(document), str(document), document.parent, given, allow_code=allow_code)
     code = {reference: None for spec in specs for reference in code_of(spec)}
     for reference in code:
         check_own(reference)

@@ -67,12 +67,15 @@ def read_text_document(
     return _specs(parse(text, name), name, folder, given or {}, allow_code)
 
 
-def make_specs(document: Mapping[str, Any], *, allow_code: bool = False) -> list[Spec]:
+def make_specs(
+    document: Mapping[str, Any], given: Mapping[str, Any] | None = None, *, allow_code: bool = False
+) -> list[Spec]:
     """Return the audits of a document that is given as a mapping: the same keys, the same checks.
 
     Args:
         document: keys and values.
         allow_code: whether the document may name code, see ``read_text_document``.
+        given: values of fields that take precedence, see ``override``.
 
     Raises:
         DocumentError: something in it cannot be used; it names the key of every mistake.
@@ -85,7 +88,7 @@ def make_specs(document: Mapping[str, Any], *, allow_code: bool = False) -> list
         >>> [part.called for part in spec.attacks]
         ['tableak(restarts=10)', 'tableak(restarts=30)']
     """
-    return _specs(plant(dict(document)), "", Path(), {}, allow_code)
+    return _specs(plant(dict(document)), "", Path(), given or {}, allow_code)
 
 
 def setting_of(text: str, name: str) -> str:
@@ -237,12 +240,18 @@ class _Reader:
     def axes(self, root: Node) -> list[list[_Point]]:
         """Return what a document sweeps over, outermost first: what takes longest to load changes least often."""
         assert isinstance(root.value, dict)
-        by_key = keys_of(self._kind)
+        by_key = {one.key: one for one in self._fields.values()}
         read: dict[str, list[_Point]] = {}
         for key, node in root.value.items():
             said = Said(node.plain(), node, key)
             if key not in by_key:
                 self._unknown(said)
+            elif by_key[key].option.consent and node.source is None:
+                said.wrong(
+                    self._mistakes,
+                    f"is consent, which a document cannot give; leave the key out, and give {by_key[key].flag} "
+                    f"(in Python: {by_key[key].name}=True).",
+                )
             elif node.value is None:
                 said.wrong(self._mistakes, "has no value; give one, or leave the key out for the default.")
             else:

@@ -14,8 +14,8 @@ Fields = dict[str, Node]
 
 
 def keys_of(spec: type[Spec]) -> dict[str, SpecField]:
-    """Return the fields of a spec by their keys in documents."""
-    return {one.key: one for one in fields_of(spec).values()}
+    """Return the fields of a spec that documents may set, by their keys there."""
+    return {one.key: one for one in fields_of(spec).values() if not one.option.consent}
 
 
 def override(document: Node, given: Mapping[str, Any], spec: type[Spec]) -> Node:

@@ -64,7 +64,8 @@ def starter(
     left_out = own if data is None else {"dataset"}
     for panel in PANELS:
         for one in fields.values():
-            if one.option.panel == panel and one.option.below is None and one.name not in left_out:
+            here = one.option.panel == panel and one.option.below is None and not one.option.consent
+            if here and one.name not in left_out:
                 parts.append(_entry(kind, one, values))
     return "\n".join(parts)
 

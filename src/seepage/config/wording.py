@@ -16,10 +16,14 @@ def as_key(remedy: Remedy, spec: type[Spec] = Spec) -> str:
     Example:
         >>> as_key(Remedy("drop", ["a", "b"])), as_key(Remedy("gate.above", placeholder="LIFT"))
         ('drop: [a, b]', 'gate: {above: LIFT}')
+        >>> as_key(Remedy("allow_large", True))
+        '--allow-large'
     """
     name, _, inner = remedy.field.partition(".")
-    key = _field(name, spec).key
-    value = _value(remedy)
+    field = _field(name, spec)
+    if field.option.consent:
+        return as_option(remedy, spec)
+    key, value = field.key, _value(remedy)
     if inner:
         return f"{key}: {{{inner}: {value}}}"
     return f"{key}: {value}" if value else key

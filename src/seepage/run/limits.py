@@ -7,7 +7,7 @@ which one looks. So one worker or two, killed or not, decide alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -35,11 +35,13 @@ _BUDGET = 3
 # Leakage that is plain to see is shown with few units.
 _FIRST_LOOK = 5
 _GROWTH = 1.5
+# Metric and column of the share of records that are certified.
+_CERTIFIED = ("certified", None)
 S = TypeVar("S", bound=Spec)
 
 Floats = NDArray[np.float64]
 # What an attack measured on some units, and what each baseline did on the same ones.
-Found = tuple[Sequence[Measured], Sequence[Sequence[Measured]]]
+SideBySide = tuple[Sequence[Measured], Sequence[Sequence[Measured]]]
 
 
 @dataclass(frozen=True)
@@ -203,17 +205,19 @@ class Limits:
         ]
         return bool(own) and all(one.below for one in own)
 
-    def look(self, found: Callable[[Configuration, str], Found]) -> None:
+    def look(self, measured_by: Callable[[Configuration, str, Collection[tuple[str, str | None]]], SideBySide]) -> None:
         """Take note of the figures on the first units.
 
         Args:
-            found: returns what an attack in a configuration measured, and the baselines on the same units.
+            measured_by: returns the figures (metric and column) of an attack in a configuration, and those of the
+                baselines on the same units.
         """
+        figures = [*self._figures(), _CERTIFIED]
         for configuration in self.deployed:
             for attack in self.attacks:
                 if self._cleared(configuration, attack):
                     continue
-                measured, baselines = found(configuration, attack)
+                measured, baselines = measured_by(configuration, attack, figures)
                 standings = [
                     one for part in measured for one in self._standings(configuration, attack, part, baselines)
                 ]
@@ -316,6 +320,6 @@ def _certified(measured: Sequence[Measured]) -> float:
     shares = [
         float(one.values.nanmean())
         for one in measured
-        if isinstance(one, Measurement) and (one.metric, one.column) == ("certified", None)
+        if isinstance(one, Measurement) and (one.metric, one.column) == _CERTIFIED
     ]
     return max([0.0, *(share for share in shares if share == share)])

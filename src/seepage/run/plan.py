@@ -12,7 +12,7 @@ from loky import cpu_count
 
 from seepage.digests import digest_of
 from seepage.errors import BadInputError
-from seepage.run.size import MOST_SECONDS, check_counts, check_memory, check_time, enough_memory
+from seepage.run.size import MOST_SECONDS, check_memory, check_time, enough_memory
 from seepage.run.store import Store
 from seepage.run.workers import Job
 from seepage.settings.setting import Audit, Configuration, PlannedPart
@@ -145,8 +145,6 @@ def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None
             labels cannot be restored, ...), or the work is above the limits, see ``run.size``.
     """
     workers = _workers(audits)
-    # Before anything is made of them.
-    check_counts([audit.spec for audit in audits])
     check_memory(audits, workers)
     every = series_of(audits)
     shown = tuple(max([audit.units, *earlier[i : i + 1]]) for i, audit in enumerate(audits))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from seepage.assessment import Measured, Measurement
 from seepage.assessment.evidence import Evidence
-from seepage.run.limits import Found, Limits
+from seepage.run.limits import Limits, SideBySide
 from seepage.run.plan import Plan, Series, make_plan, series_of, timed
 from seepage.run.store import Failure, Store
 from seepage.run.workers import Job, run_here, run_in_workers
@@ -202,7 +202,7 @@ def _carry_out(
         if jobs:
             plan = _carry_out_jobs(plan, jobs, store, listener, watch, wanted)
         for place, one in limits.items():
-            one.look(functools.partial(_found, plan, store, place, upto[place]))
+            one.look(functools.partial(_measured, plan, store, place, upto[place]))
     return asked
 
 
@@ -223,8 +223,16 @@ def _trimmed(job: Job, asked: Sequence[int]) -> Job | None:
     return replace(job, series=tuple(job.series[k] for k in kept), parts=tuple(job.parts[k] for k in kept))
 
 
-def _found(plan: Plan, store: Store, place: int, upto: int, configuration: Configuration, attack: str) -> Found:
-    """Return what an attack measured on the first units, and what each baseline did on the same ones."""
+def _measured(
+    plan: Plan,
+    store: Store,
+    place: int,
+    upto: int,
+    configuration: Configuration,
+    attack: str,
+    figures: Collection[tuple[str, str | None]],
+) -> SideBySide:
+    """Return figures that an attack has on the first units, and those of each baseline on the same ones."""
     here = [one for one in plan.series if one.place == place and one.configuration == configuration]
     baselines = [one for one in here if one.part.kind == "baseline"]
     [attacked] = [one for one in here if one.is_attack and one.part.label == attack]
@@ -232,7 +240,8 @@ def _found(plan: Plan, store: Store, place: int, upto: int, configuration: Confi
     for one in baselines:
         units &= set(store.units(one.key))
     common = sorted(units)
-    return store.measured(attacked.key, common), [store.measured(one.key, common) for one in baselines]
+    beside = [store.measured(one.key, common, figures) for one in baselines]
+    return store.measured(attacked.key, common, figures), beside
 
 
 def _carry_out_jobs(
@@ -279,8 +288,8 @@ def _keep_all(plan: Plan, store: Store, listener: Listener, watch: _Watch, finis
 def _so_far(store: Store, one: Series) -> tuple[float | None, int]:
     kept = store.units(one.key)
     if one.is_attack:
-        for measured in store.measured(one.key, sorted(kept), only="accuracy"):
-            if isinstance(measured, Measurement) and measured.column is None:
+        for measured in store.measured(one.key, sorted(kept), only=[("accuracy", None)]):
+            if isinstance(measured, Measurement):
                 return measured.estimate().mean, len(kept)
     return None, len(kept)
 

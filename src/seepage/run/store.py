@@ -9,7 +9,7 @@ import os
 import sqlite3
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -146,13 +146,21 @@ class Store:
         found = self._of(key, "units", "picture", "AND picture IS NOT NULL ORDER BY unit LIMIT 1")
         return found[0][0] if found else None
 
-    def measured(self, key: str, units: Iterable[int], only: str | None = None) -> list[Measured]:
-        """Return the measurements of these units under ``key``, in their order; of one metric if named."""
+    def measured(
+        self, key: str, units: Iterable[int], only: Collection[tuple[str, str | None]] | None = None
+    ) -> list[Measured]:
+        """Return the measurements of these units under ``key``, in their order.
+
+        Args:
+            key: digest of a series.
+            units: indices of units.
+            only: metrics and columns (None for all columns together) that are read; all if None.
+        """
         place = {unit: i for i, unit in enumerate(units)}
         measured: list[Measured] = []
         figures = self._of(key, "figures", 't.id, metric, "column", higher_leaks, low, high', "ORDER BY position")
         for number, metric, column, higher_leaks, low, high in figures:
-            if only not in (None, metric):
+            if only is not None and (metric, column) not in only:
                 continue
             pairs = torch.full((len(place), 2), torch.nan, dtype=torch.float64)
             members: dict[int, torch.Tensor] = {}

@@ -42,6 +42,7 @@ class Option:
         example: a value in YAML, for starter documents, where the default is None.
         as_text: whether the value is written as text, whatever its type.
         swept: whether an audit goes through the items of a list one by one, so that repeats say nothing.
+        consent: whether the value is the user's consent, which a document, maybe of somebody else, cannot give.
     """
 
     help: str
@@ -60,6 +61,7 @@ class Option:
     example: str | None = None
     as_text: bool = False
     swept: bool = False
+    consent: bool = False
 
 
 @dataclass(frozen=True)

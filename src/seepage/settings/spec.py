@@ -385,8 +385,9 @@ class Spec(Plain):
         bool,
         Option(
             "Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 "
-            "days or above the memory of the machine.",
+            "days or above the memory of the machine. A document cannot say so.",
             RUNNING,
+            consent=True,
         ),
     ] = False
     keep_records: Annotated[

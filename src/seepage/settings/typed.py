@@ -62,7 +62,7 @@ class HorizontalOptions(TypedDict, total=False):
     """
     allow_large: bool
     """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
-    above the memory of the machine.
+    above the memory of the machine. A document cannot say so.
     """
     keep_records: bool
     """Whether true and reconstructed records of your own table are stored."""
@@ -167,7 +167,7 @@ class SplitOptions(TypedDict, total=False):
     """
     allow_large: bool
     """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
-    above the memory of the machine.
+    above the memory of the machine. A document cannot say so.
     """
     keep_records: bool
     """Whether true and reconstructed records of your own table are stored."""
@@ -265,7 +265,7 @@ class VerticalOptions(TypedDict, total=False):
     """
     allow_large: bool
     """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
-    above the memory of the machine.
+    above the memory of the machine. A document cannot say so.
     """
     keep_records: bool
     """Whether true and reconstructed records of your own table are stored."""
@@ -369,7 +369,7 @@ class PooledOptions(TypedDict, total=False):
     """
     allow_large: bool
     """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
-    above the memory of the machine.
+    above the memory of the machine. A document cannot say so.
     """
     keep_records: bool
     """Whether true and reconstructed records of your own table are stored."""
