@@ -94,7 +94,7 @@ def run_all(
     Args:
         audits: what to run.
         folder: the run folder, made if need be; None to keep nothing.
-        listener: told about the progress.
+        listener: object that is informed of the progress.
         budget: seconds that the jobs may take; what does not fit is left out, see ``make_plan``.
         document: text that the audits were started from, copied into the folder.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from seepage.cli.text import told
+from seepage.cli.text import print_message
 from seepage.settings.old import GOES
 
 
@@ -122,7 +122,7 @@ def translated(setting: str, given: dict[str, Any], values: dict[str, Any]) -> d
             continue
         given_value = value[0] if isinstance(value, list) else value
         now = old.now.replace("{}", str(given_value)).replace("{{", "{").replace("}}", "}")
-        told(f"--{name.replace('_', '-')} is now {now}; {GOES}")
+        print_message(f"--{name.replace('_', '-')} is now {now}; {GOES}")
         made = old.value or (lambda one: one)
         if old.field == "defenses":
             given.setdefault("defenses", ["none"])

@@ -14,7 +14,7 @@ from seepage.auditing import prepare_all
 from seepage.cli.app import app
 from seepage.cli.audit import AllowCode
 from seepage.cli.options import fields_in_options
-from seepage.cli.text import told
+from seepage.cli.text import print_message
 from seepage.config.document import read_text_document
 from seepage.config.starter import starter
 from seepage.config.tree import read_text
@@ -58,7 +58,7 @@ def new(
         seepage spec new --setting split --dataset adult --out split.yaml
     """
     if study is not None:
-        told(f"--study is now --setting {study}; {GOES}")
+        print_message(f"--study is now --setting {study}; {GOES}")
         setting = study
     [dataset] = given.pop("dataset", [None])
     if "target" in given and "data" not in given:

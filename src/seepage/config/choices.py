@@ -110,7 +110,7 @@ def read_choices(
         if len(choices) > MOST:
             entry.wrong(mistakes, f"makes more than {MOST:,} {registry.kind}s of the list; an audit takes no more.")
             return []
-    return _told_apart(choices, registry.kind, mistakes)
+    return _with_distinct_labels(choices, registry.kind, mistakes)
 
 
 def each(said: Said, mistakes: Mistakes, what: str = "value") -> list[Said]:
@@ -252,8 +252,9 @@ def _read_entry(read: _Entries, entry: Said) -> list[Choice]:
     for name, *values in itertools.product(names, *axes.values()):
         options = dict(zip(axes, values, strict=True))
         base = label if label is None or len(names) == 1 else f"{label}:{name.value}"
-        told = {key: options[key].value for key in swept}
-        choices.append(Choice(name.value, options, describe(base or name.value, told) if told else base, entry))
+        values_of_swept = {key: options[key].value for key in swept}
+        called = describe(base or name.value, values_of_swept) if swept else base
+        choices.append(Choice(name.value, options, called, entry))
     return choices
 
 
@@ -291,17 +292,17 @@ def _read_label(said: Said, mistakes: Mistakes) -> str | None:
     return None
 
 
-def _told_apart(choices: Sequence[Choice], kind: str, mistakes: Mistakes) -> list[Choice]:
+def _with_distinct_labels(choices: Sequence[Choice], kind: str, mistakes: Mistakes) -> list[Choice]:
     """Give choices of the same label all their options as label; those that still are alike are a mistake."""
     labels = [choice.called for choice in choices]
-    told = [
+    labelled = [
         replace(choice, label=describe(choice.name, choice.values))
         if choice.options and choice.label is None and labels.count(choice.called) > 1
         else choice
         for choice in choices
     ]
     seen: dict[str, Choice] = {}
-    for choice in told:
+    for choice in labelled:
         other = seen.setdefault(choice.called, choice)
         again = (other.name, other.values) == (choice.name, choice.values)
         if other is choice or (again and (other.entry is choice.entry or other.entry.value == choice.entry.value)):
@@ -312,7 +313,7 @@ def _told_apart(choices: Sequence[Choice], kind: str, mistakes: Mistakes) -> lis
             else f"would be called {choice.called!r} in results as {other.entry.path} is; give it another label."
         )
         choice.entry.wrong(mistakes, message)
-    return told
+    return labelled
 
 
 def describe(base: str, options: Mapping[str, Any]) -> str:

@@ -125,12 +125,12 @@ class _Point:
     Attributes:
         fields: values of fields.
         places: where each value stands, by field and, for an item of a list, its position.
-        told: what tells it from the other points, empty where results do anyway.
+        label: words by which it differs from the other points, empty where results do anyway.
     """
 
     fields: dict[str, Any] = field(default_factory=dict)
     places: dict[tuple[str | int, ...], Said] = field(default_factory=dict)
-    told: str = ""
+    label: str = ""
 
 
 def _specs(root: Node, source: str, folder: Path, given: Mapping[str, Any], allow_code: bool) -> list[Spec]:
@@ -139,7 +139,7 @@ def _specs(root: Node, source: str, folder: Path, given: Mapping[str, Any], allo
     reader = _Reader(kind, folder, mistakes, allow_code)
     root = override(_new_keys(root, kind.setting), given, kind)
     axes = reader.axes(root)
-    # Each point by itself, so that all mistakes are told at once; what does not go together shows below.
+    # Each point by itself, so that all mistakes are reported at once; what does not go together shows below.
     for point in itertools.chain(*axes):
         made = kind.attempt(point.fields)
         if isinstance(made, list):
@@ -188,9 +188,9 @@ def _spec(
     kind: type[Spec], points: Sequence[_Point], axes: Sequence[Sequence[_Point]], root: Node, mistakes: Mistakes
 ) -> Spec | None:
     fields = {name: value for point in points for name, value in point.fields.items()}
-    told = [point.told for point, axis in zip(points, axes, strict=True) if len(axis) > 1 and point.told]
-    if told:
-        fields["variant"] = ", ".join([*([fields["variant"]] if fields.get("variant") else []), *told])
+    labels = [point.label for point, axis in zip(points, axes, strict=True) if len(axis) > 1 and point.label]
+    if labels:
+        fields["variant"] = ", ".join([*([fields["variant"]] if fields.get("variant") else []), *labels])
     made = kind.attempt(fields)
     if isinstance(made, Spec):
         return made
@@ -357,10 +357,10 @@ class _Reader:
         points = []
         for values in itertools.product(*swept.values()):
             options = dict(zip(swept, values, strict=True))
-            told = [f"{name}={shown(options[name].value)}" for name in swept if len(swept[name]) > 1]
+            labels = [f"{name}={shown(options[name].value)}" for name in swept if len(swept[name]) > 1]
             places: dict[tuple[str | int, ...], Said] = {(one.name, name): place for name, place in options.items()}
             made = {name: place.value for name, place in options.items()}
-            points.append(_Point({one.name: made}, {(one.name,): said, **places}, ", ".join(told)))
+            points.append(_Point({one.name: made}, {(one.name,): said, **places}, ", ".join(labels)))
         return points
 
     def _parts(self, one: SpecField, said: Said) -> _Point:

@@ -101,11 +101,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if hasattr(value, "model_dump"):
-        told = {key: item for key, item in value.model_dump(mode="json").items() if item}
-        if "name" in told:
-            told = {"name": told["name"], **told.get("options", {}), **{k: told[k] for k in ("label",) if k in told}}
-            return told if len(told) > 1 else told["name"]
-        return told
+        dumped = {key: item for key, item in value.model_dump(mode="json").items() if item}
+        if "name" in dumped:
+            dumped = {"name": dumped["name"], **dumped.get("options", {}), **{k: dumped[k] for k in ("label",) if k in dumped}}
+            return dumped if len(dumped) > 1 else dumped["name"]
+        return dumped
     return value
 
 

@@ -38,5 +38,5 @@ def load(name: str, folder: str | Path | None = None, **options: Any) -> Dataset
     except (TypeError, ValueError) as error:
         if not options:
             raise
-        told = ", ".join(f"{option}={value!r}" for option, value in options.items())
-        raise BadInputError(f"dataset {name!r} cannot be loaded with {told}: {error}.") from error
+        arguments = ", ".join(f"{option}={value!r}" for option, value in options.items())
+        raise BadInputError(f"dataset {name!r} cannot be loaded with {arguments}: {error}.") from error

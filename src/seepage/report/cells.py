@@ -203,7 +203,7 @@ def groups_section(result: AuditResult) -> Section | None:
         return None
     kept = result.telling("right", mixed=True)
     if kept is None:
-        return empty("groups", title, "The run kept no record of single cells, so groups cannot be told apart.")
+        return empty("groups", title, "The run kept no record of single cells, so groups cannot be distinguished.")
     one, evidence = kept
     width = len(evidence.column_names)
     least = 1 if not result.audit.own else LEAST_RECORDS

@@ -141,12 +141,12 @@ class AuditResult:
 
     @property
     def sized(self) -> bool:
-        """Whether batch sizes differ, so that figures are told apart by them."""
+        """Whether batch sizes differ, so that figures differ by them."""
         return len({one["batch_size"] for one in self.overviews}) > 1
 
     @property
     def defended(self) -> bool:
-        """Whether there is a defense, so that figures are told apart by it."""
+        """Whether there is a defense, so that figures differ by it."""
         return any(one["defense"] != UNDEFENDED for one in self.overviews)
 
     @property

@@ -166,7 +166,7 @@ def reproduce(
         units: number of repetitions (victims, trainings, attack seeds); as the table has it if None. Without
             ``run_missing``, all that are there count.
         selection: the part to run; all if None.
-        listener: told about the progress.
+        listener: object that is informed of the progress.
         run_missing: whether to run anything, or only to compare what is there of the selection.
         say: called with what is trained next, where a table prints how well the task is learnt.
         fields: fields of the setting's spec that replace the table's, such as device, threads or time budget.
@@ -209,10 +209,10 @@ def reproduce(
             if audit.dataset is not None:
                 # Of all rows, not of the client's alone.
                 about = replace(about, rows=sum(len(t) for t in (audit.dataset.train, audit.dataset.test) if t))
-            told = ", ".join(f"{axis} {value}" for axis, value in part.audit.planned.place.items())
+            place = ", ".join(f"{axis} {value}" for axis, value in part.audit.planned.place.items())
             asked = TaskTraining(part.audit.planned.recipe, part.at if run_missing else ())
             rows = [*rows_of(audit, runs), *audit.further_rows(store.setup, say, asked)]
-            comparison.rows.extend(replace(row, variant=row.variant or told or None) for row in rows)
+            comparison.rows.extend(replace(row, variant=row.variant or place or None) for row in rows)
             cells = compare(part.audit, rows, about) + compare_tuned(part.audit, audit.configurations, runs, about)
             comparison.cells.extend(
                 cell

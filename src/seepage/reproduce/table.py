@@ -137,7 +137,7 @@ class PublishedTable(_Data):
     spread_stated: bool = True
 
     @model_validator(mode="after")
-    def _told_apart(self) -> PublishedTable:
+    def _distinguishable(self) -> PublishedTable:
         if not self.audits or any(bool(audit.name) == bool(self.parts) for audit in self.audits):
             raise ValueError("either each audit has a name, or the table has parts")
         return self
@@ -254,8 +254,8 @@ def _combinations(lists: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _point(attack: str, options: dict[str, Any]) -> dict[str, Any]:
-    told = ", ".join(f"{name}={value}" for name, value in options.items())
-    return {"name": attack, "options": options, "label": f"{attack}({told})"}
+    values = ", ".join(f"{name}={value}" for name, value in options.items())
+    return {"name": attack, "options": options, "label": f"{attack}({values})"}
 
 
 @cache

@@ -22,7 +22,7 @@ _WORTH_WORKERS_SECONDS = 15.0
 
 
 class Listener:
-    """Told how a run gets on; this one ignores it."""
+    """Is informed of a run's progress; this one ignores it."""
 
     def planned(self, plan: Plan) -> None:
         """Called once everything was tried, before anything runs."""
@@ -109,7 +109,7 @@ def run_audits(
     Args:
         audits: what to measure.
         store: keeps what was measured before and what is measured now.
-        listener: told about the progress.
+        listener: object that is informed of the progress.
         plan: the plan; made here if None.
         budget: seconds after which no further job is begun; no limit if None.
         limits: limits of the audits that have a gate, by place in ``audits``; they take note of the figures, and no

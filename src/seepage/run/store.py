@@ -481,22 +481,22 @@ def _members(stored: bytes) -> torch.Tensor:
 
 
 def _unpacked(about: str, arrays: bytes) -> Evidence:
-    told, content, begin = json.loads(about), zlib.decompress(arrays), 0
-    found: dict[str, np.ndarray | None] = dict.fromkeys(ARRAYS)
-    for name, (kind, shape) in told["layout"].items():
+    header, content, begin = json.loads(about), zlib.decompress(arrays), 0
+    arrays_by_name: dict[str, np.ndarray | None] = dict.fromkeys(ARRAYS)
+    for name, (kind, shape) in header["layout"].items():
         dtype = np.dtype(kind)
         count = math.prod(shape)
-        found[name] = np.frombuffer(content, dtype, count, begin).reshape(shape)
+        arrays_by_name[name] = np.frombuffer(content, dtype, count, begin).reshape(shape)
         begin += count * dtype.itemsize
-    groups = {name: {c: (int(n), int(r)) for c, (n, r) in counts.items()} for name, counts in told["groups"].items()}
-    regime = tuple(told["regime"]) if "regime" in told else None
-    conditions = tuple(told["conditions"]) if "conditions" in told else None
+    groups = {name: {c: (int(n), int(r)) for c, (n, r) in counts.items()} for name, counts in header["groups"].items()}
+    regime = tuple(header["regime"]) if "regime" in header else None
+    conditions = tuple(header["conditions"]) if "conditions" in header else None
     return Evidence(
-        column_names=tuple(told["columns"]),
+        column_names=tuple(header["columns"]),
         groups=groups,
         regime=regime,
         conditions=conditions,
-        **found,  # pyright: ignore[reportArgumentType]
+        **arrays_by_name,  # pyright: ignore[reportArgumentType]
     )
 
 

@@ -66,7 +66,7 @@ def threat_model(spec: HorizontalSpec, subject: Subject, granted: Mapping[str, M
 
 
 def _rank(spec: HorizontalSpec, subject: Subject) -> list[str]:
-    """Return how many records the rows of the table can be told apart by linear algebra, in all and in a batch."""
+    """Return how many records the rows of the table can be distinguished by linear algebra, in all and in a batch."""
     dataset = subject.dataset
     encoder, cells = Encoder(dataset.schema, dataset.statistics), dataset.train.cells.cpu()
     if encoder.width > _WIDEST_RANKED:

@@ -43,8 +43,8 @@ def keep(path: Path, models: Sequence[Model], learnt: Learnt, private: bool = Fa
         for i, model in enumerate(models)
         for name, tensor in (*model.parameters.items(), *model.module.named_buffers())
     }
-    told = {**asdict(learnt), "training": learnt.training.model_dump()}
-    write_whole(path, save(tensors, metadata={_LEARNT: json.dumps(told)}), private)
+    about = {**asdict(learnt), "training": learnt.training.model_dump()}
+    write_whole(path, save(tensors, metadata={_LEARNT: json.dumps(about)}), private)
 
 
 def find(path: Path, model: Model, training: Training) -> tuple[list[Model], Learnt] | None:

@@ -160,7 +160,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             notes=source.notes,
             rows=source.count,
             target=source.target,
-            columns=spec.told,
+            columns=spec.scored_columns,
             sensitive=(source.sensitive,),
             scales={
                 "loss": Scale(None),
@@ -579,9 +579,9 @@ class AttackSeed:
             guess = made(registry.baselines.of("pooled"), part.part)(self.spec.targets, self.known)
             # Right as often as the baseline holds the truth for likely; of new rows, one of two shares is.
             update = self.spec.protocol == "update"
-            told = [("accuracy", name) for name in (None, *self.spec.told)]
+            metrics = [("accuracy", name) for name in (None, *self.spec.scored_columns)]
             chance = 0.5 if update else float(guess.chances[0].max())
-            figures: Figures = dict.fromkeys(told, chance)
+            figures: Figures = dict.fromkeys(metrics, chance)
             if guess.share is not None and _estimates_shares(self.spec):
                 figures |= self._of_estimates(guess)[0]
             return UnitFigures(figures)
@@ -727,8 +727,8 @@ class AttackSeed:
         right = self._right(guess)
         if len(self.known.shares) == 2:
             return _meant({None: right})
-        told = {f"{share:.0%}": right[self._truth == share] for share in self.known.shares}
-        return _meant({None: right, **told})
+        by_share = {f"{share:.0%}": right[self._truth == share] for share in self.known.shares}
+        return _meant({None: right, **by_share})
 
     def _estimates(self, attack: registry.Attack, seed: int) -> tuple[Figures, Each]:
         """Return how good shares and intervals are that an attack estimates, over shares on the whole range."""
@@ -804,8 +804,8 @@ class AttackSeed:
             guess = attack(view, two, before, after, self._seed("attack") % 2**31)
         seconds = time.perf_counter() - begun
         right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
-        told = {pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a in (low, high) for b in (low, high)}
-        figures, each = _meant({None: right, **told})
+        by_pair = {pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a in (low, high) for b in (low, high)}
+        figures, each = _meant({None: right, **by_pair})
         return UnitFigures(figures, seconds / spec.targets, each=each)
 
 

@@ -142,7 +142,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
     shares: Annotated[
         tuple[float, ...],
         Option(
-            "Share of the attribute in the victim's rows to be told apart, as many targets of each.", ATTACK, "SHARE"
+            "Share of the attribute in the victim's rows to distinguish, as many targets of each.", ATTACK, "SHARE"
         ),
     ] = (0.33, 0.67)
     parties: Annotated[
@@ -190,13 +190,13 @@ answers. Joint models with known shares say how often that is right, beside a ba
 
     @property
     def new_shares(self) -> tuple[float, float]:
-        """Shares of rows that an update may bring in: next to the ends of those told apart, as both kinds are mixed."""
+        """Shares of rows that an update may bring in: next to the ends of those to distinguish, as both kinds are mixed."""
         skipped = 1 if len(self.shares) >= 4 else 0
         return self.shares[skipped], self.shares[-1 - skipped]
 
     @property
-    def told(self) -> tuple[str, ...]:
-        """What accuracies are told of one by one, as columns of results: each of several shares, or pairs of them."""
+    def scored_columns(self) -> tuple[str, ...]:
+        """Columns of results that have an accuracy of their own: each of several shares, or pairs of them."""
         if self.protocol == "update":
             return tuple(pair(a, b) for a in self.new_shares for b in self.new_shares)
         return tuple(f"{share:.0%}" for share in self.shares) if len(self.shares) > 2 else ()

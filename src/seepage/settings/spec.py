@@ -489,7 +489,7 @@ class Spec(Plain):
         return self
 
     @model_validator(mode="after")
-    def _told_apart(self: S) -> S:
+    def _distinguishable(self: S) -> S:
         for part in self.attacks:
             if part.called in {baseline.called for baseline in self.baselines}:
                 raise ContradictionError(

@@ -323,11 +323,11 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
                 f"{part.called!r} fits how far the client weights are off (weights='about') on gradients as they are, "
                 f"but under {noisy.called!r} clients clip theirs; leave out one of the two."
             )
-    for name, told in (("stale", "are of {} epochs ago"), ("final", "are those of {} epochs later")):
+    for name, description in (("stale", "are of {} epochs ago"), ("final", "are those of {} epochs later")):
         epochs = getattr(spec, name)
         if epochs > spec.epochs:
             raise BadInputError(
-                f"the client weights that the server knows {told.format(epochs)} ({name}={epochs}), but training takes "
+                f"the client weights that the server knows {description.format(epochs)} ({name}={epochs}), but training takes "
                 f"{spec.epochs}; give at most {name}={spec.epochs}."
             )
     if spec.stale and spec.final:

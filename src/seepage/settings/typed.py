@@ -422,7 +422,7 @@ class PooledOptions(TypedDict, total=False):
     apart: bool
     """Whether queries are rows of their own, and not among the auxiliary ones."""
     shares: float | Sequence[float]
-    """Share of the attribute in the victim's rows to be told apart, as many targets of each."""
+    """Share of the attribute in the victim's rows to distinguish, as many targets of each."""
     parties: int
     """Number of parties that pool their rows, the attacker among them."""
     targets: int

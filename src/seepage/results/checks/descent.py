@@ -24,13 +24,13 @@ def not_converged(facts: Facts) -> Iterator[Finding]:
     """By its own measure, the attack ends hardly nearer to the update than the random rows it started from.
 
     Under a defense the true records do not fit the update either, so there only an attack that does not descend at
-    all is told of.
+    all is reported.
     """
     found = [(where, left) for where, left in _left(facts).items() if left >= _most(where)]
     if found:
-        told = [f"{place(where)} ends at {share(left)} of the loss it starts from" for where, left in found]
+        cases = [f"{place(where)} ends at {share(left)} of the loss it starts from" for where, left in found]
         yield Finding(
-            f"{few(told)} (median over victims). It matches the update hardly better than random rows do, so what it "
+            f"{few(cases)} (median over victims). It matches the update hardly better than random rows do, so what it "
             "reads is no measure of what the update gives away. Raise --iterations, try another step size, or check "
             "that the attack suits the model.",
             tuple(where for where, _ in found),
@@ -48,9 +48,9 @@ def stopped_early(facts: Facts) -> Iterator[Finding]:
         if len(late) and left.get(where, 0.0) < _most(where) and float(np.median(late)) > _LATE:
             found.append((where, float(np.median(late))))
     if found:
-        told = [f"{place(where)}: {share(late)}" for where, late in found]
+        cases = [f"{place(where)}: {share(late)}" for where, late in found]
         yield Finding(
-            f"The last tenth of the steps contributes this share of all that the loss fell: {few(told)}. A longer "
+            f"The last tenth of the steps contributes this share of all that the loss fell: {few(cases)}. A longer "
             "search would read more. Raise --iterations until figures no longer change.",
             tuple(where for where, _ in found),
         )
