@@ -123,10 +123,10 @@ def load(name: str) -> Any:
 
 def _help_in_source(module: str, name: str) -> str:
     """Return the help of a command, or of a group of commands, in a module that is not imported."""
-    found = find_spec(module)
-    assert found is not None
-    assert found.origin is not None
-    for node in ast.parse(Path(found.origin).read_text(encoding="utf-8")).body:
+    source = find_spec(module)
+    assert source is not None
+    assert source.origin is not None
+    for node in ast.parse(Path(source.origin).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef):
             for decorator in node.decorator_list:
                 if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "app.command":

@@ -82,7 +82,9 @@ def correlate(
         console.print(grid)
         console.print(Text(_summary(name, columns, learnt) + "\n"))
     if out is not None:
-        content = {name: [{**asdict(one), "notable": one.notable} for one in columns] for name, columns in by_sensitive.items()}
+        content = {
+            name: [{**asdict(one), "notable": one.notable} for one in columns] for name, columns in by_sensitive.items()
+        }
         write_whole(out, json.dumps(content, indent=1, ensure_ascii=False) + "\n", private=spec.data is not None)
 
 

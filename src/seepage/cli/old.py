@@ -123,10 +123,10 @@ def translated(setting: str, given: dict[str, Any], values: dict[str, Any]) -> d
         given_value = value[0] if isinstance(value, list) else value
         now = old.now.replace("{}", str(given_value)).replace("{{", "{").replace("}}", "}")
         print_message(f"--{name.replace('_', '-')} is now {now}; {GOES}")
-        made = old.value or (lambda one: one)
+        defense_from = old.value or (lambda one: one)
         if old.field == "defenses":
             given.setdefault("defenses", ["none"])
-            given["defenses"] += [made(item) for item in (value if isinstance(value, list) else [value])]
+            given["defenses"] += [defense_from(item) for item in (value if isinstance(value, list) else [value])]
         else:
-            given[old.field] = made(value)
+            given[old.field] = defense_from(value)
     return given

@@ -144,8 +144,8 @@ def _given(one: SpecField, values: dict[str, Any]) -> Any:
     """Take what was given for a field out of the values of all options; None where nothing was."""
     fields = _parts(one)
     if fields != [one]:
-        found = {field.name: values.pop(field.key) for field in fields}
-        return {name: value for name, value in found.items() if value is not None and value != []} or None
+        nested = {field.name: values.pop(field.key) for field in fields}
+        return {name: value for name, value in nested.items() if value is not None and value != []} or None
     value = values.pop(one.key if one.option.name is not None else one.name)
     return None if value is None or value == [] else read_value(one, value)
 
@@ -210,7 +210,7 @@ def _value(text: str) -> Any:
 
 
 def _mapping(one: SpecField, text: str) -> Any:
-    found = _value(text)
-    if not isinstance(found, dict):
+    options = _value(text)
+    if not isinstance(options, dict):
         raise BadInputError(f"{one.flag} takes options such as {one.option.example or '{name: value}'}, got {text!r}.")
-    return found
+    return options

@@ -153,13 +153,13 @@ class _Entries:
         except (BadInputError, ValidationError) as error:
             entry.wrong(self.mistakes, _refused(error))
             return []
-        made = []
+        mechanisms = []
         for one in part.mechanisms:
             if not self.known(Said(one.name, entry.node, entry.path)):
                 return []
             options = {key: Said(value, entry.node, entry.path) for key, value in one.options.items()}
-            made.append(Choice(one.name, options, None, entry))
-        return made if len(made) == 1 else [_combined(made, None, entry)]
+            mechanisms.append(Choice(one.name, options, None, entry))
+        return mechanisms if len(mechanisms) == 1 else [_combined(mechanisms, None, entry)]
 
     def together(self, entry: Said, fields: Mapping[str, Node]) -> list[Choice]:
         """Return what an entry with ``all`` chooses among: combinations of mechanisms."""
@@ -184,9 +184,11 @@ class _Entries:
             return []
         swept = any(len(one) > 1 for one in lists)
         return [
-            _combined(made, describe(label, {c.name: c.values for c in made}) if swept and label else label, entry)
-            for made in itertools.product(*lists)
-            if made
+            _combined(
+                mechanisms, describe(label, {c.name: c.values for c in mechanisms}) if swept and label else label, entry
+            )
+            for mechanisms in itertools.product(*lists)
+            if mechanisms
         ]
 
     def known(self, said: Said) -> bool:
@@ -266,9 +268,9 @@ def _refused(error: BadInputError | ValidationError) -> object:
     return first.get("ctx", {}).get("error", first["msg"])
 
 
-def _combined(made: Sequence[Choice], label: str | None, entry: Said) -> Choice:
-    options = {one.name: Said(one.values, entry.node, entry.path) for one in made if one.options}
-    return Choice("+".join(one.name for one in made), options, label, entry, tuple(made))
+def _combined(mechanisms: Sequence[Choice], label: str | None, entry: Said) -> Choice:
+    options = {one.name: Said(one.values, entry.node, entry.path) for one in mechanisms if one.options}
+    return Choice("+".join(one.name for one in mechanisms), options, label, entry, tuple(mechanisms))
 
 
 def _known(said: Said, registry: Registry[Any], mistakes: Mistakes, own: bool) -> bool:

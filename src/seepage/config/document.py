@@ -141,9 +141,10 @@ def _specs(root: Node, source: str, folder: Path, given: Mapping[str, Any], allo
     axes = reader.axes(root)
     # Each point by itself, so that all mistakes are reported at once; what does not go together shows below.
     for point in itertools.chain(*axes):
-        made = kind.attempt(point.fields)
-        if isinstance(made, list):
-            _note(kind, [problem for problem in made if not problem.contradiction], point.places, root, mistakes)
+        attempted = kind.attempt(point.fields)
+        if isinstance(attempted, list):
+            problems = [problem for problem in attempted if not problem.contradiction]
+            _note(kind, problems, point.places, root, mistakes)
     if not len(mistakes):
         reader.check_complete()
     mistakes.check()
@@ -156,9 +157,9 @@ def _specs(root: Node, source: str, folder: Path, given: Mapping[str, Any], allo
     if whole > MOST_SWEPT:
         mistakes.add(root.line, "", f"sweeps over {whole:,} combinations; a document takes at most {MOST_SWEPT:,}.")
         mistakes.check()
-    made = [_spec(kind, points, axes, root, mistakes) for points in itertools.product(*axes)]
+    specs = [_spec(kind, points, axes, root, mistakes) for points in itertools.product(*axes)]
     mistakes.check()
-    return [spec for spec in made if spec is not None]
+    return [spec for spec in specs if spec is not None]
 
 
 def _longest(axes: Sequence[Sequence[_Point]], name: str) -> int:
@@ -191,10 +192,10 @@ def _spec(
     labels = [point.label for point, axis in zip(points, axes, strict=True) if len(axis) > 1 and point.label]
     if labels:
         fields["variant"] = ", ".join([*([fields["variant"]] if fields.get("variant") else []), *labels])
-    made = kind.attempt(fields)
-    if isinstance(made, Spec):
-        return made
-    _note(kind, made, {place: said for point in points for place, said in point.places.items()}, root, mistakes)
+    attempted = kind.attempt(fields)
+    if isinstance(attempted, Spec):
+        return attempted
+    _note(kind, attempted, {place: said for point in points for place, said in point.places.items()}, root, mistakes)
     return None
 
 
@@ -359,8 +360,8 @@ class _Reader:
             options = dict(zip(swept, values, strict=True))
             labels = [f"{name}={shown(options[name].value)}" for name in swept if len(swept[name]) > 1]
             places: dict[tuple[str | int, ...], Said] = {(one.name, name): place for name, place in options.items()}
-            made = {name: place.value for name, place in options.items()}
-            points.append(_Point({one.name: made}, {(one.name,): said, **places}, ", ".join(labels)))
+            plain = {name: place.value for name, place in options.items()}
+            points.append(_Point({one.name: plain}, {(one.name,): said, **places}, ", ".join(labels)))
         return points
 
     def _parts(self, one: SpecField, said: Said) -> _Point:
@@ -368,11 +369,11 @@ class _Reader:
         choices = read_choices(said.node, said.path, registered, self._mistakes)
         for choice in choices:
             self._check(choice, partial(check_made, choice, registered, self._mistakes))
-        made = tuple(
+        parts = tuple(
             Part(name=c.name, options=c.values, label=None if c.called == c.name else c.label) for c in choices
         )
         places: dict[tuple[str | int, ...], Said] = {(one.name, i): c.entry for i, c in enumerate(choices)}
-        return _Point({one.name: made}, {(one.name,): said, **places})
+        return _Point({one.name: parts}, {(one.name,): said, **places})
 
     def _check(self, choice: Choice, check: Callable[[], None], options: Mapping[str, Said] | None = None) -> None:
         if choice.options if options is None else options:

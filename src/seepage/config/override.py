@@ -85,12 +85,12 @@ def _merged(one: SpecField, old: Node, new: Node) -> Node:
 
 def _renamed(entries: Node, names: Node) -> Node:
     """Return other named parts, each with what the entries of the document keep."""
-    made = [
+    renamed = [
         Node({**(old.value if isinstance(old.value, dict) else {}), **_mapping(new)}, new.line, new.source)
         for old in entries.items()
         for new in names.items()
     ]
-    return _each(made[0] if len(made) == 1 else Node(made, names.line, names.source), lambda entry: entry)
+    return _each(renamed[0] if len(renamed) == 1 else Node(renamed, names.line, names.source), lambda entry: entry)
 
 
 def _mapping(entry: Node) -> Fields:

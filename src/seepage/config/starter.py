@@ -103,7 +103,8 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         dumped = {key: item for key, item in value.model_dump(mode="json").items() if item}
         if "name" in dumped:
-            dumped = {"name": dumped["name"], **dumped.get("options", {}), **{k: dumped[k] for k in ("label",) if k in dumped}}
+            label = {"label": dumped["label"]} if "label" in dumped else {}
+            dumped = {"name": dumped["name"], **dumped.get("options", {}), **label}
             return dumped if len(dumped) > 1 else dumped["name"]
         return dumped
     return value

@@ -74,13 +74,13 @@ def _without_rounds(value: Any) -> Any:
 
 def _records(report: AuditResult) -> list[Record]:
     """Return the scores of an audit, each with the number of rounds and the share of whole records."""
-    made = []
+    records = []
     for one in frames.scores(report.rows, report.alarms):
         own = {name: one[name] for name in ("batch_size", "defense", "attack")}
         whole = next(iter(pick(report.rows, metric="exact_match", column=None, **own)), None)
         exact = None if whole is None else whole.mean
-        made.append({**one, "rounds": _rounds(report), "exact": exact})
-    return made
+        records.append({**one, "rounds": _rounds(report), "exact": exact})
+    return records
 
 
 def _grid(report: AuditResult, records: Sequence[Record], title: str) -> grids.Grid:

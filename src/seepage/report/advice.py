@@ -40,7 +40,7 @@ def advice(
         >>> [(found["tier"], found["batch_size"]) for found in advice([one], {}, {})]
         [('none', None), ('low', 8), ('moderate', 8), ('high', 8)]
     """
-    made = []
+    records = []
     for threshold, tier in BOUNDS:
         below = {(one["batch_size"], one["defense"]): _keeps_below(one, sensitive, threshold) for one in overviews}
         sizes = sorted((size for size, defense in below if defense == UNDEFENDED), key=lambda size: size or 0)
@@ -53,7 +53,7 @@ def advice(
             one for one in overviews if one["defense"] != UNDEFENDED and below[one["batch_size"], one["defense"]]
         ]
         best = max(defended, key=lambda one: _worth(one, task, higher_is_better), default=None)
-        made.append(
+        records.append(
             {
                 "threshold": threshold,
                 "tier": tier,
@@ -63,7 +63,7 @@ def advice(
                 "task": None if best is None else task.get((best["batch_size"], best["defense"])),
             }
         )
-    return made
+    return records
 
 
 def _keeps_below(one: Record, sensitive: Mapping[Setting, float | None], threshold: float) -> bool:
@@ -88,7 +88,7 @@ def _worth(one: Record, task: Mapping[Setting, float], higher_is_better: bool) -
 
 
 def sentences(
-    found: Sequence[Record],
+    records: Sequence[Record],
     sizes: Sequence[int],
     defenses: Sequence[str],
     secret: str = "all cells",
@@ -107,7 +107,7 @@ def sentences(
     """
     over = f"{secret} and of every sensitive column" if marked else secret
     by_way: dict[str, list[str]] = {}
-    for one in found:
+    for one in records:
         ways = []
         if one["undefended"]:
             ways.append(f"batches of {one['batch_size']} or more, without a defense" if sizes else "no defense needed")
@@ -117,16 +117,16 @@ def sentences(
             ways.append(f"{clean(defense, 80)}{at}{_cost(one['task'], metric)}")
         way = "; or ".join(ways) if ways else "nothing in this sweep does"
         by_way.setdefault(way, []).append(f"{100 * one['threshold']:.0f}% ({one['tier']})")
-    made = [f"To keep the closed gap of {over} below {' or '.join(some)}: {way}." for way, some in by_way.items()]
-    lacking = [not one["undefended"] and one["defended"] is None for one in found]
+    lines = [f"To keep the closed gap of {over} below {' or '.join(some)}: {way}." for way, some in by_way.items()]
+    lacking = [not one["undefended"] and one["defended"] is None for one in records]
     if all(lacking):
-        made = ["Nothing that was audited brings the leakage below any threshold."]
+        lines = ["Nothing that was audited brings the leakage below any threshold."]
     if any(lacking):
         steps = [f"larger batches (--batch-size {4 * max(sizes)} --batch-size {16 * max(sizes)})"] if sizes else []
         kind = "other or stronger defenses" if any(defense != UNDEFENDED for defense in defenses) else "defenses"
         steps.append(f"{kind} (--defense NAME; seepage defenses lists them)")
-        made.append(f"Next, audit {' and '.join(steps)} beside these.")
-    return made
+        lines.append(f"Next, audit {' and '.join(steps)} beside these.")
+    return lines
 
 
 def _cost(task: float | None, metric: str) -> str:

@@ -142,7 +142,7 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
             scores = {row.metric: row for row in pick(here, attack=attack)}
             score = scores[_SCORE]
             attacks = score.is_attack
-            found = verdict(score, scores.get("exact_match"), alarms, scores.get("certified"))
+            rated = verdict(score, scores.get("exact_match"), alarms, scores.get("certified"))
             baseline = ""
             if score.baseline is not None:
                 baseline = f"{_plain(score.baseline)}{between}{clean(score.baseline_name)}"
@@ -160,7 +160,7 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
                 Text(f"{_mean(score)}{between}{span(score.low, score.high)}".strip()),
                 Text(baseline),
                 points(score.lift) if attacks else "",
-                Text(found.tier, style=_STYLES[found.gravest]) if attacks else "",
+                Text(rated.tier, style=_STYLES[rated.gravest]) if attacks else "",
                 *(extra[name] for name in extras),
             )
         if i + 1 < len(scored):
@@ -179,12 +179,12 @@ def _plain(rate: float | None) -> str:
 def _columns_table(result: AuditResult, settings: Sequence[Setting]) -> Table:
     every = {key: {one["column"]: one for one in result.by_column[key]} for key in settings}
     # In the order of the table, or of results where rows are no table.
-    found = {column: one for own in every.values() for column, one in own.items()}
-    order = [row.column for row in result.rows if row.column in found]
-    marked = "; * sensitive" if any(one["sensitive"] for one in found.values()) else ""
+    by_column = {column: one for own in every.values() for column, one in own.items()}
+    order = [row.column for row in result.rows if row.column in by_column]
+    marked = "; * sensitive" if any(one["sensitive"] for one in by_column.values()) else ""
     table = make_table(f"Columns: read by the strongest attack (lift over the best baseline, in points){marked}")
     table.add_column("column", no_wrap=True)
-    kinds = any(one["kind"] for one in found.values())
+    kinds = any(one["kind"] for one in by_column.values())
     if kinds:
         table.add_column("kind", no_wrap=True)
     for key in settings:
@@ -196,7 +196,7 @@ def _columns_table(result: AuditResult, settings: Sequence[Setting]) -> Table:
             one = every[key].get(column)
             text = _MISSING if one is None else f"{percent(one['mean'])} ({points(one['lift'])})"
             cells.append(Text(text, style="" if one is None else _STYLES[gravest(one["tier"])]))
-        head = found[column]
+        head = by_column[column]
         name = Text(clean(column, 32) + (" *" if head["sensitive"] else ""))
         table.add_row(name, *([head["kind"] or ""] if kinds else []), *cells)
     return table

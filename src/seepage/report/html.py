@@ -136,8 +136,8 @@ def plotly_script() -> str:
     Raises:
         BadInputError: it is not there.
     """
-    found = importlib.util.find_spec("plotly")
-    for folder in (found.submodule_search_locations or ()) if found else ():
+    plotly = importlib.util.find_spec("plotly")
+    for folder in (plotly.submodule_search_locations or ()) if plotly else ():
         path = Path(folder) / "package_data" / "plotly.min.js"
         if path.is_file():
             return path.read_text(encoding="utf-8").strip()
@@ -150,17 +150,17 @@ def plotly_script() -> str:
 @cache
 def environment() -> Environment:
     """Return the templates, which escape whatever they are given."""
-    made = Environment(
+    templates = Environment(
         loader=PackageLoader("seepage.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["plain"] = lambda value: clean(value, _PLAIN)
-    made.filters["long"] = lambda value: clean(value, _LONG)
-    made.filters["sort_value"] = _sort_value
-    return made
+    templates.filters["plain"] = lambda value: clean(value, _PLAIN)
+    templates.filters["long"] = lambda value: clean(value, _LONG)
+    templates.filters["sort_value"] = _sort_value
+    return templates
 
 
 def _sort_value(cell: GridCell) -> str:

@@ -56,12 +56,12 @@ def _coloured(value: Any) -> Any:
         return [_coloured(item) for item in value]
     if not isinstance(value, dict):
         return value
-    made = {}
+    styles = {}
     for name, item in value.items():
         if name in _COLOURS:
-            made[name] = _palette().get(item, item) if isinstance(item, str) else item
+            styles[name] = _palette().get(item, item) if isinstance(item, str) else item
         elif name == "colorscale":
-            made[name] = [[at, _palette().get(colour, colour)] for at, colour in item]
+            styles[name] = [[at, _palette().get(colour, colour)] for at, colour in item]
         else:
-            made[name] = _coloured(item)
-    return made
+            styles[name] = _coloured(item)
+    return styles

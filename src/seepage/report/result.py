@@ -57,12 +57,12 @@ class AuditResult:
         """Attacks of this audit and registered ones, which of them apply to this deployment, and why others do not."""
         names = [part.part.name for part in self.audit.parts if part.kind == "attack"]
         try:
-            found = grid_of_attacks(deployment_of(self.audit.spec))
+            attacks = grid_of_attacks(deployment_of(self.audit.spec))
         except BadInputError:
             # A setting of another package may declare no threat model.
-            found = []
-        known = {one.attack for one in found}
-        return [*(Applicability(name, (), (), None) for name in dict.fromkeys(names) if name not in known), *found]
+            attacks = []
+        known = {one.attack for one in attacks}
+        return [*(Applicability(name, (), (), None) for name in dict.fromkeys(names) if name not in known), *attacks]
 
     @property
     def evidence(self) -> dict[tuple[int | None, str, str], Evidence]:

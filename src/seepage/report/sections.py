@@ -48,7 +48,7 @@ class Ruler:
 
 def sections(result: AuditResult) -> list[Section]:
     """Return all parts of one audit's report."""
-    found = [
+    every = [
         verdict_section(result),
         _threat_model(result),
         _checks(result),
@@ -63,7 +63,7 @@ def sections(result: AuditResult) -> list[Section]:
         advice_section(result),
         _all(result),
     ]
-    return [one for one in found if one is not None]
+    return [one for one in every if one is not None]
 
 
 def anchored(section: Section, prefix: str) -> Section:

@@ -64,8 +64,8 @@ def headline(result: AuditResult) -> Headline:
 
 def summary(result: AuditResult) -> str:
     """Return a paragraph for each configuration, and one on how to read them; never an empty text."""
-    found = [_of_setting(result, size, defense) for size, defense in settings(result.rows)]
-    paragraphs = [paragraph for paragraph in found if paragraph]
+    sentences = [_of_setting(result, size, defense) for size, defense in settings(result.rows)]
+    paragraphs = [paragraph for paragraph in sentences if paragraph]
     return "\n\n".join([*paragraphs, _READING] if paragraphs else [_nothing(result)])
 
 
@@ -93,7 +93,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     score = pick(own, metric="accuracy", column=None)[0]
     exact = pick(own, metric="exact_match", column=None)
     proved = pick(own, metric="certified", column=None)
-    found = verdict(score, exact[0] if exact else None, alarms, proved[0] if proved else None)
+    rated = verdict(score, exact[0] if exact else None, alarms, proved[0] if proved else None)
     of = f"{score.n} {audit.spec.unit}{'s' if score.n != 1 else ''}"
     if score.low is None:
         between = ""
@@ -111,11 +111,11 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         text += f"; {percent(exact[0].mean)} of the records come back whole"
     if proved and proved[0].mean:
         text += f", and {percent(proved[0].mean)} are certified, under the conditions that check SEEP020 names"
-    text += f". Leakage: {found.tier}{_ends(found)}."
-    if found.tier == INCONCLUSIVE:
-        text += f" {_why_inconclusive(score, found.because, audit.spec.unit)}"
-    elif found.because is not None:
-        text += f" It is a lower bound: {lowered(found.because.title)} ({found.because.code})."
+    text += f". Leakage: {rated.tier}{_ends(rated)}."
+    if rated.tier == INCONCLUSIVE:
+        text += f" {_why_inconclusive(score, rated.because, audit.spec.unit)}"
+    elif rated.because is not None:
+        text += f" It is a lower bound: {lowered(rated.because.title)} ({rated.because.code})."
     unclear = score.lift_low is not None and score.lift_low <= 0
     if unclear and score.lift_high is not None and score.lift_high >= 0:
         text += (
@@ -127,11 +127,11 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     return " ".join([text, *_of_columns(audit.about.sensitive, own, alarms, unclear)])
 
 
-def _ends(found: Verdict) -> str:
+def _ends(rated: Verdict) -> str:
     """Return both ends of the closed gap where they tell more than the tier does."""
-    if found.low is None or found.high is None or found.tier in (INCONCLUSIVE, *TIERS):
+    if rated.low is None or rated.high is None or rated.tier in (INCONCLUSIVE, *TIERS):
         return ""
-    return f" ({percent(found.low, 0)} to {percent(found.high, 0)} of the gap)"
+    return f" ({percent(rated.low, 0)} to {percent(rated.high, 0)} of the gap)"
 
 
 def _why_inconclusive(score: ResultRow, because: Alarm | None, unit: str) -> str:

@@ -292,8 +292,8 @@ def check_selection(table: PublishedTable, selection: Selection) -> None:
 
 def short_commit() -> str:
     """Return the first digits of the program's commit, a plus where files were changed; empty outside a checkout."""
-    found = commit()
-    return "" if found is None else str(found["hash"])[:9] + ("+" if found["dirty"] else "")
+    state = commit()
+    return "" if state is None else str(state["hash"])[:9] + ("+" if state["dirty"] else "")
 
 
 def _gains(

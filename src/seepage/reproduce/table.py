@@ -154,13 +154,13 @@ class PublishedTable(_Data):
             place: its value on each axis.
             unit: unit of the table's numbers there.
         """
-        found: Any = self.published
+        printed: Any = self.published
         for axis in self.axes:
-            found = found.get(place.get(axis)) if isinstance(found, dict) else None
-        if found is None:
+            printed = printed.get(place.get(axis)) if isinstance(printed, dict) else None
+        if printed is None:
             return None
         by = 100 if unit == "percent" else 1
-        mean, *std = [round(number / by, 6) for number in (found if isinstance(found, list) else [found])]
+        mean, *std = [round(number / by, 6) for number in (printed if isinstance(printed, list) else [printed])]
         return PublishedFigure(mean=mean, std=std[0] if std else None)
 
     def judges(self, place: Place) -> bool:
@@ -223,18 +223,18 @@ class TableAudit:
             column: name in results, ``label`` for the target.
         """
         table, planned, spec = self.table, self.planned, self.spec
-        found: dict[str, Any] = {name: getattr(spec, name) for name in type(spec).model_fields}
-        found |= getattr(spec, "protocol_options", {})
-        found["rounds"] = getattr(getattr(spec, "training", None), "rounds", None)
-        found |= {} if at is None else {"batch_size": at.batch_size, "defense": at.defense}
-        found |= {"column": column} | planned.place
+        axes: dict[str, Any] = {name: getattr(spec, name) for name in type(spec).model_fields}
+        axes |= getattr(spec, "protocol_options", {})
+        axes["rounds"] = getattr(getattr(spec, "training", None), "rounds", None)
+        axes |= {} if at is None else {"batch_size": at.batch_size, "defense": at.defense}
+        axes |= {"column": column} | planned.place
         if called is not None:
             called = planned.tuned(called) or called
             against = {**table.compared, **planned.compared}.get(called, called)
-            found |= {"method": called, **against} if isinstance(against, dict) else {"method": against}
+            axes |= {"method": called, **against} if isinstance(against, dict) else {"method": against}
         if metric is not None:
-            found |= table.metrics[metric].place
-        return {axis: value for axis, value in found.items() if isinstance(value, Scalar)}
+            axes |= table.metrics[metric].place
+        return {axis: value for axis, value in axes.items() if isinstance(value, Scalar)}
 
     def place(
         self,
@@ -268,8 +268,8 @@ def tables() -> Mapping[str, PublishedTable]:
 def names() -> tuple[str, ...]:
     """Return the names of all tables, in the order in which a person counts."""
     files = (file.name for file in (resources.files("seepage.reproduce") / "tables").iterdir())
-    found = [file.removesuffix(".yaml").replace("_", "/", 1) for file in files if file.endswith(".yaml")]
-    return tuple(sorted(found, key=_counted))
+    names = [file.removesuffix(".yaml").replace("_", "/", 1) for file in files if file.endswith(".yaml")]
+    return tuple(sorted(names, key=_counted))
 
 
 @cache

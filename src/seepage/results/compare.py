@@ -170,14 +170,14 @@ def _varies(run: RunFolder, name: str) -> bool:
 
 def _keyed(run: RunFolder, fields: Sequence[str]) -> dict[tuple[Any, ...], ResultRow]:
     seen: Counter[tuple[Any, ...]] = Counter()
-    made = {}
+    by_key = {}
     for figure in run.figures:
         facts = _facts(figure)
         key = tuple(facts[name] for name in fields)
         # Whatever else sets two figures of a run apart, they come in the same order in both.
-        made[*key, seen[key]] = figure
+        by_key[*key, seen[key]] = figure
         seen[key] += 1
-    return made
+    return by_key
 
 
 def _record(first: ResultRow, second: ResultRow) -> Record | None:

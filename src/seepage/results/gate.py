@@ -55,8 +55,8 @@ def decide(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], alarm
         runs: runs of its parts.
         alarms: findings of its checks.
     """
-    made = _decided(limits, rows, runs, alarms)
-    return Decision(made.outcome, f"gate {made.outcome}: {made.line}", tuple(limits.standings.values()))
+    decision = _decided(limits, rows, runs, alarms)
+    return Decision(decision.outcome, f"gate {decision.outcome}: {decision.line}", tuple(limits.standings.values()))
 
 
 def combined(decisions: Sequence[Decision]) -> Decision:

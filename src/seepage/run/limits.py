@@ -172,11 +172,11 @@ class Limits:
             ),
             default=1,
         )
-        found, wanted = [], float(_FIRST_LOOK)
-        while not found or found[-1] < budget:
-            found.append(min(budget, -(-int(wanted) // group) * group))
+        counts, wanted = [], float(_FIRST_LOOK)
+        while not counts or counts[-1] < budget:
+            counts.append(min(budget, -(-int(wanted) // group) * group))
             wanted = max(wanted * _GROWTH, float(least))
-        return found
+        return counts
 
     @property
     def failed(self) -> bool:
@@ -249,11 +249,11 @@ class Limits:
         else:
             samples = {i: _members(measured, beside, i) for i in range(len(measured.values))}
         tests = len(self.attacks) * len(self._figures()) * len(self.deployed) * len(samples)
-        made = []
+        standings = []
         for sample, (scores, others) in samples.items():
             figure = LimitedFigure(configuration, attack, measured.metric, measured.column, sample)
-            made += self._standing(figure, scores, others, tests)
-        return made
+            standings += self._standing(figure, scores, others, tests)
+        return standings
 
     def _standing(self, figure: LimitedFigure, scores: Floats, others: Floats, tests: int) -> list[Standing]:
         known = np.isfinite(scores) & np.isfinite(others).all(0)

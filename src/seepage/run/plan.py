@@ -79,14 +79,14 @@ def where(configuration: Configuration) -> str:
 
 def series_of(audits: Sequence[Audit]) -> list[Series]:
     """Return the series of some audits, audit by audit, configuration by configuration."""
-    found = []
+    series = []
     for place, audit in enumerate(audits):
         for configuration in audit.configurations:
             for part in audit.parts:
                 identity = audit.identity(configuration, part)
                 group = audit.group(configuration, part)
-                found.append(Series(place, audit, configuration, part, identity, digest_of(identity), group))
-    return found
+                series.append(Series(place, audit, configuration, part, identity, digest_of(identity), group))
+    return series
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ class Plan:
     @property
     def work(self) -> float | None:
         """Seconds of all jobs one after the other; None where that is not known before they run."""
-        found = [self.seconds_of[job.name] for job in self.jobs]
-        return None if None in found else sum(seconds for seconds in found if seconds is not None)
+        seconds = [self.seconds_of[job.name] for job in self.jobs]
+        return None if None in seconds else sum(known for known in seconds if known is not None)
 
     @property
     def seconds(self) -> float | None:

@@ -143,8 +143,8 @@ class Store:
 
     def picture(self, key: str) -> str | None:
         """Return the picture of the first unit under ``key`` that has one, a data URI."""
-        found = self._of(key, "units", "picture", "AND picture IS NOT NULL ORDER BY unit LIMIT 1")
-        return found[0][0] if found else None
+        pictures = self._of(key, "units", "picture", "AND picture IS NOT NULL ORDER BY unit LIMIT 1")
+        return pictures[0][0] if pictures else None
 
     def measured(
         self, key: str, units: Iterable[int], only: Collection[tuple[str, str | None]] | None = None
@@ -302,9 +302,9 @@ class Store:
         self._write([*writes, ("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?)", [(*row, digest(*row))])])
 
     def _series(self, key: str, identity: Mapping[str, Any]) -> tuple[int, list[tuple[str, list[tuple[Any, ...]]]]]:
-        found = self._rows("SELECT id FROM series WHERE key = ?", key)
-        if found:
-            return found[0][0], []
+        numbers = self._rows("SELECT id FROM series WHERE key = ?", key)
+        if numbers:
+            return numbers[0][0], []
         number = self._next("series")
         row = (number, key, json.dumps(identity, sort_keys=True, ensure_ascii=False))
         return number, [("INSERT INTO series VALUES (?, ?, ?)", [row])]

@@ -29,7 +29,7 @@ from seepage.registry import takes
 from seepage.seeds import stream
 from seepage.settings.horizontal_facts import threat_model
 from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
-from seepage.settings.part import Part, entry_of, made, source_of
+from seepage.settings.part import Part, entry_of, make_part, source_of
 from seepage.settings.probe import Probe
 from seepage.settings.setting import (
     About,
@@ -81,9 +81,11 @@ class HorizontalAudit(Audit[HorizontalSpec]):
     def __init__(self, spec: HorizontalSpec, subject: Subject, swapped: bool = False) -> None:
         self.spec, self.subject, self.swapped = spec, subject, swapped
         self.dataset, self.own, self.inferred = subject.dataset, subject.own, subject.inferred
-        self.metrics: tuple[Metric, ...] = tuple(cast("Metric", made(registry.metrics, part)) for part in spec.metrics)
+        self.metrics: tuple[Metric, ...] = tuple(
+            cast("Metric", make_part(registry.metrics, part)) for part in spec.metrics
+        )
         self._instances: dict[str, Attack] = {
-            part.called: made(registry.baselines.of("horizontal"), part) for part in spec.baselines
+            part.called: make_part(registry.baselines.of("horizontal"), part) for part in spec.baselines
         }
         self._instances |= {part.called: _attack(spec, part) for part in spec.attacks}
         refuse_inapplicable(spec.attacks, replace(deployment(spec), model=subject.model.name))
@@ -170,7 +172,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         defense, protocol = self._protocols[configuration]
         is_attack = part.kind == "attack"
         kind = registry.attacks.of("horizontal") if is_attack else registry.baselines.of("horizontal")
-        found = {
+        identity = {
             "version": installed("seepage"),
             "code": {
                 **own_code(),
@@ -191,7 +193,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             "records": spec.keep_records,
             "metrics": [plain(metric) for metric in self.metrics],
         }
-        return {**found, "swapped": True} if self.swapped else found
+        return {**identity, "swapped": True} if self.swapped else identity
 
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of victims that are attacked together."""
@@ -256,9 +258,9 @@ class HorizontalAudit(Audit[HorizontalSpec]):
 
     def negative(self) -> HorizontalAudit:
         """Return the negative control: as the positive one, but each message is that of other records."""
-        found = control_of(self)
+        control = control_of(self)
         return HorizontalAudit(
-            found.spec.model_copy(update={"variant": "negative control"}), found.subject, swapped=True
+            control.spec.model_copy(update={"variant": "negative control"}), control.subject, swapped=True
         )
 
     def probe(self) -> Probe:
@@ -307,8 +309,10 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         known = self._granted(protocol, None if self.spec.labels == "restored" else labels)
         if self._grants_statistics:
             encoder = self.subject.encoder
-            found = batch_statistics(self.subject.model, encoder.encode(secret.cells.to(encoder.mean.device)))
-            known["batch_statistics"] = {name: Moments(*(t.cpu() for t in moments)) for name, moments in found.items()}
+            statistics = batch_statistics(self.subject.model, encoder.encode(secret.cells.to(encoder.mean.device)))
+            known["batch_statistics"] = {
+                name: Moments(*(t.cpu() for t in moments)) for name, moments in statistics.items()
+            }
         return known
 
     @property
@@ -407,7 +411,7 @@ def _check_granted(spec: HorizontalSpec, subject: Subject, protocol: Clients[Vie
 def _attack(spec: HorizontalSpec, part: Part) -> Attack:
     if part.passed is not None:
         # Its own arguments say all.
-        return made(registry.attacks.of("horizontal"), part)
+        return make_part(registry.attacks.of("horizontal"), part)
     factory = registry.attacks.of("horizontal")[part.name].factory
     options: dict[str, Any] = {}
     # A factory that passes any argument on may not know a profile, so it is given none but another one.

@@ -64,16 +64,16 @@ def renewed(
     new = RENAMED.get(setting, {})
     known = {name: new[name] for name in values if name in new and new[name] not in values}
     lines = [f"{old!r} is now {name!r}; {GOES}" for old, name in known.items()]
-    made = {known.get(name, name): value for name, value in values.items()}
-    if "defenses" in made and setting in DEFENSES:
-        entries = inside(made["defenses"])
+    current = {known.get(name, name): value for name, value in values.items()}
+    if "defenses" in current and setting in DEFENSES:
+        entries = inside(current["defenses"])
         several = isinstance(entries, list | tuple)
-        found = [_defense(setting, one, inside, wrapped) for one in (entries if several else [made["defenses"]])]
-        lines += list(dict.fromkeys(line for _, line in found if line))
-        if any(line for _, line in found):
-            fresh = [one for one, _ in found]
-            made["defenses"] = wrapped(fresh, made["defenses"]) if several else fresh[0]
-    return made, lines
+        defenses = [_defense(setting, one, inside, wrapped) for one in (entries if several else [current["defenses"]])]
+        lines += list(dict.fromkeys(line for _, line in defenses if line))
+        if any(line for _, line in defenses):
+            fresh = [one for one, _ in defenses]
+            current["defenses"] = wrapped(fresh, current["defenses"]) if several else fresh[0]
+    return current, lines
 
 
 def _defense(setting: str, entry: Any, inside: Callable[[Any], Any], wrapped: Callable[[Any, Any], Any]) -> Any:

@@ -117,8 +117,8 @@ def read_part(text: str) -> dict[str, Any]:
         >>> read_part("gaussian_noise:{scale: 1e-3}")["options"]
         {'scale': 0.001}
     """
-    made = [_mechanism(one, text) for one in _apart(text)]
-    return made[0] if len(made) == 1 else _together(made)
+    mechanisms = [_mechanism(one, text) for one in _apart(text)]
+    return mechanisms[0] if len(mechanisms) == 1 else _together(mechanisms)
 
 
 class _Options(yaml.SafeLoader):
@@ -183,9 +183,9 @@ def _all(value: Mapping[str, Any]) -> dict[str, Any]:
     if more:
         raise BadInputError(f"a defense that combines mechanisms has the keys all and label, got {more[0]!r} beside.")
     listed = value["all"]
-    made = [as_part(one) for one in listed] if isinstance(listed, list | tuple) else []
-    named = [one for one in made if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
-    if not made or len(named) < len(made) or any("label" in one or _AND in one["name"] for one in named):
+    parts = [as_part(one) for one in listed] if isinstance(listed, list | tuple) else []
+    named = [one for one in parts if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
+    if not parts or len(named) < len(parts) or any("label" in one or _AND in one["name"] for one in named):
         raise BadInputError(
             "a defense that combines mechanisms lists each with name and options (all: [{name: label_flip, "
             f"probability: 0.01}}, ...]) and has one label, got all={listed!r}."
@@ -197,7 +197,7 @@ def _all(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**(named[0] if len(named) == 1 else _together(named)), "label": value.get("label")}
 
 
-def made(registered: Registry[T], part: Part) -> T:
+def make_part(registered: Registry[T], part: Part) -> T:
     """Return a part ready to use: the object that was passed, or what its name and options make.
 
     Args:
@@ -276,9 +276,9 @@ def combine(registered: Registry[Any], part: Part, nothing: str = NONE) -> tuple
         >>> combine(registry.defenses.of("pooled"), both)
         (RoundedAnswers(digits=1), QueryLimit(queries=100))
     """
-    found: dict[str, tuple[str, object]] = {}
+    roles: dict[str, tuple[str, object]] = {}
     for one in part.mechanisms:
-        mechanism = made(registered, one)
+        mechanism = make_part(registered, one)
         if one.name == nothing:
             if len(part.mechanisms) > 1:
                 raise BadInputError(f"{part.name!r} combines a defense with none; leave {nothing!r} out.")
@@ -289,13 +289,13 @@ def combine(registered: Registry[Any], part: Part, nothing: str = NONE) -> tuple
                 "such as label: mine."
             )
         acts_on = str(getattr(mechanism, "acts_on", one.name))
-        if acts_on in found:
+        if acts_on in roles:
             raise BadInputError(
-                f"{found[acts_on][0]!r} and {one.name!r} both act on the {acts_on}, so that one defense has only one "
+                f"{roles[acts_on][0]!r} and {one.name!r} both act on the {acts_on}, so that one defense has only one "
                 "of them; leave out one, or give two defenses."
             )
-        found[acts_on] = (one.name, mechanism)
-    return tuple(mechanism for _, mechanism in found.values())
+        roles[acts_on] = (one.name, mechanism)
+    return tuple(mechanism for _, mechanism in roles.values())
 
 
 def check_kinds(part: Part, mechanisms: Sequence[object], kinds: tuple[type, ...]) -> None:

@@ -39,7 +39,7 @@ from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.registry import takes
 from seepage.seeds import stream
-from seepage.settings.part import NONE, Part, check_kinds, combine, entry_of, made, of_kind
+from seepage.settings.part import NONE, Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.pooled_spec import PooledSpec, pair
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
@@ -98,14 +98,14 @@ class PooledDefense:
 
 def defense_of(part: Part) -> PooledDefense:
     """Return a defense ready to use."""
-    found = combine(registry.defenses.of("pooled"), part)
-    check_kinds(part, found, (WithoutColumns, *get_args(CoarseAnswers), QueryLimit, DpTraining))
-    without, limit = of_kind(found, WithoutColumns), of_kind(found, QueryLimit)
+    combined = combine(registry.defenses.of("pooled"), part)
+    check_kinds(part, combined, (WithoutColumns, *get_args(CoarseAnswers), QueryLimit, DpTraining))
+    without, limit = of_kind(combined, WithoutColumns), of_kind(combined, QueryLimit)
     return PooledDefense(
         () if without is None else tuple(without.columns),
-        next((one for one in found if isinstance(one, CoarseAnswers)), None),
+        next((one for one in combined if isinstance(one, CoarseAnswers)), None),
         None if limit is None else limit.queries,
-        of_kind(found, DpTraining),
+        of_kind(combined, DpTraining),
     )
 
 
@@ -220,10 +220,10 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             small = with_fields(spec, changed)
             return UnitsExposure(self.about, [_seed(small, self.source, self.defenses[configuration.defense], 0)])
 
-        found = rehearse(expose, self.parts)
-        if found is None:
+        rehearsals = rehearse(expose, self.parts)
+        if rehearsals is None:
             return None
-        one, two = (rehearsal.exposure + rehearsal.parts for rehearsal in found)
+        one, two = (rehearsal.exposure + rehearsal.parts for rehearsal in rehearsals)
         times = (spec.targets + spec.shadows) / (worlds + least)
         return extrapolated(one, two, times)
 
@@ -282,9 +282,9 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             "shares": (0.05, 0.1, 0.5, 0.9, 0.95) if update else (0.2, 0.8),
             **control_fields(swapped),
         }
-        found = PooledAudit(with_fields(spec, changed), planted, self.own, swapped)
-        found.parts = attacks_and_baselines(found.parts)
-        return found
+        control = PooledAudit(with_fields(spec, changed), planted, self.own, swapped)
+        control.parts = attacks_and_baselines(control.parts)
+        return control
 
     def save(self, folder: Path) -> None:
         """Keep the rows that victims and further parties of each target model draw, where records are to be kept.
@@ -576,7 +576,7 @@ class AttackSeed:
         if name == "training" and part.kind == "about":
             return self._training()
         if part.kind == "baseline":
-            guess = made(registry.baselines.of("pooled"), part.part)(self.spec.targets, self.known)
+            guess = make_part(registry.baselines.of("pooled"), part.part)(self.spec.targets, self.known)
             # Right as often as the baseline holds the truth for likely; of new rows, one of two shares is.
             update = self.spec.protocol == "update"
             metrics = [("accuracy", name) for name in (None, *self.spec.scored_columns)]
@@ -593,7 +593,7 @@ class AttackSeed:
         if GradientsView in sees:
             return self._gradients(part)
         begun = time.perf_counter()
-        attack = made(registry.attacks.of("pooled"), part.part)
+        attack = make_part(registry.attacks.of("pooled"), part.part)
         estimates = getattr(attack, "estimates", False)
         seed = stream(self.spec.seed, self.unit, "attack") % 2**31
         view = self._seen.models if ModelView in sees else self._seen.answers.again()
@@ -690,12 +690,12 @@ class AttackSeed:
             count = self.spec.rows * (self.spec.parties if self._own is not None else 1)
             size = min(self.spec.batch_size or count, count)
             steps = self.spec.epochs * -(-count // size)
-            found = (
+            utility = (
                 gaussian_guarantee(float(private.noise_multiplier), size / count, steps, DELTA)
                 if private.noise_multiplier
                 else None
             )
-            figures["epsilon", None] = None if found is None else found.epsilon
+            figures["epsilon", None] = None if utility is None else utility.epsilon
         return UnitFigures(figures)
 
     def _shared(self) -> Figures:
@@ -760,7 +760,7 @@ class AttackSeed:
 
     def _gradients(self, part: PlannedPart) -> UnitFigures:
         """Return what gradients of federated training give away instead of the joint model."""
-        attack = made(registry.attacks.of("pooled"), part.part)
+        attack = make_part(registry.attacks.of("pooled"), part.part)
         learner = self.learning.learner
         # Refused otherwise before anything ran.
         assert isinstance(learner, Dense)
@@ -785,7 +785,7 @@ class AttackSeed:
 
     def _update(self, part: PlannedPart) -> UnitFigures:
         spec = self.spec
-        attack = made(registry.attacks.of("pooled"), part.part)
+        attack = make_part(registry.attacks.of("pooled"), part.part)
         begun = time.perf_counter()
         view, shares = self._updates
         shares = shares[self._order]
@@ -804,7 +804,9 @@ class AttackSeed:
             guess = attack(view, two, before, after, self._seed("attack") % 2**31)
         seconds = time.perf_counter() - begun
         right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
-        by_pair = {pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a in (low, high) for b in (low, high)}
+        by_pair = {
+            pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a in (low, high) for b in (low, high)
+        }
         figures, each = _meant({None: right, **by_pair})
         return UnitFigures(figures, seconds / spec.targets, each=each)
 

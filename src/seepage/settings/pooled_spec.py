@@ -141,9 +141,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
     ] = False
     shares: Annotated[
         tuple[float, ...],
-        Option(
-            "Share of the attribute in the victim's rows to distinguish, as many targets of each.", ATTACK, "SHARE"
-        ),
+        Option("Share of the attribute in the victim's rows to distinguish, as many targets of each.", ATTACK, "SHARE"),
     ] = (0.33, 0.67)
     parties: Annotated[
         int,
@@ -180,8 +178,8 @@ answers. Joint models with known shares say how often that is right, beside a ba
     @classmethod
     def registered(cls, field: SpecField) -> Registry[Any]:
         """Return the registry that the names of a field are looked up in; texts and graphs are datasets, too."""
-        found = super().registered(field)
-        return found.joined(registry.populations) if field.option.parts == "datasets" else found
+        registered = super().registered(field)
+        return registered.joined(registry.populations) if field.option.parts == "datasets" else registered
 
     @property
     def secret(self) -> str:
@@ -190,7 +188,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
 
     @property
     def new_shares(self) -> tuple[float, float]:
-        """Shares of rows that an update may bring in: next to the ends of those to distinguish, as both kinds are mixed."""
+        """Shares of rows that an update may bring in: next to the ends of ``shares``, as both kinds are mixed."""
         skipped = 1 if len(self.shares) >= 4 else 0
         return self.shares[skipped], self.shares[-1 - skipped]
 

@@ -29,7 +29,7 @@ from seepage.errors import BadInputError, OldSpellingWarning, Remedy, unknown_na
 from seepage.registry import Registry
 from seepage.settings.old import renewed
 from seepage.settings.option import ATTACK, GATE, OUTPUT, RUNNING, TABLE, Option, SpecField, fields_of
-from seepage.settings.part import NONE, Part, Parts, combine, entry_of, made, several
+from seepage.settings.part import NONE, Part, Parts, combine, entry_of, make_part, several
 from seepage.tabular.policy import Missing, Policy
 
 S = TypeVar("S", bound="Spec")
@@ -78,9 +78,9 @@ def _seconds(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    found = _TIME.fullmatch(value.replace(" ", ""))
+    match = _TIME.fullmatch(value.replace(" ", ""))
     total = (
-        sum(float(n or 0) * by for n, by in zip(found.groups(), (86_400, 3_600, 60, 1), strict=True)) if found else 0
+        sum(float(n or 0) * by for n, by in zip(match.groups(), (86_400, 3_600, 60, 1), strict=True)) if match else 0
     )
     if not total > 0:
         raise BadInputError(f"a time is written like 90s, 30m or 2h, got {value!r}; say number and unit.")
@@ -502,8 +502,8 @@ class Spec(Plain):
     def registered(cls, field: SpecField) -> Registry[Any]:
         """Return the registry that the names of a field are looked up in."""
         assert field.option.parts is not None
-        found: Registry[Any] = getattr(registry, field.option.parts)
-        return found.of(cls.setting) if found.settings() else found
+        registered: Registry[Any] = getattr(registry, field.option.parts)
+        return registered.of(cls.setting) if registered.settings() else registered
 
     @classmethod
     def of(cls: type[S], **values: Any) -> S:
@@ -512,11 +512,11 @@ class Spec(Plain):
         Raises:
             BadInputError: a value is unknown, of the wrong kind or out of range; one paragraph names all.
         """
-        found = cls.attempt(values)
-        if isinstance(found, list):
-            raise BadInputError(" ".join(dict.fromkeys(map(str, found))))
-        found.check_parts()
-        return found
+        spec = cls.attempt(values)
+        if isinstance(spec, list):
+            raise BadInputError(" ".join(dict.fromkeys(map(str, spec))))
+        spec.check_parts()
+        return spec
 
     @classmethod
     def attempt(cls: type[S], values: Mapping[str, Any]) -> S | list[Problem]:
@@ -536,7 +536,7 @@ class Spec(Plain):
             if field.parts:
                 known = self.registered(field)
                 for part in getattr(self, field.name):
-                    combine(known, part) if field.name == "defenses" else made(known, part)
+                    combine(known, part) if field.name == "defenses" else make_part(known, part)
 
     @property
     def passed(self) -> tuple[Part, ...]:

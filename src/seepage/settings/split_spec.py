@@ -29,14 +29,14 @@ _ABOUT = Part(name="posterior", options={"weights": "about"}, label="posterior_a
 
 def _mechanisms(defenses: Any) -> set[str]:
     """Return the names of all mechanisms in defenses that were not checked yet."""
-    found = set()
+    names = set()
     for one in several(defenses):
         try:
             part = one if isinstance(one, Part) else Part.model_validate(as_part(one))
         except (BadInputError, ValidationError):
             continue
-        found |= {mechanism.name for mechanism in part.mechanisms}
-    return found
+        names |= {mechanism.name for mechanism in part.mechanisms}
+    return names
 
 
 class SplitSpec(Spec):

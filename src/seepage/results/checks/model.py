@@ -23,12 +23,12 @@ def zero_gradient(facts: Facts) -> Iterator[Finding]:
     probe = facts.probe
     assert probe is not None
     cases, where = [], []
-    for found in probe.gradients:
-        limit = _VANISHED * max(found.norms)
-        zero = sum(norm <= limit for norm in found.norms)
+    for gradient in probe.gradients:
+        limit = _VANISHED * max(gradient.norms)
+        zero = sum(norm <= limit for norm in gradient.norms)
         if zero:
-            cases.append(f"{zero} of the first {len(found.norms)} batches of {found.batch_size}")
-            where.append(Where(found.batch_size))
+            cases.append(f"{zero} of the first {len(gradient.norms)} batches of {gradient.batch_size}")
+            where.append(Where(gradient.batch_size))
     if cases:
         yield Finding(
             f"The gradient is zero for {few(cases)}. It says nothing about any record, so these victims show only that "
@@ -43,14 +43,14 @@ def constant_gradient(facts: Facts) -> Iterator[Finding]:
     """Batches of different records with the same labels have the same gradient."""
     probe = facts.probe
     assert probe is not None
-    found = [one for one in probe.gradients if one.spread is not None and one.spread < _SAME]
-    if found:
-        cases = [f"{one.batch_size} (they differ by {one.spread:.1g} of their norm)" for one in found]
+    constant = [one for one in probe.gradients if one.spread is not None and one.spread < _SAME]
+    if constant:
+        cases = [f"{one.batch_size} (they differ by {one.spread:.1g} of their norm)" for one in constant]
         yield Finding(
             "With the same labels, different records have the same gradient at batch size "
             f"{few(cases)}. No attack can read what is not there, but neither does such a model learn from its inputs: "
             "its hidden units are dead or its inputs are cut off. Audit the model as it is when it is deployed.",
-            tuple(Where(one.batch_size) for one in found),
+            tuple(Where(one.batch_size) for one in constant),
         )
 
 

@@ -53,7 +53,7 @@ def labels_granted(facts: Facts) -> Iterator[Finding]:
     attacks = {row.attack for row in facts.rows if row.is_attack and row.knowledge.get("labels") == "true"}
     if attacks:
         yield Finding(
-            "The attacker was granted the true label of every record instead of restoring them from the update. That is "
+            "The attacker was granted the true labels of all records instead of restoring them. That is "
             "generous to it: read the figures as an upper bound, or audit with the labels restored."
         )
 
@@ -78,19 +78,19 @@ def partial(facts: Facts) -> Iterator[Finding]:
 def pooled(facts: Facts) -> Iterator[Finding]:
     """At least a tenth of a column's cells are rare values that the schema takes together as one category."""
     table = facts.table.train
-    pooled_parts = {name: part for name, part in pooled_shares(facts.table).items() if part >= _PART}
-    if pooled_parts:
-        largest = sorted(pooled_parts, key=lambda name: -pooled_parts[name])
+    parts = {name: part for name, part in pooled_shares(facts.table).items() if part >= _PART}
+    if parts:
+        largest = sorted(parts, key=lambda name: -parts[name])
         cases = [
-            f"{name!r}: {round(pooled_parts[name] * len(table)):,} of {len(table):,} ({share(pooled_parts[name])})"
+            f"{name!r}: {round(parts[name] * len(table)):,} of {len(table):,} ({share(parts[name])})"
             for name in largest
         ]
         yield Finding(
-            f"In {len(pooled_parts)} column(s) many cells are one of the rarer values that are taken together: {few(cases)}. "
+            f"In {len(parts)} column(s) many cells are one of the rarer values that are taken together: {few(cases)}. "
             "An attack or a baseline that answers with the collective category counts as right without the value, so "
             "both figures of such a column say little about its values. Keep more values (--most-categories, "
             "most_categories in a document), or group them as their meaning suggests before you audit.",
-            severity="warning" if max(pooled_parts.values()) >= _MOST else None,
+            severity="warning" if max(parts.values()) >= _MOST else None,
         )
 
 
@@ -104,14 +104,14 @@ def shared_rows(facts: Facts) -> Iterator[Finding]:
         )
         for metric in ("overlap", "duplicates")
     }
-    overlaps = []
+    cases = []
     if shares["overlap"] > _SHARED:
-        overlaps.append(f"two victims with the same share have {share(shares['overlap'])} of their rows in common")
+        cases.append(f"two victims with the same share have {share(shares['overlap'])} of their rows in common")
     if shares["duplicates"] > _SHARED:
-        overlaps.append(f"{share(shares['duplicates'])} of a victim's rows equal a row that the attacker holds")
-    if overlaps:
+        cases.append(f"{share(shares['duplicates'])} of a victim's rows equal a row that the attacker holds")
+    if cases:
         yield Finding(
-            f"In this table {' and '.join(overlaps)}. Victims that have rows in common are alike, so figures say little "
+            f"In this table {' and '.join(cases)}. Victims that have rows in common are alike, so figures say little "
             "about other victims. Rows that the attacker holds too tell it more than it would know of strangers. Give "
             "fewer rows a party or a larger table, and where several rows are of one person, name the column that says "
             "so (--group)."
