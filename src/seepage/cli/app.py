@@ -51,7 +51,7 @@ COMMANDS = {
 
 def settings_by_command() -> dict[str, Setting]:
     """Return the settings by the names of their commands."""
-    return {one.command or name: one for name, one in settings().items()}
+    return {plugin.command or name: plugin for name, plugin in settings().items()}
 
 
 class _Later(TyperCommand):

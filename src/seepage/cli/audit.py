@@ -142,7 +142,9 @@ def _with(
 
     own = inspect.signature(command, eval_str=True).parameters.values()
     kept = [
-        one.replace(kind=one.KEYWORD_ONLY) for one in own if one.kind is not one.VAR_KEYWORD and one.name not in hidden
+        parameter.replace(kind=parameter.KEYWORD_ONLY)
+        for parameter in own
+        if parameter.kind is not parameter.VAR_KEYWORD and parameter.name not in hidden
     ]
     taking.__signature__ = inspect.Signature([*kept, *further])  # pyright: ignore[reportFunctionMemberAccess]
     return taking

@@ -123,7 +123,7 @@ def translated(setting: str, given: dict[str, Any], values: dict[str, Any]) -> d
         given_value = value[0] if isinstance(value, list) else value
         now = old.now.replace("{}", str(given_value)).replace("{{", "{").replace("}}", "}")
         print_message(f"--{name.replace('_', '-')} is now {now}; {GOES}")
-        defense_from = old.value or (lambda one: one)
+        defense_from = old.value or (lambda value: value)
         if old.field == "defenses":
             given.setdefault("defenses", ["none"])
             given["defenses"] += [defense_from(item) for item in (value if isinstance(value, list) else [value])]

@@ -154,11 +154,11 @@ class _Entries:
             entry.wrong(self.mistakes, _refused(error))
             return []
         mechanisms = []
-        for one in part.mechanisms:
-            if not self.known(Said(one.name, entry.node, entry.path)):
+        for mechanism in part.mechanisms:
+            if not self.known(Said(mechanism.name, entry.node, entry.path)):
                 return []
-            options = {key: Said(value, entry.node, entry.path) for key, value in one.options.items()}
-            mechanisms.append(Choice(one.name, options, None, entry))
+            options = {key: Said(value, entry.node, entry.path) for key, value in mechanism.options.items()}
+            mechanisms.append(Choice(mechanism.name, options, None, entry))
         return mechanisms if len(mechanisms) == 1 else [_combined(mechanisms, None, entry)]
 
     def together(self, entry: Said, fields: Mapping[str, Node]) -> list[Choice]:
@@ -174,7 +174,7 @@ class _Entries:
             label = _read_label(
                 Said(fields["label"].plain(), fields["label"], join(entry.path, "label")), self.mistakes
             )
-        items = [Said(one.plain(), one, f"{entry.path}.all[{i}]") for i, one in enumerate(node.items())]
+        items = [Said(item.plain(), item, f"{entry.path}.all[{i}]") for i, item in enumerate(node.items())]
         lists = [self.entry(item) for item in items]
         number = math.prod(map(len, lists))
         if number > MOST:
@@ -182,7 +182,7 @@ class _Entries:
                 self.mistakes, f"sweeps over {number:,} {self.registry.kind}s; an audit takes at most {MOST:,}."
             )
             return []
-        swept = any(len(one) > 1 for one in lists)
+        swept = any(len(item) > 1 for item in lists)
         return [
             _combined(
                 mechanisms, describe(label, {c.name: c.values for c in mechanisms}) if swept and label else label, entry
@@ -269,8 +269,10 @@ def _refused(error: BadInputError | ValidationError) -> object:
 
 
 def _combined(mechanisms: Sequence[Choice], label: str | None, entry: Said) -> Choice:
-    options = {one.name: Said(one.values, entry.node, entry.path) for one in mechanisms if one.options}
-    return Choice("+".join(one.name for one in mechanisms), options, label, entry, tuple(mechanisms))
+    options = {
+        mechanism.name: Said(mechanism.values, entry.node, entry.path) for mechanism in mechanisms if mechanism.options
+    }
+    return Choice("+".join(mechanism.name for mechanism in mechanisms), options, label, entry, tuple(mechanisms))
 
 
 def _known(said: Said, registry: Registry[Any], mistakes: Mistakes, own: bool) -> bool:
@@ -379,8 +381,8 @@ def check_made(choice: Choice, registry: Registry[Any], mistakes: Mistakes) -> N
     """Make a part to see whether its options fit, and note which do not."""
     before = len(mistakes)
     if choice.mechanisms:
-        for one in choice.mechanisms:
-            check_made(one, registry, mistakes)
+        for mechanism in choice.mechanisms:
+            check_made(mechanism, registry, mistakes)
         if len(mistakes) == before:
             try:
                 combine(registry, Part(name=choice.name, options=choice.values, label=choice.label))

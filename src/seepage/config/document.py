@@ -152,7 +152,9 @@ def _specs(root: Node, source: str, folder: Path, given: Mapping[str, Any], allo
     if number > MOST:
         mistakes.add(root.line, "", f"sweeps over {number:,} audits; a document takes at most {MOST:,}.")
         mistakes.check()
-    multiplied = [name for name, one in fields_of(kind).items() if one.option.swept or name in ("attacks", "defenses")]
+    multiplied = [
+        name for name, field in fields_of(kind).items() if field.option.swept or name in ("attacks", "defenses")
+    ]
     whole = number * math.prod(_longest(axes, name) for name in multiplied)
     if whole > MOST_SWEPT:
         mistakes.add(root.line, "", f"sweeps over {whole:,} combinations; a document takes at most {MOST_SWEPT:,}.")
@@ -241,7 +243,7 @@ class _Reader:
     def axes(self, root: Node) -> list[list[_Point]]:
         """Return what a document sweeps over, outermost first: what takes longest to load changes least often."""
         assert isinstance(root.value, dict)
-        by_key = {one.key: one for one in self._fields.values()}
+        by_key = {field.key: field for field in self._fields.values()}
         read: dict[str, list[_Point]] = {}
         for key, node in root.value.items():
             said = Said(node.plain(), node, key)
@@ -266,20 +268,20 @@ class _Reader:
         for check in self._later:
             check()
 
-    def _named(self, one: SpecField) -> bool:
-        return one.option.parts is not None and not one.several
+    def _named(self, field: SpecField) -> bool:
+        return field.option.parts is not None and not field.several
 
-    def _slow(self, one: SpecField) -> bool:
-        return self._named(one) or one.kind == "model"
+    def _slow(self, field: SpecField) -> bool:
+        return self._named(field) or field.kind == "model"
 
     def _unknown(self, said: Said) -> None:
-        for one in self._fields.values():
-            if one.option.below is not None and one.option.key == said.path:
-                said.wrong(self._mistakes, f"has its place elsewhere; write {one.option.below}: {{{said.path}: ...}}")
+        for known in self._fields.values():
+            if known.option.below is not None and known.option.key == said.path:
+                said.wrong(self._mistakes, f"has its place elsewhere; write {known.option.below}: {{{said.path}: ...}}")
                 return
-            for name, inner in one.fields.items():
+            for name, inner in known.fields.items():
                 if inner.option.name == said.path:
-                    said.wrong(self._mistakes, f"has its place elsewhere; write {one.key}: {{{name}: ...}}")
+                    said.wrong(self._mistakes, f"has its place elsewhere; write {known.key}: {{{name}: ...}}")
                     return
         said.wrong(self._mistakes, unknown_name("key", said.path, keys_of(self._kind)))
 
@@ -293,51 +295,51 @@ class _Reader:
                     place.wrong(self._mistakes, f"is given in {first[inner]} already; keep one of the two.")
                 first[inner] = self._fields[name].key
             for other in self._fields[name].option.replaces:
-                one = self._fields[name]
+                field = self._fields[name]
                 if other in read and other != name and name in self._fields[other].option.replaces:
                     place = next(iter(read[name][0].places.values())) if read[name] else None
                     if place is not None and list(self._fields).index(other) < list(self._fields).index(name):
                         place.wrong(
                             self._mistakes,
-                            f"{one.key} and {self._fields[other].key} exclude each other; leave one of the two out.",
+                            f"{field.key} and {self._fields[other].key} exclude each other; leave one of the two out.",
                         )
 
-    def _read(self, one: SpecField, said: Said) -> list[_Point]:
-        if one.parts:
-            return [self._parts(one, said)]
-        if self._named(one):
-            return self._choices(one, said)
-        if one.kind == "model":
-            return self._nested(one, said)
-        if one.several:
-            return [self._list(one, said)]
-        if one.kind == "mapping":
-            return [_Point({one.name: said.value}, {(one.name,): said})]
+    def _read(self, field: SpecField, said: Said) -> list[_Point]:
+        if field.parts:
+            return [self._parts(field, said)]
+        if self._named(field):
+            return self._choices(field, said)
+        if field.kind == "model":
+            return self._nested(field, said)
+        if field.several:
+            return [self._list(field, said)]
+        if field.kind == "mapping":
+            return [_Point({field.name: said.value}, {(field.name,): said})]
         return [
-            _Point({one.name: self._value(one, item)}, {(one.name,): item}, f"{one.key}={shown(item.value)}")
+            _Point({field.name: self._value(field, item)}, {(field.name,): item}, f"{field.key}={shown(item.value)}")
             for item in each(said, self._mistakes)
         ]
 
-    def _value(self, one: SpecField, said: Said) -> Any:
-        if one.kind in ("path", "text") and said.value == "":
+    def _value(self, field: SpecField, said: Said) -> Any:
+        if field.kind in ("path", "text") and said.value == "":
             said.wrong(self._mistakes, "expected a text, got an empty one; leave the key out for the default.")
             return None
-        return self._file(said) if one.kind == "path" and isinstance(said.value, str) else said.value
+        return self._file(said) if field.kind == "path" and isinstance(said.value, str) else said.value
 
     def _file(self, said: Said) -> Path:
         # What the command line names lies where that was typed.
         name = Path(said.value).expanduser()
         return name if said.node.source else self._folder / name
 
-    def _list(self, one: SpecField, said: Said) -> _Point:
-        if one.option.swept:
+    def _list(self, field: SpecField, said: Said) -> _Point:
+        if field.option.swept:
             items = each(said, self._mistakes)
-            places: dict[tuple[str | int, ...], Said] = {(one.name, i): item for i, item in enumerate(items)}
-            return _Point({one.name: [item.value for item in items]}, {(one.name,): said, **places})
-        return _Point({one.name: said.value}, {(one.name,): said})
+            places: dict[tuple[str | int, ...], Said] = {(field.name, i): item for i, item in enumerate(items)}
+            return _Point({field.name: [item.value for item in items]}, {(field.name,): said, **places})
+        return _Point({field.name: said.value}, {(field.name,): said})
 
-    def _nested(self, one: SpecField, said: Said) -> list[_Point]:
-        inner, whole = one.fields, one.option.whole
+    def _nested(self, field: SpecField, said: Said) -> list[_Point]:
+        inner, whole = field.fields, field.option.whole
         node = said.node
         if whole is not None and not isinstance(node.value, dict):
             node = Node({whole: node}, node.line, node.source)
@@ -349,7 +351,7 @@ class _Reader:
         for name, value in node.value.items():
             place = Said(value.plain(), value, join(said.path, name))
             if name not in inner:
-                place.wrong(self._mistakes, unknown_name(f"key of {one.key}:", name, inner))
+                place.wrong(self._mistakes, unknown_name(f"key of {field.key}:", name, inner))
             swept[name] = [place] if name in inner and inner[name].several else each(place, self._mistakes)
         number = math.prod(map(len, swept.values()))
         if number > MOST:
@@ -359,21 +361,21 @@ class _Reader:
         for values in itertools.product(*swept.values()):
             options = dict(zip(swept, values, strict=True))
             labels = [f"{name}={shown(options[name].value)}" for name in swept if len(swept[name]) > 1]
-            places: dict[tuple[str | int, ...], Said] = {(one.name, name): place for name, place in options.items()}
+            places: dict[tuple[str | int, ...], Said] = {(field.name, name): place for name, place in options.items()}
             plain = {name: place.value for name, place in options.items()}
-            points.append(_Point({one.name: plain}, {(one.name,): said, **places}, ", ".join(labels)))
+            points.append(_Point({field.name: plain}, {(field.name,): said, **places}, ", ".join(labels)))
         return points
 
-    def _parts(self, one: SpecField, said: Said) -> _Point:
-        registered = self._kind.registered(one)
+    def _parts(self, field: SpecField, said: Said) -> _Point:
+        registered = self._kind.registered(field)
         choices = read_choices(said.node, said.path, registered, self._mistakes)
         for choice in choices:
             self._check(choice, partial(check_made, choice, registered, self._mistakes))
         parts = tuple(
             Part(name=c.name, options=c.values, label=None if c.called == c.name else c.label) for c in choices
         )
-        places: dict[tuple[str | int, ...], Said] = {(one.name, i): c.entry for i, c in enumerate(choices)}
-        return _Point({one.name: parts}, {(one.name,): said, **places})
+        places: dict[tuple[str | int, ...], Said] = {(field.name, i): c.entry for i, c in enumerate(choices)}
+        return _Point({field.name: parts}, {(field.name,): said, **places})
 
     def _check(self, choice: Choice, check: Callable[[], None], options: Mapping[str, Said] | None = None) -> None:
         if choice.options if options is None else options:
@@ -381,21 +383,21 @@ class _Reader:
         else:
             self._later.append(check)
 
-    def _choices(self, one: SpecField, said: Said) -> list[_Point]:
+    def _choices(self, field: SpecField, said: Said) -> list[_Point]:
         """Return what a named part with options beside the name sets: its name, fields of options, and the rest."""
-        registered = self._kind.registered(one)
-        below = {other.option.key: other for other in self._fields.values() if other.option.below == one.name}
+        registered = self._kind.registered(field)
+        below = {other.option.key: other for other in self._fields.values() if other.option.below == field.name}
         rest = below.pop("", None)
         whole = [str(key) for key, other in below.items() if other.several]
-        default = one.default if below else None
-        given = _GIVEN.get(str(one.option.parts), ())
+        default = field.default if below else None
+        given = _GIVEN.get(str(field.option.parts), ())
         points = []
         for choice in read_choices(
-            said.node, said.path, registered, self._mistakes, one.option.own, default=default, whole=whole
+            said.node, said.path, registered, self._mistakes, field.option.own, default=default, whole=whole
         ):
             others = {key: value for key, value in choice.options.items() if key not in below}
-            own = one.option.own and ":" in choice.name
-            if own and one.option.code and choice.entry.node.source is None and not self._allow_code:
+            own = field.option.own and ":" in choice.name
+            if own and field.option.code and choice.entry.node.source is None and not self._allow_code:
                 choice.entry.wrong(
                     self._mistakes,
                     f"{shown(choice.name)} is code, which a document may run only with your consent; read it, then "
@@ -407,9 +409,11 @@ class _Reader:
                 self._check(
                     choice, partial(check_names, choice, others, registered, given, self._mistakes, names), others
                 )
-            point = _Point({one.name: choice.name}, {(one.name,): choice.entry}, choice.called if choice.label else "")
+            point = _Point(
+                {field.name: choice.name}, {(field.name,): choice.entry}, choice.called if choice.label else ""
+            )
             if own and choice.name.partition(":")[0].endswith(".py"):
-                point.fields[one.name] = str(self._file(Said(choice.name, choice.entry.node, choice.entry.path)))
+                point.fields[field.name] = str(self._file(Said(choice.name, choice.entry.node, choice.entry.path)))
             for key, value in choice.options.items():
                 if key in below:
                     [inner] = self._read(below[key], value)

@@ -63,37 +63,37 @@ def starter(
     own = {"data", *(name for name in OF_OWN_TABLES if name in kind.steering or name not in STEERING)}
     left_out = own if data is None else {"dataset"}
     for panel in PANELS:
-        for one in fields.values():
-            here = one.option.panel == panel and one.option.below is None and not one.option.consent
-            if here and one.name not in left_out:
-                parts.append(_entry(kind, one, values))
+        for field in fields.values():
+            here = field.option.panel == panel and field.option.below is None and not field.option.consent
+            if here and field.name not in left_out:
+                parts.append(_entry(kind, field, values))
     return "\n".join(parts)
 
 
-def _entry(kind: type[Spec], one: SpecField, values: dict[str, Any]) -> str:
+def _entry(kind: type[Spec], field: SpecField, values: dict[str, Any]) -> str:
     """Return one key with its help, as a comment where it need not be said."""
-    below = [other for other in fields_of(kind).values() if other.option.below == one.name and other.option.key]
-    default = values.get(one.name, one.default)
-    text = _flow(_plain(default)) if default is not None else _example(one)
+    below = [other for other in fields_of(kind).values() if other.option.below == field.name and other.option.key]
+    default = values.get(field.name, field.default)
+    text = _flow(_plain(default)) if default is not None else _example(field)
     if below:
         inner = {other.option.key: values.get(other.name, other.default) for other in below}
         more = {key: _plain(value) for key, value in inner.items() if value is not None}
         text = _flow({"name": default, **more} if more else default)
-    help_ = one.option.help.replace("`", "'")
-    if one.option.default is not None:
-        help_ += f" Default: {one.option.default}."
-    said = one.name in values or one.name in (*_SAID, kind.repeats) or bool(below)
+    help_ = field.option.help.replace("`", "'")
+    if field.option.default is not None:
+        help_ += f" Default: {field.option.default}."
+    said = field.name in values or field.name in (*_SAID, kind.repeats) or bool(below)
     comment = textwrap.fill(help_, _WIDTH, initial_indent="# ", subsequent_indent="# ")
-    return f"{comment}\n{'' if said else '# '}{one.key}: {text}\n"
+    return f"{comment}\n{'' if said else '# '}{field.key}: {text}\n"
 
 
-def _example(one: SpecField) -> str:
+def _example(field: SpecField) -> str:
     """Return a value for a field that has none by default."""
-    if one.option.example is not None:
-        return one.option.example
-    if one.kind == "choice":
-        return one.choices[0]
-    return {"whole": "1", "number": "0.5", "model": "{}"}.get(one.kind, one.option.metavar or "NAME")
+    if field.option.example is not None:
+        return field.option.example
+    if field.kind == "choice":
+        return field.choices[0]
+    return {"whole": "1", "number": "0.5", "model": "{}"}.get(field.kind, field.option.metavar or "NAME")
 
 
 def _plain(value: Any) -> Any:

@@ -42,7 +42,7 @@ def as_option(remedy: Remedy, spec: type[Spec] = Spec) -> str:
     field = _field(name, spec)
     flag = field.fields[inner].flag if inner else field.flag
     if isinstance(remedy.value, list | tuple):
-        return " ".join(f"{flag} {_word(one)}" for one in remedy.value)
+        return " ".join(f"{flag} {_word(item)}" for item in remedy.value)
     if isinstance(remedy.value, Mapping):
         return " ".join(f"{flag} {key}={_word(value)}" for key, value in remedy.value.items())
     if remedy.value is True:

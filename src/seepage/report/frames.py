@@ -90,12 +90,12 @@ def worst(overviews: Sequence[Record]) -> Record | None:
     the gravest tier, the share of the gap that is closed, and the accuracy.
     """
 
-    def shown(one: Record) -> tuple[bool, float, int, float, float]:
-        tier, usable = gravest(one["tier"]), one["tier"] != INCONCLUSIVE
-        low = one["closed_low"] if usable and one["closed_low"] is not None else -math.inf
-        return tier == "total" and usable, low, GRAVITY.index(tier), one["closed"] or -math.inf, one["mean"] or 0
+    def shown(record: Record) -> tuple[bool, float, int, float, float]:
+        tier, usable = gravest(record["tier"]), record["tier"] != INCONCLUSIVE
+        low = record["closed_low"] if usable and record["closed_low"] is not None else -math.inf
+        return tier == "total" and usable, low, GRAVITY.index(tier), record["closed"] or -math.inf, record["mean"] or 0
 
-    return max((one for one in overviews if one["attack"] is not None), key=shown, default=None)
+    return max((record for record in overviews if record["attack"] is not None), key=shown, default=None)
 
 
 def scores(rows: Sequence[ResultRow], alarms: Sequence[Alarm] = ()) -> list[Record]:
@@ -150,7 +150,10 @@ def columns(
                 **_scored(row, [], alarms),
             }
         )
-    return sorted(records, key=lambda one: (not one["sensitive"], -(-math.inf if one["lift"] is None else one["lift"])))
+    return sorted(
+        records,
+        key=lambda record: (not record["sensitive"], -(-math.inf if record["lift"] is None else record["lift"])),
+    )
 
 
 def calibration(evidence: Evidence, schema: Schema) -> list[Record]:
@@ -393,18 +396,18 @@ def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record], utility: Se
         utility: metrics that say how well the task is learnt, the preferred one first.
     """
     records = []
-    for one in overviews:
+    for record in overviews:
         about = [
             row
-            for row in pick(rows, defense=one["defense"], column=None, kind="about")
-            if row.batch_size in (None, one["batch_size"])
+            for row in pick(rows, defense=record["defense"], column=None, kind="about")
+            if row.batch_size in (None, record["batch_size"])
         ]
         learnt = [row for name in utility for row in pick(about, metric=name) if row.mean is not None]
         if learnt:
             row = learnt[0]
             records.append(
                 {
-                    **one,
+                    **record,
                     "task_metric": row.metric,
                     "task": row.mean,
                     "task_low": row.low,

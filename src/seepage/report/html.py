@@ -68,7 +68,7 @@ def render(reports: Sequence[AuditResult], provenance: Mapping[str, Any]) -> str
     several = len(reports) > 1
     names = _names(reports)
     parts = [
-        AuditPart(f"audit-{i}", name, [anchored(one, f"a{i}-" if several else "") for one in sections(report)])
+        AuditPart(f"audit-{i}", name, [anchored(section, f"a{i}-" if several else "") for section in sections(report)])
         for i, (name, report) in enumerate(zip(names, reports, strict=True), start=1)
     ]
     over_rounds = accumulated(reports)

@@ -61,7 +61,7 @@ class AuditResult:
         except BadInputError:
             # A setting of another package may declare no threat model.
             attacks = []
-        known = {one.attack for one in attacks}
+        known = {applicability.attack for applicability in attacks}
         return [*(Applicability(name, (), (), None) for name in dict.fromkeys(names) if name not in known), *attacks]
 
     @property
@@ -122,11 +122,15 @@ class AuditResult:
         """What the strongest attack of each configuration reads of each column, see ``frames.columns``."""
         schema = None if self.audit.dataset is None else self.audit.dataset.schema
         return {
-            (one["batch_size"], one["defense"]): frames.columns(
-                self.rows, (one["batch_size"], one["defense"]), self.alarms, self.audit.about.sensitive, schema
+            (overview["batch_size"], overview["defense"]): frames.columns(
+                self.rows,
+                (overview["batch_size"], overview["defense"]),
+                self.alarms,
+                self.audit.about.sensitive,
+                schema,
             )
-            for one in self.overviews
-            if one["attack"] is not None
+            for overview in self.overviews
+            if overview["attack"] is not None
         }
 
     @cached_property
@@ -142,12 +146,12 @@ class AuditResult:
     @property
     def sized(self) -> bool:
         """Whether batch sizes differ, so that figures differ by them."""
-        return len({one["batch_size"] for one in self.overviews}) > 1
+        return len({overview["batch_size"] for overview in self.overviews}) > 1
 
     @property
     def defended(self) -> bool:
         """Whether there is a defense, so that figures differ by it."""
-        return any(one["defense"] != UNDEFENDED for one in self.overviews)
+        return any(overview["defense"] != UNDEFENDED for overview in self.overviews)
 
     @property
     def units(self) -> str:
@@ -190,10 +194,10 @@ class AuditResult:
                 that is to be compared is alike there.
         """
         having = []
-        for one in self.overviews:
-            kept = self.evidence.get((one["batch_size"], one["defense"], one["attack"]))
+        for overview in self.overviews:
+            kept = self.evidence.get((overview["batch_size"], overview["defense"], overview["attack"]))
             if kept is not None and getattr(kept, wanted) is not None:
-                having.append((one, kept))
-        telling = [one for one, kept in having if not mixed or kept.right.mean() < _NEARLY_ALL]
-        best = frames.worst(telling or [one for one, _ in having])
-        return next(((one, kept) for one, kept in having if one is best), None)
+                having.append((overview, kept))
+        telling = [overview for overview, kept in having if not mixed or kept.right.mean() < _NEARLY_ALL]
+        best = frames.worst(telling or [overview for overview, _ in having])
+        return next(((overview, kept) for overview, kept in having if overview is best), None)

@@ -66,9 +66,9 @@ def score_columns(result: AuditResult, baseline: bool = True) -> list[grids.Colu
     ]
 
 
-def where(result: AuditResult, one: Record) -> str:
+def where(result: AuditResult, record: Record) -> str:
     """Return the attack and the configuration of a record."""
-    return f"{clean(one['attack'])}, {result.label((one['batch_size'], one['defense']))}"
+    return f"{clean(record['attack'])}, {result.label((record['batch_size'], record['defense']))}"
 
 
 def cut(count: int) -> str | None:

@@ -48,18 +48,20 @@ class Headline(NamedTuple):
 
 def headline(result: AuditResult) -> Headline:
     """Return the verdict on the configuration in which most leaks."""
-    one = result.worst
-    if one is None or one["mean"] is None:
+    record = result.worst
+    if record is None or record["mean"] is None:
         return Headline(None, "inconclusive", _nothing(result))
     about = result.audit.about
-    words = f"{result.place(one['batch_size'], one['defense'])} reads {percent(one['mean'], 0)} of {about.secret}"
-    if one["baseline"] is not None:
-        words += f"; without {about.message} the best baseline gets {percent(one['baseline'], 0)}"
+    words = (
+        f"{result.place(record['batch_size'], record['defense'])} reads {percent(record['mean'], 0)} of {about.secret}"
+    )
+    if record["baseline"] is not None:
+        words += f"; without {about.message} the best baseline gets {percent(record['baseline'], 0)}"
     words += "."
     weaker = [alarm for alarm in result.alarms if alarm.code in LOWER_BOUNDS]
     if weaker:
         words += f" {weaker[0].title}, so this is a lower bound."
-    return Headline(one, one["tier"], words)
+    return Headline(record, record["tier"], words)
 
 
 def summary(result: AuditResult) -> str:

@@ -269,13 +269,16 @@ def check_selection(table: PublishedTable, selection: Selection) -> None:
                 f"{name.removesuffix('s').replace('_', ' ')}; choose with --part, --attack and --only."
             )
     known: dict[str, tuple[Collection[object], set[str]]] = {
-        "attack": (selection.attacks, {one.planned.tuned(called) or called for one in planned for called in one.shown}),
-        "run": (selection.runs, {run for one in planned for run in one.shown.values()}),
+        "attack": (
+            selection.attacks,
+            {part.planned.tuned(called) or called for part in planned for called in part.shown},
+        ),
+        "run": (selection.runs, {run for part in planned for run in part.shown.values()}),
     }
     places = [
-        one.known(called, metric, at)
-        for one in planned
-        for called, at, metric in itertools.product(one.shown, one.configurations, table.metrics)
+        part.known(called, metric, at)
+        for part in planned
+        for called, at, metric in itertools.product(part.shown, part.configurations, table.metrics)
     ]
     for axis, chosen in selection.values.items():
         if axis in selection.only and axis not in table.axes:

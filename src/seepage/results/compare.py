@@ -205,7 +205,7 @@ def _differing(first: RunFolder, second: RunFolder) -> list[tuple[str, str, str]
     sides = [dict(flattened({k: v for k, v in run.origin.items() if k != _WHEN})) for run in (first, second)]
     names = list(dict.fromkeys([*sides[0], *sides[1]]))
     pairs = [(name, sides[0].get(name, "–"), sides[1].get(name, "–")) for name in names]
-    return [(name, one, other) for name, one, other in pairs if one != other]
+    return [(name, value, other) for name, value, other in pairs if value != other]
 
 
 def _same_victims(first: RunFolder, second: RunFolder) -> bool:
@@ -244,7 +244,7 @@ def by_column(comparison: Comparison) -> list[Record]:
 
 def in_words(comparison: Comparison) -> list[str]:
     """Return what the comparison shows, in sentences."""
-    clear = [one for one in overall(comparison) if one["clear"]]
+    clear = [record for record in overall(comparison) if record["clear"]]
     first, second = comparison.names
     words = [
         f"{len(comparison.records):,} figures in common; {comparison.only[0]:,} only in {first}, "
@@ -255,7 +255,7 @@ def in_words(comparison: Comparison) -> list[str]:
             more = f"; and {len(points) - _MOST_POINTS} more" if len(points) > _MOST_POINTS else ""
             words.append(f"Only in {name}: {'; '.join(points[:_MOST_POINTS])}{more}.")
     if clear:
-        parts = [f"{label(one)} {100 * one['difference']:+.1f} points" for one in clear[:6]]
+        parts = [f"{label(record)} {100 * record['difference']:+.1f} points" for record in clear[:6]]
         words.append(f"Cells read, {second} less {first}, clearly different from zero: {listed(parts)}.")
     else:
         words.append(
@@ -270,11 +270,11 @@ def in_words(comparison: Comparison) -> list[str]:
     return words
 
 
-def label(one: Record) -> str:
+def label(record: Record) -> str:
     """Return attack, batch size and defense of a figure in words."""
     parts = [
-        clean(one["attack"]) if one["attack"] else "",
-        "" if one["batch_size"] is None else f"batch {one['batch_size']}",
+        clean(record["attack"]) if record["attack"] else "",
+        "" if record["batch_size"] is None else f"batch {record['batch_size']}",
     ]
-    defended = one["defense"] not in (None, "none")
-    return ", ".join(part for part in [*parts, clean(one["defense"], 40) if defended else ""] if part)
+    defended = record["defense"] not in (None, "none")
+    return ", ".join(part for part in [*parts, clean(record["defense"], 40) if defended else ""] if part)

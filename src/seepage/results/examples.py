@@ -87,9 +87,9 @@ def examples(
         certainty, spread = certainties(schema, doubt, scale), spreads(schema, doubt, scale)
     positions = [(v, r) for v in range(evidence.victims) for r in range(evidence.true.shape[1])][:COUNT]
     for victim, record in positions:
-        one = slice(record, record + 1)
-        truth = frame_of(schema, torch.tensor(evidence.true[victim, one]))
-        guess_cells = torch.tensor(evidence.guess[victim, one])
+        only = slice(record, record + 1)
+        truth = frame_of(schema, torch.tensor(evidence.true[victim, only]))
+        guess_cells = torch.tensor(evidence.guess[victim, only])
         guess = frame_of(schema, guess_cells) if bool(guess_cells.isfinite().all()) else None
         cells = []
         for i, column in enumerate(schema.columns):

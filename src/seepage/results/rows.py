@@ -152,7 +152,7 @@ def read_results(path: Path) -> list[ResultRow]:
             f"{str(path)!r} is not what an audit writes (expected a list of rows, got {clean(held, 80)}); run the "
             "audit again."
         )
-    return [_read_row(path, place, one) for place, one in enumerate(held)]
+    return [_read_row(path, place, row) for place, row in enumerate(held)]
 
 
 def _read_row(path: Path, place: int, held: object) -> ResultRow:

@@ -103,7 +103,9 @@ def blocking(alarms: Sequence[Alarm], row: ResultRow) -> Alarm | None:
 
 def first(alarms: Sequence[Alarm], row: ResultRow, wanted: Callable[[Alarm], bool]) -> Alarm | None:
     """Return the first wanted alarm that concerns a row, None where there is none."""
-    concerning = (one for one in alarms if wanted(one) and one.concerns(row.batch_size, row.defense, row.attack))
+    concerning = (
+        alarm for alarm in alarms if wanted(alarm) and alarm.concerns(row.batch_size, row.defense, row.attack)
+    )
     return next(concerning, None)
 
 

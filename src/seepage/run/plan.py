@@ -148,7 +148,7 @@ def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None
     check_memory(audits, workers)
     every = series_of(audits)
     shown = tuple(max([audit.units, *earlier[i : i + 1]]) for i, audit in enumerate(audits))
-    kept = {i: sum(unit < shown[one.place] for unit in store.units(one.key)) for i, one in enumerate(every)}
+    kept = {i: sum(unit < shown[series.place] for unit in store.units(series.key)) for i, series in enumerate(every)}
     unlimited = budget is not None or any(audit.spec.allow_large for audit in audits)
     with enough_memory():
         jobs, seconds_of = _jobs(audits, every, store, float("inf") if unlimited else MOST_SECONDS * workers)
@@ -175,13 +175,13 @@ def _jobs(
     planned = dict[str, set[int]]()
     by_exposure: dict[tuple[int, Configuration, range], list[int]] = {}
     alone: list[tuple[int, range]] = []
-    for i, one in enumerate(every):
-        begun = planned.setdefault(one.key, set())
-        groups = [g for g in one.groups(audits[one.place].units, store.units(one.key)) if g.start not in begun]
+    for i, series in enumerate(every):
+        begun = planned.setdefault(series.key, set())
+        groups = [g for g in series.groups(audits[series.place].units, store.units(series.key)) if g.start not in begun]
         begun.update(group.start for group in groups)
         for group in groups:
-            if one.audit.shared:
-                by_exposure.setdefault((one.place, one.configuration, group), []).append(i)
+            if series.audit.shared:
+                by_exposure.setdefault((series.place, series.configuration, group), []).append(i)
             else:
                 alone.append((i, group))
     jobs: list[Job] = []
@@ -207,8 +207,8 @@ def _jobs(
     for (place, configuration, group), series in by_exposure.items():
         if (place, configuration) not in forecast:
             with threads(audits[place].spec.threads):
-                one = functools.partial(audits[place].forecast, configuration)
-                forecast[place, configuration] = _unless_failing(one)
+                estimate = functools.partial(audits[place].forecast, configuration)
+                forecast[place, configuration] = _unless_failing(estimate)
         add(tuple(series), group, forecast[place, configuration])
     return jobs, seconds_of
 
@@ -242,7 +242,7 @@ class _Started(Exception):  # noqa: N818 - no error: it ends a trial
     """An attack has shown how fast it is."""
 
 
-def _try(one: Series) -> float:
+def _try(series: Series) -> float:
     """Start a part on its first units; return the seconds that the whole group would take."""
     reports: list[tuple[float, float]] = []
 
@@ -252,12 +252,12 @@ def _try(one: Series) -> float:
             raise _Started
 
     begun = time.perf_counter()
-    with threads(one.audit.spec.threads):
-        exposure = one.audit.expose(one.configuration, range(one.group if one.is_attack else 1))
-        if one.is_attack:
+    with threads(series.audit.spec.threads):
+        exposure = series.audit.expose(series.configuration, range(series.group if series.is_attack else 1))
+        if series.is_attack:
             begun = time.perf_counter()
             try:
-                exposure.measure(one.part, advanced)
+                exposure.measure(series.part, advanced)
             except _Started:
                 # What comes before the first report is done once, the rest goes on at the pace of the reports.
                 (first, before), (last, after) = reports[0], reports[-1]

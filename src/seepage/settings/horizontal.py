@@ -277,8 +277,8 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         if asked.recipe is None:
             return learnt
         if asked.configurations:
-            sizes = {one.batch_size for one in asked.configurations}
-            labels = {one.defense for one in asked.configurations}
+            sizes = {configuration.batch_size for configuration in asked.configurations}
+            labels = {configuration.defense for configuration in asked.configurations}
             some = {
                 "batch_sizes": tuple(size for size in spec.batch_sizes if size in sizes),
                 "defenses": tuple(part for part in spec.defenses if part.called in labels),

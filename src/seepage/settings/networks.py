@@ -69,7 +69,7 @@ def find(path: Path, model: Model, training: Training) -> tuple[list[Model], Lea
         with safe_open(path, framework="pt") as file:
             learnt = Learnt(**{**json.loads(file.metadata()[_LEARNT]), "training": training})
             held = [{name: file.get_tensor(f"{i}.{name}") for name in names} for i in range(training.attacked_rounds)]
-            return [holding(model, one) for one in held], learnt
+            return [holding(model, parameters) for parameters in held], learnt
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
         # Whatever else stands there is no reason to stop: the networks are trained again.
         return None

@@ -68,10 +68,12 @@ def renewed(
     if "defenses" in current and setting in DEFENSES:
         entries = inside(current["defenses"])
         several = isinstance(entries, list | tuple)
-        defenses = [_defense(setting, one, inside, wrapped) for one in (entries if several else [current["defenses"]])]
+        defenses = [
+            _defense(setting, entry, inside, wrapped) for entry in (entries if several else [current["defenses"]])
+        ]
         lines += list(dict.fromkeys(line for _, line in defenses if line))
         if any(line for _, line in defenses):
-            fresh = [one for one, _ in defenses]
+            fresh = [entry for entry, _ in defenses]
             current["defenses"] = wrapped(fresh, current["defenses"]) if several else fresh[0]
     return current, lines
 
@@ -94,6 +96,6 @@ def _defense(setting: str, entry: Any, inside: Callable[[Any], Any], wrapped: Ca
     line = f"a defense says its name now ({named}); {GOES}"
     if not mechanisms:
         return wrapped({"name": wrapped("none", entry), **label} if label else "none", entry), line
-    listed = [wrapped(one, entry) for one in mechanisms.values()]
+    listed = [wrapped(mechanism, entry) for mechanism in mechanisms.values()]
     alone = {**next(iter(mechanisms.values())), **label}
     return wrapped(alone if len(listed) == 1 else {"all": wrapped(listed, entry), **label}, entry), line

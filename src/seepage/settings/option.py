@@ -138,12 +138,12 @@ def code_of(spec: BaseModel) -> list[str]:
         >>> code_of(make_spec(model="networks.py:build")), code_of(make_spec(model="nn3"))
         (['networks.py:build'], [])
     """
-    named = [str(getattr(spec, name)) for name, one in fields_of(type(spec)).items() if one.option.code]
+    named = [str(getattr(spec, name)) for name, field in fields_of(type(spec)).items() if field.option.code]
     return [name for name in named if ":" in name]
 
 
 def _field(name: str, info: FieldInfo) -> SpecField:
-    option = next((one for one in reversed(info.metadata) if isinstance(one, Option)), None)
+    option = next((item for item in reversed(info.metadata) if isinstance(item, Option)), None)
     if option is None:
         raise TypeError(f"the field {name} says nothing of itself; annotate it with an Option.")
     annotation = _bare(info.annotation)
@@ -159,7 +159,7 @@ def _bare(annotation: Any) -> Any:
         if origin is Annotated:
             annotation = get_args(annotation)[0]
         elif origin in (Union, types.UnionType) and type(None) in get_args(annotation):
-            rest = [one for one in get_args(annotation) if one is not type(None)]
+            rest = [member for member in get_args(annotation) if member is not type(None)]
             annotation = rest[0] if len(rest) == 1 else Union[tuple(rest)]  # noqa: UP007 - the members are data
             if len(rest) > 1:
                 return annotation

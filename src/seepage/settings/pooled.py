@@ -103,7 +103,7 @@ def defense_of(part: Part) -> PooledDefense:
     without, limit = of_kind(combined, WithoutColumns), of_kind(combined, QueryLimit)
     return PooledDefense(
         () if without is None else tuple(without.columns),
-        next((one for one in combined if isinstance(one, CoarseAnswers)), None),
+        next((mechanism for mechanism in combined if isinstance(mechanism, CoarseAnswers)), None),
         None if limit is None else limit.queries,
         of_kind(combined, DpTraining),
     )
@@ -141,7 +141,9 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         self.parts = planned([_TRAINING, *shuffled], spec.baselines, spec.attacks)
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         self._known = {
-            part.called: {one.name: plain(one.options) for one in part.mechanisms if one.name != "none"}
+            part.called: {
+                mechanism.name: plain(mechanism.options) for mechanism in part.mechanisms if mechanism.name != "none"
+            }
             for part in spec.defenses
         }
         self._forecast: dict[bool, float | None] = {}
@@ -223,9 +225,9 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         rehearsals = rehearse(expose, self.parts)
         if rehearsals is None:
             return None
-        one, two = (rehearsal.exposure + rehearsal.parts for rehearsal in rehearsals)
+        single, double = (rehearsal.exposure + rehearsal.parts for rehearsal in rehearsals)
         times = (spec.targets + spec.shadows) / (worlds + least)
-        return extrapolated(one, two, times)
+        return extrapolated(single, double, times)
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what an attacker is granted, for results."""
@@ -403,7 +405,7 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> PooledData:
         data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
     sensitive = SYNTHETIC if spec.synthetic is not None else spec.secret
     # Rows are the same under all defenses that train on the same columns.
-    by_columns = {one.without: _rows(spec, data, sensitive, one) for one in map(defense_of, spec.defenses)}
+    by_columns = {defense.without: _rows(spec, data, sensitive, defense) for defense in map(defense_of, spec.defenses)}
     target = data.schema.target
     # Rows were refused otherwise.
     assert isinstance(target, Discrete)

@@ -196,9 +196,9 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
                 return None
             if rehearsals is None:
                 return None
-            one, two = rehearsals
-            trained = extrapolated(one.exposure, two.exposure, 1 / share) * self.spec.epochs
-            self._forecast = trained + extrapolated(one.parts, two.parts, 1 / share)
+            small, double = rehearsals
+            trained = extrapolated(small.exposure, double.exposure, 1 / share) * self.spec.epochs
+            self._forecast = trained + extrapolated(small.parts, double.parts, 1 / share)
         return self._forecast
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
@@ -317,7 +317,7 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
         attack = make_part(registry.attacks.of("split"), part)
         if getattr(attack, "search", "exhaustive") == "exhaustive" and hasattr(attack, "most"):
             check_enumerable(space, attack.most)
-        noisy = next((one for one in spec.defenses if defense_of(one).noise is not None), None)
+        noisy = next((part for part in spec.defenses if defense_of(part).noise is not None), None)
         if getattr(attack, "weights", "current") == "about" and noisy is not None:
             raise BadInputError(
                 f"{part.called!r} fits how far the client weights are off (weights='about') on gradients as they are, "

@@ -30,9 +30,9 @@ _ABOUT = Part(name="posterior", options={"weights": "about"}, label="posterior_a
 def _mechanisms(defenses: Any) -> set[str]:
     """Return the names of all mechanisms in defenses that were not checked yet."""
     names = set()
-    for one in several(defenses):
+    for part_like in several(defenses):
         try:
-            part = one if isinstance(one, Part) else Part.model_validate(as_part(one))
+            part = part_like if isinstance(part_like, Part) else Part.model_validate(as_part(part_like))
         except (BadInputError, ValidationError):
             continue
         names |= {mechanism.name for mechanism in part.mechanisms}

@@ -89,7 +89,7 @@ def granted(amounts: Mapping[Need, float | int | None], further: Iterable[Need] 
 def mechanisms(setting: str, parts: Iterable[Part]) -> tuple[tuple[str, ActsOn], ...]:
     """Return the mechanisms of some defenses, each with the part of the message that it blurs or withholds."""
     registered = registry.defenses.of(setting)
-    entries = [entry_of(registered, one) for part in parts for one in part.mechanisms]
+    entries = [entry_of(registered, mechanism) for part in parts for mechanism in part.mechanisms]
     acts_on = {entry.name: getattr(entry.factory, "acts_on", None) for entry in entries}
     return tuple((name, part) for name, part in acts_on.items() if part is not None)
 

@@ -107,7 +107,7 @@ def defense_of(part: Part) -> VerticalDefense:
     """Return a defense ready to use."""
     combined = combine(registry.defenses.of("vertical"), part)
     check_kinds(part, combined, (FeatureNoise, *get_args(ReturnedDefense), Bottleneck))
-    returned = next((one for one in combined if isinstance(one, ReturnedDefense)), None)
+    returned = next((mechanism for mechanism in combined if isinstance(mechanism, ReturnedDefense)), None)
     return VerticalDefense(of_kind(combined, FeatureNoise), returned, of_kind(combined, Bottleneck))
 
 
@@ -168,7 +168,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         network = _network(spec, data, partition, [0], VerticalDefense())
         self.sizes = _sizes(spec, data)
         attacks = {part.called: (part, make_part(registry.attacks.of("vertical"), part)) for part in spec.attacks}
-        self.shadowing = {label: one for label, (_, one) in attacks.items() if isinstance(one, ShadowAttack)}
+        self.shadowing = {label: attack for label, (_, attack) in attacks.items() if isinstance(attack, ShadowAttack)}
         itself = [
             attacks[label][0].model_copy(update={"name": SELF_INVERSION, "label": f"{label}_{SELF_INVERSION}"})
             for label in self.shadowing
@@ -261,9 +261,9 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 return None
             if rehearsals is None:
                 return None
-            one, two = rehearsals
-            trained = extrapolated(one.exposure, two.exposure, 1 / share) * self.spec.epochs
-            self._forecast = trained + extrapolated(one.parts, two.parts, 1 / share)
+            small, double = rehearsals
+            trained = extrapolated(small.exposure, double.exposure, 1 / share) * self.spec.epochs
+            self._forecast = trained + extrapolated(small.parts, double.parts, 1 / share)
         return self._forecast
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
@@ -513,9 +513,9 @@ class VerticalExposure(Exposure):
         answers = []
         for k in range(seen.view.trainings):
             figures: dict[tuple[str, str | None], float | None] = {}
-            for one in measured:
-                value = float(one.values[k])
-                figures[one.metric, one.column] = None if value != value else value
+            for measurement in measured:
+                value = float(measurement.values[k])
+                figures[measurement.metric, measurement.column] = None if value != value else value
             figures["queries", None] = float(guess.queries)
             scores = {(m.metric, m.column): m.clusters[k].tolist() for m in measured if m.clusters is not None}
             answers.append(UnitFigures(figures, each, self.picture(guess.cells[k]), scores))
@@ -595,7 +595,7 @@ def _half(image: Shape) -> Shape:
 
 def _halves(spec: VerticalSpec, data: Dataset) -> Partition:
     """Return the partition of images into a left half, the active party's, and a right one."""
-    narrow = next((one.called for one in spec.defenses if defense_of(one).bottleneck is not None), None)
+    narrow = next((part.called for part in spec.defenses if defense_of(part).bottleneck is not None), None)
     if spec.passive or spec.parties != 2 or spec.share is not None or spec.victim != 1 or narrow is not None:
         raise BadInputError(
             f"images of {data.name!r} are cut into a left half, the active party's, and a right one, the passive "
@@ -609,7 +609,7 @@ def _halves(spec: VerticalSpec, data: Dataset) -> Partition:
 
 
 def _rows(tables: Sequence[Table]) -> Rows:
-    return Rows(torch.stack([one.cells for one in tables]), torch.stack([one.labels for one in tables]))
+    return Rows(torch.stack([table.cells for table in tables]), torch.stack([table.labels for table in tables]))
 
 
 def deployment(spec: VerticalSpec) -> Deployment:

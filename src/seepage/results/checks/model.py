@@ -43,14 +43,14 @@ def constant_gradient(facts: Facts) -> Iterator[Finding]:
     """Batches of different records with the same labels have the same gradient."""
     probe = facts.probe
     assert probe is not None
-    constant = [one for one in probe.gradients if one.spread is not None and one.spread < _SAME]
+    constant = [gradient for gradient in probe.gradients if gradient.spread is not None and gradient.spread < _SAME]
     if constant:
-        cases = [f"{one.batch_size} (they differ by {one.spread:.1g} of their norm)" for one in constant]
+        cases = [f"{gradient.batch_size} (they differ by {gradient.spread:.1g} of their norm)" for gradient in constant]
         yield Finding(
             "With the same labels, different records have the same gradient at batch size "
             f"{few(cases)}. No attack can read what is not there, but neither does such a model learn from its inputs: "
             "its hidden units are dead or its inputs are cut off. Audit the model as it is when it is deployed.",
-            tuple(Where(one.batch_size) for one in constant),
+            tuple(Where(gradient.batch_size) for gradient in constant),
         )
 
 
@@ -76,7 +76,7 @@ def stuck_units(facts: Facts) -> Iterator[Finding]:
     assert probe is not None
     layers = [layer for layer in probe.layers if layer.stuck >= _MOST * layer.units]
     if layers:
-        cases = [f"{one.stuck} of the {one.units} {one.kind} units of layer {one.name!r}" for one in layers]
+        cases = [f"{layer.stuck} of the {layer.units} {layer.kind} units of layer {layer.name!r}" for layer in layers]
         yield Finding(
             f"On none of {probe.rows} of the client's rows {few(cases)} have a derivative (ReLU: never active; "
             "sigmoid and tanh: at their bounds). No gradient passes through them, so the update holds less than one "

@@ -28,9 +28,9 @@ def below_baseline(facts: Facts) -> Iterator[Finding]:
     for severity, rows in by_severity.items():
         where = tuple(Where(row.batch_size, row.defense, row.attack) for row in rows)
         cases = [
-            f"{place(one)}: {points(row.lift)} points of accuracy against {row.baseline_name} (95% interval "
+            f"{place(concerned)}: {points(row.lift)} points of accuracy against {row.baseline_name} (95% interval "
             f"{points(row.lift_low)} to {points(row.lift_high)})"
-            for one, row in zip(where, rows, strict=True)
+            for concerned, row in zip(where, rows, strict=True)
         ]
         after = (
             "The same attack works on the positive control, so the defense may be the reason. An attacker could use "
