@@ -25,8 +25,8 @@ from seepage.text import clean, listed, lowered, percent
 _COLUMNS = 3
 _ALWAYS_RIGHT = "baseline always right"
 _READING = (
-    "Leakage is the share of the gap between the best baseline and certainty that the attack closes, by where its "
-    "95% interval lies: none below 5%, low below 20%, moderate below 50%, high below 90%, else total. Two "
+    "Leakage is the share of the gap between the best baseline and certainty that the attack closes. Where its 95% "
+    "interval lies names it: none below 5%, low below 20%, moderate below 50%, high below 90%, else total. Two "
     "neighbours are both named; beyond that the verdict is open. It is total also where half of all records come back "
     "whole or any is certified. These are the attacks that were run; a better one may exist."
 )
@@ -122,7 +122,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     if unclear and score.lift_high is not None and score.lift_high >= 0:
         text += (
             " The interval of that difference includes zero: over all of it, these figures do not tell the attack from "
-            "the baseline, which does not show that nothing leaks."
+            "the baseline. That does not show that nothing leaks."
         )
     elif unclear:
         text += " The baseline does better than this attack, which does not show that nothing leaks."

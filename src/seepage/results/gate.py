@@ -99,7 +99,7 @@ def _by_standings(limits: Limits, alarms: Sequence[Alarm]) -> Decision:
             return Decision(
                 "failed",
                 f"up to {percent(worst.share)} of the {_members(worst, audit)} may be above {100 * lift:.1f} points "
-                f"({_named(worst.figure, audit)}, n={worst.n}); less than {percent(share)} is asked for, which needs "
+                f"({_named(worst.figure, audit)}, n={worst.n}). Less than {percent(share)} is asked for, which needs "
                 f"at least {least_for_share(share)} of them.",
             )
     if limits.passed:

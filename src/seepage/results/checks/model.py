@@ -48,8 +48,8 @@ def constant_gradient(facts: Facts) -> Iterator[Finding]:
         cases = [f"{gradient.batch_size} (they differ by {gradient.spread:.1g} of their norm)" for gradient in constant]
         yield Finding(
             "With the same labels, different records have the same gradient at batch size "
-            f"{few(cases)}. No attack can read what is not there, but neither does such a model learn from its inputs: "
-            "its hidden units are dead or its inputs are cut off. Audit the model as it is when it is deployed.",
+            f"{few(cases)}. No attack can read what is not there. But such a model does not learn from its inputs "
+            "either: its hidden units are dead or its inputs are cut off. Audit the model as it is deployed.",
             tuple(Where(gradient.batch_size) for gradient in constant),
         )
 
@@ -64,7 +64,7 @@ def saturated(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             f"On {share(certain)} of {probe.rows} of the client's rows the model gives a class more than 0.999. "
             "A record that it gets right so surely contributes next to nothing to the gradient, one that it gets wrong "
-            "always the same. This may hide what an earlier round gave away: audit the model of the first rounds too, "
+            "always the same. This may hide what an earlier round gave away. Audit the model of the first rounds too, "
             "and check that its inputs are standardised as in training."
         )
 

@@ -32,7 +32,7 @@ def duplicates(facts: Facts) -> Iterator[Finding]:
     if repeated >= _SOME:
         yield Finding(
             f"{share(repeated)} of the client's {len(table)} rows occur more than once. A batch may hold a record "
-            "twice, frequent rows are easier for attacks and baselines, and a record that comes back whole may fit "
+            "twice. Frequent rows are easier for attacks and baselines, and a record that comes back whole may fit "
             "several people. Drop the rows if they are copies. If not, read whole and rare records with that in mind.",
             severity="warning" if repeated >= _MANY else None,
         )
@@ -87,8 +87,8 @@ def pooled(facts: Facts) -> Iterator[Finding]:
         ]
         yield Finding(
             f"In {len(parts)} column(s) many cells are one of the rarer values that are taken together: {few(cases)}. "
-            "An attack or a baseline that answers with the collective category counts as right without the value, so "
-            "both figures of such a column say little about its values. Keep more values (--most-categories, "
+            "An attack or a baseline that answers with the collective category counts as right without the value. "
+            "So both figures of such a column say little about its values. Keep more values (--most-categories, "
             "most_categories in a document), or group them as their meaning suggests before you audit.",
             severity="warning" if max(parts.values()) >= _MOST else None,
         )
