@@ -13,6 +13,7 @@ import pandas as pd
 from torch import nn
 
 from seepage.assessment.decision import ALPHA
+from seepage.assessment.row import ResultRow
 from seepage.config.document import make_specs, read_text_document
 from seepage.config.tree import read_text
 from seepage.datasets.dataset import Dataset
@@ -168,7 +169,7 @@ def _level(store: Store) -> float:
     return ALPHA / max(1, len(limits))
 
 
-def _rows_at(audits: Sequence[Audit], runs: Sequence[list[Run]], place: int | None) -> list[Any] | None:
+def _rows_at(audits: Sequence[Audit], runs: Sequence[list[Run]], place: int | None) -> list[ResultRow] | None:
     return None if place is None else rows_of(audits[place], runs[place])
 
 
@@ -296,7 +297,7 @@ def audit(
 
 
 def audit_document(
-    document: str | Path | Mapping[str, Any],
+    document: str | Path | Mapping[str, object],
     out: str | Path | None = None,
     *,
     allow_code: bool = False,
@@ -333,7 +334,7 @@ def audit_document(
     return run_all(prepare_all(specs, folder), folder, document=text)
 
 
-def _own(frame: pd.DataFrame, schema: Schema | None, options: dict[str, Any]) -> tuple[Dataset, dict[str, Any]]:
+def _own(frame: pd.DataFrame, schema: Schema | None, options: dict[str, Any]) -> tuple[Dataset, dict[str, object]]:
     options = dict(options)
     target = options.pop("target", None)
     steering = {name: options.pop(name) for name in [f.name for f in fields(Policy)] if name in options}

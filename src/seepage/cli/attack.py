@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
+from rich.table import Table as Grid
 from rich.text import Text
 
 from seepage import registry
@@ -179,7 +180,7 @@ def _cell(value: object, certainty: torch.Tensor, spread: torch.Tensor) -> Text:
     return text
 
 
-def _scores(recovered: Recovered) -> Any:
+def _scores(recovered: Recovered) -> Grid:
     grid = make_table("Beside the truth: share of cells read, and the best baseline, which has no update")
     grid.add_column("cells", no_wrap=True)
     for name in ("read", "best baseline", "lift in points"):

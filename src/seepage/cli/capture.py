@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
@@ -126,7 +126,7 @@ def example(
         seepage attack client/update.safetensors --model nn3 --weights client/model.safetensors
         --schema client/schema.yaml --truth client/truth.csv --out read
     """
-    given: dict[str, Any] = {"dataset": dataset, "data": data, "target": target, "schema_file": schema, "head": head}
+    given: dict[str, object] = {"dataset": dataset, "data": data, "target": target, "schema_file": schema, "head": head}
     given |= {"weights": weights}
     spec = make_spec(
         model=model,

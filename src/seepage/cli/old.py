@@ -31,14 +31,14 @@ class OldOption:
 
 
 def _defense(name: str, option: str, label: str, type_: Any = float, **more: Any) -> OldOption:
-    def made(value: Any) -> dict[str, Any]:
+    def made(value: object) -> dict[str, object]:
         return {"name": name, **more, option: value, "label": f"{label}_{value:g}"}
 
     given = "".join(f"{key}: {value:g}, " for key, value in more.items())
     return OldOption(list[type_], f"--defense '{name}:{{{given}{option}: {{}}}}'", "defenses", made)
 
 
-def _bottleneck(width: int) -> dict[str, Any]:
+def _bottleneck(width: int) -> dict[str, object]:
     both = [{"name": "bottleneck", "width": width}, {"name": "feature_noise", "scale": 0.1}]
     return {"all": both, "label": f"bottleneck_{width}"}
 
@@ -107,7 +107,7 @@ def parameters(setting: str) -> list[inspect.Parameter]:
     ]
 
 
-def translated(setting: str, given: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+def translated(setting: str, given: dict[str, Any], values: dict[str, object]) -> dict[str, Any]:
     """Return what was given, with what old options say; each is answered with a line that says what replaces it.
 
     Args:

@@ -36,7 +36,7 @@ def fields_in_options(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def taking(**values: Any) -> None:
-            given: dict[str, Any] = {}
+            given: dict[str, object] = {}
             for field in fields:
                 value = _given(field, values)
                 if value is not None:
@@ -140,7 +140,7 @@ def _completion(spec: type[Spec], field: SpecField) -> Callable[[str], list[str]
     return complete if field.choices or field.option.parts is not None else None
 
 
-def _given(field: SpecField, values: dict[str, Any]) -> Any:
+def _given(field: SpecField, values: dict[str, object]) -> object:
     """Take what was given for a field out of the values of all options; None where nothing was."""
     fields = _parts(field)
     if fields != [field]:
@@ -176,7 +176,7 @@ def read_value(field: SpecField, value: Any) -> Any:
     return value
 
 
-def _part(field: SpecField, text: str) -> Any:
+def _part(field: SpecField, text: str) -> object:
     if field.option.own and ":{" not in text:
         return text
     try:
@@ -193,14 +193,14 @@ def _part(field: SpecField, text: str) -> Any:
     return {"name": part["name"], **options} if options else part["name"]
 
 
-def _pair(field: SpecField, text: str) -> tuple[str, Any]:
+def _pair(field: SpecField, text: str) -> tuple[str, object]:
     name, equals, said = text.partition("=")
     if not name or not equals:
         raise BadInputError(f"{field.flag} takes {field.option.metavar or 'NAME=VALUE'}, got {text!r}.")
     return name, _value(said)
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     """Return what a text is in YAML; a text that is no YAML is itself."""
     try:
         tree = parse(f"value: {text}", "").plain()
@@ -209,7 +209,7 @@ def _value(text: str) -> Any:
     return tree["value"] if set(tree) == {"value"} else text
 
 
-def _mapping(field: SpecField, text: str) -> Any:
+def _mapping(field: SpecField, text: str) -> dict[str, object]:
     options = _value(text)
     if not isinstance(options, dict):
         raise BadInputError(

@@ -75,7 +75,7 @@ class Choice:
         return self.label or self.name
 
     @property
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """The options without their places."""
         return {key: said.value for key, said in self.options.items()}
 
@@ -83,7 +83,7 @@ class Choice:
 def read_choices(
     node: Node,
     path: str,
-    registry: Registry[Any],
+    registry: Registry[object],
     mistakes: Mistakes,
     own: bool = False,
     default: str | None = None,
@@ -134,7 +134,7 @@ def each(said: Said, mistakes: Mistakes, what: str = "value") -> list[Said]:
 class _Entries:
     """Reads entries, see ``read_choices``."""
 
-    registry: Registry[Any]
+    registry: Registry[object]
     mistakes: Mistakes
     own: bool
     default: str | None
@@ -275,7 +275,7 @@ def _combined(mechanisms: Sequence[Choice], label: str | None, entry: Said) -> C
     return Choice("+".join(mechanism.name for mechanism in mechanisms), options, label, entry, tuple(mechanisms))
 
 
-def _known(said: Said, registry: Registry[Any], mistakes: Mistakes, own: bool) -> bool:
+def _known(said: Said, registry: Registry[object], mistakes: Mistakes, own: bool) -> bool:
     if not isinstance(said.value, str):
         said.wrong(mistakes, f"{registry.kind}s go by their names, which are texts; got {shown(said.value)}.")
         return False
@@ -320,7 +320,7 @@ def _with_distinct_labels(choices: Sequence[Choice], kind: str, mistakes: Mistak
     return labelled
 
 
-def describe(base: str, options: Mapping[str, Any]) -> str:
+def describe(base: str, options: Mapping[str, object]) -> str:
     """Return a label that tells options.
 
     Example:
@@ -330,7 +330,7 @@ def describe(base: str, options: Mapping[str, Any]) -> str:
     return f"{base}({', '.join(f'{key}={_written(value)}' for key, value in options.items())})" if options else base
 
 
-def shown(value: Any, longest: int = 60) -> str:
+def shown(value: object, longest: int = 60) -> str:
     """Return a value as a document would write it, cut where it is long.
 
     Example:
@@ -341,7 +341,7 @@ def shown(value: Any, longest: int = 60) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     # A word stands without quotes, but '8' is another value than 8.
     return value if isinstance(value, str) and is_word(value) else json.dumps(value, ensure_ascii=False)
 
@@ -349,7 +349,7 @@ def _written(value: Any) -> str:
 def check_names(
     choice: Choice,
     options: Mapping[str, Said],
-    registry: Registry[Any],
+    registry: Registry[object],
     given: Iterable[str],
     mistakes: Mistakes,
     beside: Sequence[str] = (),
@@ -377,7 +377,7 @@ def check_names(
             choice.entry.wrong(mistakes, f"the {registry.kind} {choice.name!r} needs {name!r}; add it to its options.")
 
 
-def check_made(choice: Choice, registry: Registry[Any], mistakes: Mistakes) -> None:
+def check_made(choice: Choice, registry: Registry[object], mistakes: Mistakes) -> None:
     """Make a part to see whether its options fit, and note which do not."""
     before = len(mistakes)
     if choice.mechanisms:
@@ -406,7 +406,7 @@ def check_made(choice: Choice, registry: Registry[Any], mistakes: Mistakes) -> N
         choice.entry.wrong(mistakes, _refusal(choice, registry, choice.options))
 
 
-def _refusal(choice: Choice, registry: Registry[Any], keys: Iterable[str]) -> str | None:
+def _refusal(choice: Choice, registry: Registry[object], keys: Iterable[str]) -> str | None:
     try:
         registry.create(choice.name, **{key: choice.options[key].value for key in keys})
     except BadInputError as error:

@@ -34,7 +34,9 @@ _GIVEN = {
 }
 
 
-def read_document(path: str | Path, given: Mapping[str, Any] | None = None, *, allow_code: bool = False) -> list[Spec]:
+def read_document(
+    path: str | Path, given: Mapping[str, object] | None = None, *, allow_code: bool = False
+) -> list[Spec]:
     """Return the audits of a YAML document.
 
     Args:
@@ -49,7 +51,7 @@ def read_document(path: str | Path, given: Mapping[str, Any] | None = None, *, a
 
 
 def read_text_document(
-    text: str, name: str, folder: Path, given: Mapping[str, Any] | None = None, *, allow_code: bool = False
+    text: str, name: str, folder: Path, given: Mapping[str, object] | None = None, *, allow_code: bool = False
 ) -> list[Spec]:
     """Return the audits of the text of a YAML document.
 
@@ -68,7 +70,7 @@ def read_text_document(
 
 
 def make_specs(
-    document: Mapping[str, Any], given: Mapping[str, Any] | None = None, *, allow_code: bool = False
+    document: Mapping[str, object], given: Mapping[str, object] | None = None, *, allow_code: bool = False
 ) -> list[Spec]:
     """Return the audits of a document that is given as a mapping: the same keys, the same checks.
 
@@ -133,7 +135,7 @@ class _Point:
     label: str = ""
 
 
-def _specs(root: Node, source: str, folder: Path, given: Mapping[str, Any], allow_code: bool) -> list[Spec]:
+def _specs(root: Node, source: str, folder: Path, given: Mapping[str, object], allow_code: bool) -> list[Spec]:
     mistakes = Mistakes(source)
     kind = find_setting(_setting(root, mistakes)).spec
     reader = _Reader(kind, folder, mistakes, allow_code)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 from seepage.config.tree import Node, plant
 from seepage.settings.option import SpecField, fields_of
@@ -18,7 +17,7 @@ def keys_of(spec: type[Spec]) -> dict[str, SpecField]:
     return {field.key: field for field in fields_of(spec).values() if not field.option.consent}
 
 
-def override(document: Node, given: Mapping[str, Any], spec: type[Spec]) -> Node:
+def override(document: Node, given: Mapping[str, object], spec: type[Spec]) -> Node:
     """Return a document in which values of the command line replace what it says.
 
     Args:
@@ -63,7 +62,7 @@ def override(document: Node, given: Mapping[str, Any], spec: type[Spec]) -> Node
     return Node({**kept, **{fields[name].key: node for name, node in said.items()}}, document.line, document.source)
 
 
-def _node(field: SpecField, value: Any) -> Node:
+def _node(field: SpecField, value: object) -> Node:
     if field.kind == "model" and isinstance(value, Mapping):
         inner = {name: plant(v, source=field.fields[name].flag) for name, v in value.items()}
         return Node(inner, 0, next((node.source for node in inner.values()), field.flag))

@@ -7,9 +7,9 @@ import os
 import re
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import yaml
+from pydantic import BaseModel
 
 from seepage.config.tree import is_word
 from seepage.errors import BadInputError, Remedy, unknown_name
@@ -70,7 +70,7 @@ def starter(
     return "\n".join(parts)
 
 
-def _entry(kind: type[Spec], field: SpecField, values: dict[str, Any]) -> str:
+def _entry(kind: type[Spec], field: SpecField, values: dict[str, object]) -> str:
     """Return one key with its help, as a comment where it need not be said."""
     below = [other for other in fields_of(kind).values() if other.option.below == field.name and other.option.key]
     default = values.get(field.name, field.default)
@@ -96,11 +96,11 @@ def _example(field: SpecField) -> str:
     return {"whole": "1", "number": "0.5", "model": "{}"}.get(field.kind, field.option.metavar or "NAME")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return a default as a document says it."""
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    if hasattr(value, "model_dump"):
+    if isinstance(value, BaseModel):
         dumped = {key: item for key, item in value.model_dump(mode="json").items() if item}
         if "name" in dumped:
             label = {"label": dumped["label"]} if "label" in dumped else {}
@@ -110,7 +110,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _flow(value: Any) -> str:
+def _flow(value: object) -> str:
     """Return a value as YAML would write it on one line."""
     if isinstance(value, str):
         return _scalar(value)
@@ -120,7 +120,7 @@ def _flow(value: Any) -> str:
 
 def _table(
     kind: type[Spec], dataset: str | None, data: Path | None, target: str | None, separator: str, out: Path
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return what a document says of a table, and batch sizes that suit it."""
     fields = fields_of(kind)
     if data is None:
@@ -138,7 +138,7 @@ def _table(
         raise unknown_name(f"column of {str(data)!r}:", target, source.names)
     [(_, values)] = source.columns([target])
     rows = len(values)
-    said: dict[str, Any] = {"data": _from(out.parent, data), "target": target}
+    said: dict[str, object] = {"data": _from(out.parent, data), "target": target}
     if separator != ",":
         said["separator"] = separator
     if any(typed(raw).isna().any() for _, raw in source.columns(source.names)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from seepage.report import figures, frames, grids
 from seepage.report.frames import Record
@@ -62,11 +61,11 @@ def _rounds(report: AuditResult) -> int:
 
 def _else(spec: Spec) -> str:
     """Return what is left of a spec without its rounds and its name."""
-    plain = {name: value for name, value in spec.model_dump(mode="json").items() if name not in ("variant", "victims")}
-    return repr(sorted(_without_rounds(plain).items()))
+    plain = spec.model_dump(mode="json", exclude={"variant", "victims"})
+    return repr(_without_rounds(dict(sorted(plain.items()))))
 
 
-def _without_rounds(value: Any) -> Any:
+def _without_rounds(value: object) -> object:
     if not isinstance(value, Mapping):
         return value
     return {name: _without_rounds(item) for name, item in value.items() if name != "attacked_rounds"}

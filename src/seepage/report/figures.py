@@ -23,6 +23,10 @@ MOST_COLUMNS = 40
 _LONGEST = 28
 _BASELINE = "--muted"
 
+# A trace and the layout of plotly.js, see its reference.
+Trace = dict[str, object]
+Layout = dict[str, Any]
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -39,8 +43,8 @@ class Figure:
     name: str
     title: str
     description: str
-    data: list[dict[str, Any]]
-    layout: dict[str, Any]
+    data: list[Trace]
+    layout: Layout
     height: int = 380
 
 
@@ -165,7 +169,7 @@ def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
         if record["baseline"] is not None:
             joined_x += [100 * record["baseline"], 100 * record["mean"], None]
             joined_y += [place, place, None]
-    data: list[dict[str, Any]] = [
+    data: list[Trace] = [
         {
             "type": "scatter",
             "mode": "lines",
@@ -226,7 +230,7 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
         [None if record is None or record["lift"] is None else 100 * record["lift"] for record in column]
         for column in shown
     ]
-    data: list[dict[str, Any]] = [
+    data: list[Trace] = [
         {
             "type": "heatmap",
             "x": list(range(len(settings))),
@@ -261,7 +265,7 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
 
 def reliability(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return accuracy against the attacker's own certainty, the area of a mark by its number of cells."""
-    data: list[dict[str, Any]] = [_diagonal()]
+    data: list[Trace] = [_diagonal()]
     for i, kind in enumerate(dict.fromkeys(record["kind"] for record in records)):
         own = [record for record in records if record["kind"] == kind]
         most = max(record["cells"] for record in own)
@@ -334,7 +338,7 @@ def groups(name: str, records: Sequence[Record], overall: float | None, title: s
     shown = list(records[:MOST_COLUMNS])
     places = list(range(len(shown)))[::-1]
     names = [f"{label(record['column'], 18)}: {category(record, 18)}" for record in shown]
-    data: list[dict[str, Any]] = [
+    data: list[Trace] = [
         {
             "type": "scatter",
             "mode": "markers",
@@ -377,7 +381,7 @@ def category(record: Record, longest: int = _LONGEST) -> str:
 def quarters(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return the accuracy by quarter of the records' rarity."""
     words = ("most common", "second", "third", "rarest")
-    data: list[dict[str, Any]] = [
+    data: list[Trace] = [
         {
             "type": "scatter",
             "mode": "lines+markers",
@@ -500,7 +504,7 @@ def _between(record: Record) -> str:
 
 def _errors(
     records: Sequence[Record], mean: str = "mean", low: str = "low", high: str = "high", scale: float = 100.0
-) -> dict[str, Any]:
+) -> Trace:
     known = [record[mean] is not None and record[low] is not None and record[high] is not None for record in records]
     pairs = list(zip(records, known, strict=True))
     return {
@@ -513,7 +517,7 @@ def _errors(
     }
 
 
-def _diagonal() -> dict[str, Any]:
+def _diagonal() -> Trace:
     return {
         "type": "scatter",
         "mode": "lines",
@@ -525,7 +529,7 @@ def _diagonal() -> dict[str, Any]:
     }
 
 
-def _thresholds() -> list[dict[str, Any]]:
+def _thresholds() -> list[Trace]:
     return [
         {
             "type": "line",
@@ -541,7 +545,7 @@ def _thresholds() -> list[dict[str, Any]]:
     ]
 
 
-def _lines(places: Sequence[int], names: Sequence[str], grid: bool = False) -> dict[str, Any]:
+def _lines(places: Sequence[int], names: Sequence[str], grid: bool = False) -> Trace:
     """Return the axis of figures with a line for each name."""
     return _ticks(places, names) | {
         "range": [-0.7, len(places) - 0.3],
@@ -552,11 +556,11 @@ def _lines(places: Sequence[int], names: Sequence[str], grid: bool = False) -> d
     }
 
 
-def _ticks(places: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
+def _ticks(places: Sequence[int], names: Sequence[str]) -> Trace:
     return {"tickmode": "array", "tickvals": list(places), "ticktext": list(names)}
 
 
-def _layout(vertical: str, horizontal: str) -> dict[str, Any]:
+def _layout(vertical: str, horizontal: str) -> Layout:
     axis = {
         "gridcolor": "--line",
         "linecolor": "--line",

@@ -333,7 +333,7 @@ def subgroups(evidence: Evidence, least: int, width: int) -> list[Record]:
     return records
 
 
-def _group(column: str, category: Any, cells: int, right: int, width: int, pooled: int = 0) -> Record:
+def _group(column: str, category: object, cells: int, right: int, width: int, pooled: int = 0) -> Record:
     return {
         "column": column,
         "category": category,

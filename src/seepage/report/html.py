@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -46,7 +45,7 @@ class AuditPart:
 
 
 def write_html(
-    path: Path, reports: Sequence[AuditResult], provenance: Mapping[str, Any], private: bool | None = None
+    path: Path, reports: Sequence[AuditResult], provenance: Mapping[str, object], private: bool | None = None
 ) -> None:
     """Write the report of a run as one file.
 
@@ -63,7 +62,7 @@ def write_html(
     write_whole(path, render(reports, provenance), own)
 
 
-def render(reports: Sequence[AuditResult], provenance: Mapping[str, Any]) -> str:
+def render(reports: Sequence[AuditResult], provenance: Mapping[str, object]) -> str:
     """Return the page of a run's audits."""
     several = len(reports) > 1
     names = _names(reports)
@@ -92,7 +91,7 @@ def render(reports: Sequence[AuditResult], provenance: Mapping[str, Any]) -> str
     )
 
 
-def page(template: str, title: str, figures: Sequence[Figure], **content: Any) -> str:
+def page(template: str, title: str, figures: Sequence[Figure], **content: object) -> str:
     """Return a page from a template: its content between the parts that all pages share."""
     templates = environment()
     script, style = (source(name) for name in ("page.js", "style.css"))
@@ -110,7 +109,7 @@ def page(template: str, title: str, figures: Sequence[Figure], **content: Any) -
     )
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     r"""Return JSON that can stand inside a script element: no tag can end it, and numbers that are none are null.
 
     Example:
@@ -121,7 +120,7 @@ def as_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seepage.report.figures import Figure, label
 from seepage.report.html import environment, source
@@ -51,7 +51,7 @@ def _palette() -> dict[str, str]:
     return dict(re.findall(r"(--[\w-]+):\s*(#[0-9a-f]+);", root))
 
 
-def _coloured(value: Any) -> Any:
+def _coloured(value: object) -> object:
     if isinstance(value, list):
         return [_coloured(item) for item in value]
     if not isinstance(value, dict):

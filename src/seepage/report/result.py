@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from seepage.assessment.evidence import Evidence
 from seepage.assessment.row import ResultRow
@@ -49,7 +48,7 @@ class AuditResult:
     control: Sequence[ResultRow] | None = None
     negative: Sequence[ResultRow] | None = None
     left_out: Sequence[tuple[str, int]] = ()
-    origin: Mapping[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, object] = field(default_factory=dict)
     decision: Decision | None = None
 
     @cached_property

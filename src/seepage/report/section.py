@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from seepage.report import grids
 from seepage.report.figures import Figure
@@ -38,7 +37,7 @@ class Section:
     figures: Sequence[tuple[Figure, Grid]] = ()
     grids: Sequence[Grid] = ()
     kind: str = "plain"
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
 
 
 def empty(name: str, title: str, why: str) -> Section:

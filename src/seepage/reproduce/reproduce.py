@@ -15,7 +15,7 @@ from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
 from seepage.reproduce.compare import Compared, Gain, as_csv, compare, compare_tuned, gain
-from seepage.reproduce.table import Place, PublishedTable, TableAudit
+from seepage.reproduce.table import Place, PublishedTable, Scalar, TableAudit
 from seepage.results.rows import rows_of, write_results
 from seepage.run.plan import make_plan
 from seepage.run.provenance import check_folder, commit, provenance, write_provenance
@@ -302,13 +302,13 @@ def short_commit() -> str:
 def _gains(
     table: PublishedTable, selection: Selection, parts: Sequence[ChosenPart], held: Sequence[list[Run]], all_there: bool
 ) -> dict[str, list[Gain]]:
-    by_cell: dict[tuple[Any, ...], tuple[Run, Place]] = {}
+    by_cell: dict[tuple[str, str, str, tuple[tuple[str, Scalar], ...]], tuple[Run, Place]] = {}
     for part, runs in zip(parts, held, strict=True):
         for run in runs:
             at, name = run.configuration, part.audit.shown.get(run.label)
-            for metric in _means(run, table) if run.is_attack and name is not None else ():
+            for metric in _means(run, table) if run.is_attack else ():
                 place = part.audit.place(run.label, metric, at)
-                if place and part.counts(selection, place, run.label, at, all_there):
+                if name is not None and place and part.counts(selection, place, run.label, at, all_there):
                     by_cell[name, metric, run.label, tuple(place.items())] = run, place
     gains: dict[str, list[Gain]] = {}
     for (name, metric, called, where), (run, place) in by_cell.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -61,10 +61,10 @@ class PlannedAudit(_Data):
 
     name: str = ""
     spec: dict[str, Any] = Field(default_factory=dict)
-    sweep: dict[str, list[Any]] = Field(default_factory=dict)
+    sweep: dict[str, list[object]] = Field(default_factory=dict)
     place: Place = Field(default_factory=dict)
     compared: dict[str, str | Place] = Field(default_factory=dict)
-    grid: dict[str, dict[str, list[Any]]] = Field(default_factory=dict)
+    grid: dict[str, dict[str, list[object]]] = Field(default_factory=dict)
     task: dict[str, Any] | None = None
 
     @property
@@ -75,7 +75,7 @@ class PlannedAudit(_Data):
         values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in self.task.items()}
         return Recipe(**values)
 
-    def swept(self) -> Iterator[dict[str, Any]]:
+    def swept(self) -> Iterator[dict[str, object]]:
         """Return the fields of each audit."""
         points = [_point(attack, options) for attack, grid in self.grid.items() for options in _combinations(grid)]
         for swept in _combinations(self.sweep):
@@ -223,7 +223,7 @@ class TableAudit:
             column: name in results, ``label`` for the target.
         """
         table, planned, spec = self.table, self.planned, self.spec
-        axes: dict[str, Any] = {name: getattr(spec, name) for name in type(spec).model_fields}
+        axes: dict[str, object] = {name: getattr(spec, name) for name in type(spec).model_fields}
         axes |= getattr(spec, "protocol_options", {})
         axes["rounds"] = getattr(getattr(spec, "training", None), "rounds", None)
         axes |= {} if at is None else {"batch_size": at.batch_size, "defense": at.defense}
@@ -248,12 +248,12 @@ class TableAudit:
         return {axis: known[axis] for axis in self.table.axes if axis in known}
 
 
-def _combinations(lists: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
+def _combinations(lists: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:
     for values in itertools.product(*lists.values()):
         yield dict(zip(lists, values, strict=True))
 
 
-def _point(attack: str, options: dict[str, Any]) -> dict[str, Any]:
+def _point(attack: str, options: Mapping[str, object]) -> dict[str, object]:
     values = ", ".join(f"{name}={value}" for name, value in options.items())
     return {"name": attack, "options": options, "label": f"{attack}({values})"}
 

@@ -29,7 +29,7 @@ _WHEN = "time"
 _MOST_POINTS = 8
 
 
-def _facts(row: ResultRow) -> dict[str, Any]:
+def _facts(row: ResultRow) -> dict[str, object]:
     """Return what tells a figure from others of the same run."""
     also = {
         "labels": row.knowledge.get("labels"),
@@ -45,7 +45,7 @@ def _estimate(row: ResultRow) -> Estimate:
     return Estimate(row.mean, row.low, row.high, row.n, row.std)
 
 
-_ORIGINS = TypeAdapter(list[dict[str, Any]]).validate_python
+_ORIGINS = TypeAdapter(list[dict[str, object]]).validate_python
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def load_run(folder: Path) -> RunFolder:
     return RunFolder(clean(folder.resolve().name or str(folder)), rows, origins[-1])
 
 
-def _read_origins(path: Path) -> list[dict[str, Any]]:
+def _read_origins(path: Path) -> list[dict[str, object]]:
     try:
         return _ORIGINS(read_json(path))
     except ValidationError as error:
@@ -168,8 +168,8 @@ def _varies(run: RunFolder, name: str) -> bool:
     return len({str(_facts(figure)[name]) for figure in run.figures}) > 1
 
 
-def _keyed(run: RunFolder, fields: Sequence[str]) -> dict[tuple[Any, ...], ResultRow]:
-    seen: Counter[tuple[Any, ...]] = Counter()
+def _keyed(run: RunFolder, fields: Sequence[str]) -> dict[tuple[object, ...], ResultRow]:
+    seen: Counter[tuple[object, ...]] = Counter()
     by_key = {}
     for figure in run.figures:
         facts = _facts(figure)
@@ -209,7 +209,7 @@ def _differing(first: RunFolder, second: RunFolder) -> list[tuple[str, str, str]
 
 
 def _same_victims(first: RunFolder, second: RunFolder) -> bool:
-    def drawn(run: RunFolder) -> list[Any]:
+    def drawn(run: RunFolder) -> list[str]:
         return sorted(
             json.dumps(
                 [

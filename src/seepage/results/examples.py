@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 import torch
@@ -33,8 +32,8 @@ class Cell:
     """
 
     column: str
-    truth: Any
-    guess: Any
+    truth: object
+    guess: object
     right: bool
     certainty: float | None
     spread: float | None
@@ -113,5 +112,5 @@ def _finite(values: Tensor | None, *at: int) -> float | None:
     return value
 
 
-def _value(frame: pd.DataFrame, column: int) -> Any:
+def _value(frame: pd.DataFrame, column: int) -> object:
     return frame.iloc[:, column].tolist()[0]

@@ -225,7 +225,7 @@ def as_csv(rows: Sequence[ResultRow]) -> str:
     return text.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     if isinstance(value, Mapping):
         return json.dumps(value, ensure_ascii=False)
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

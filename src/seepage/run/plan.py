@@ -6,11 +6,10 @@ import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from loky import cpu_count
 
-from seepage.digests import digest_of
+from seepage.digests import Json, digest_of
 from seepage.errors import BadInputError
 from seepage.run.size import MOST_SECONDS, check_memory, check_time, enough_memory
 from seepage.run.store import Store
@@ -40,7 +39,7 @@ class Series:
     audit: Audit
     configuration: Configuration
     part: PlannedPart
-    identity: dict[str, Any]
+    identity: dict[str, Json]
     key: str
     group: int
 

@@ -14,7 +14,7 @@ from seepage.assessment.evidence import Evidence
 from seepage.run.limits import Limits, SideBySide
 from seepage.run.plan import Plan, Series, make_plan, series_of, timed
 from seepage.run.store import Failure, Store
-from seepage.run.workers import Job, run_here, run_in_workers
+from seepage.run.workers import Finished, Job, run_here, run_in_workers
 from seepage.settings.setting import Audit, Configuration, PlannedPart
 
 # Starting worker processes takes some seconds, which less work than this does not make up for.
@@ -268,7 +268,7 @@ def _carry_out_jobs(
     return plan
 
 
-def _keep_all(plan: Plan, store: Store, listener: Listener, watch: _Watch, finished: Any, workers: int) -> None:
+def _keep_all(plan: Plan, store: Store, listener: Listener, watch: _Watch, finished: Finished, workers: int) -> None:
     # Closed at once when something is raised here: workers must not go on.
     with contextlib.closing(finished):
         for job, results in finished:

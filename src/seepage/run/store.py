@@ -19,7 +19,7 @@ import torch
 
 from seepage.assessment import Association, Measured, Measurement
 from seepage.assessment.evidence import ARRAYS, Evidence, together
-from seepage.digests import digest_of
+from seepage.digests import Json, digest_of
 from seepage.errors import BadInputError
 from seepage.files import STORE as FILE
 from seepage.files import make_folder, publish
@@ -197,7 +197,7 @@ class Store:
         """Return the provenance of the commands that wrote here, oldest first."""
         return [self._decoded(json.loads, entry) for (entry,) in self._rows("SELECT entry FROM runs ORDER BY id")]
 
-    def add_run(self, entry: Mapping[str, Any]) -> None:
+    def add_run(self, entry: Mapping[str, object]) -> None:
         """Keep the provenance of a command that is about to write here.
 
         Raises:
@@ -206,7 +206,7 @@ class Store:
         number, text = self._next("runs"), json.dumps(entry, ensure_ascii=False)
         self._write([("INSERT INTO runs VALUES (?, ?, ?)", [(number, text, digest(number, text))])])
 
-    def setup(self, made_from: Mapping[str, Any], make: Callable[[], Any] | None) -> Any:
+    def setup(self, made_from: Mapping[str, Json], make: Callable[[], Any] | None) -> Any:
         """Return what ``make`` returns, made once for everything that is made from the same.
 
         Args:
@@ -229,7 +229,7 @@ class Store:
     def add(
         self,
         key: str,
-        identity: Mapping[str, Any],
+        identity: Mapping[str, object],
         units: range,
         measured: Sequence[Measured],
         seconds: float | None,
@@ -290,7 +290,7 @@ class Store:
         ]
         self._write(writes, (number, units))
 
-    def add_failure(self, key: str, identity: Mapping[str, Any], failure: Failure) -> None:
+    def add_failure(self, key: str, identity: Mapping[str, object], failure: Failure) -> None:
         """Keep the reason why a job failed, until it is done by another run.
 
         Raises:
@@ -301,7 +301,9 @@ class Store:
         row = (number, units.start, len(units), failure.message, failure.traceback)
         self._write([*writes, ("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?)", [(*row, digest(*row))])])
 
-    def _series(self, key: str, identity: Mapping[str, Any]) -> tuple[int, list[tuple[str, list[tuple[Any, ...]]]]]:
+    def _series(
+        self, key: str, identity: Mapping[str, object]
+    ) -> tuple[int, list[tuple[str, Sequence[tuple[object, ...]]]]]:
         numbers = self._rows("SELECT id FROM series WHERE key = ?", key)
         if numbers:
             return numbers[0][0], []
@@ -319,7 +321,7 @@ class Store:
             f"SELECT {columns} FROM {table} t JOIN series s ON s.id = t.series WHERE s.key = ? {rest}", key
         )
 
-    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         if self._connection is None:
             return []
         try:
@@ -327,7 +329,9 @@ class Store:
         except sqlite3.DatabaseError as error:
             raise self._damaged(error) from error
 
-    def _write(self, writes: Iterable[tuple[str, list[tuple[Any, ...]]]], job: tuple[int, range] | None = None) -> None:
+    def _write(
+        self, writes: Iterable[tuple[str, Sequence[tuple[object, ...]]]], job: tuple[int, range] | None = None
+    ) -> None:
         """Carry statements out in one transaction, with the digest of a job (series and units) at its end."""
         if self._connection is None:
             assert self._path is not None

@@ -19,7 +19,7 @@ from seepage.assessment.row import ResultRow
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.reconstruct import ROWS_AT_ONCE
 from seepage.devices import find_device
-from seepage.digests import arguments_of, plain
+from seepage.digests import Json, arguments_of, plain
 from seepage.errors import BadInputError
 from seepage.learning import batch_statistics
 from seepage.models.batch_norm import Moments, normalisations
@@ -134,7 +134,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         return find_device(self.spec.device).type
 
     @property
-    def origin(self) -> Mapping[str, Any]:
+    def origin(self) -> Mapping[str, Json]:
         """What tells these rows and this network from others."""
         dataset, model = self.subject.dataset, self.subject.model
         return {
@@ -166,7 +166,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             return OverRounds(instance)
         return instance
 
-    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
+    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return everything that determines the figures of a part, as JSON values."""
         spec, subject = self.spec, self.subject
         defense, protocol = self._protocols[configuration]
@@ -227,7 +227,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         plainly = Knowledge(schema, statistics, **{k: v for k, v in granted.items() if k != "batch_statistics"})
         return HorizontalExposure(self, configuration, units, transcript, known, plainly)
 
-    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what the attacker is granted, for results."""
         protocol = self.protocol(configuration)
         labels = None if self.spec.labels == "restored" else torch.zeros(1, protocol.records)
@@ -239,7 +239,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         # A baseline would be the same with other labels.
         return described if part.kind == "attack" else {**described, "labels": "not used"}
 
-    def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+    def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return how a part was configured, for results."""
         spec = self.spec
         return {
@@ -323,7 +323,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         ordered = self.spec.labels == "ordered"
         return {"batch_size": protocol.records, "labels": labels, "defense": protocol.known(), "ordered": ordered}
 
-    def _arguments(self, part: PlannedPart) -> dict[str, Any]:
+    def _arguments(self, part: PlannedPart) -> dict[str, Json]:
         """Return all arguments of an attack or baseline, defaults included where it is an object."""
         instance = self._instances[part.label]
         return {"options": plain(part.part.options)} if inspect.isfunction(instance) else arguments_of(instance)
@@ -413,7 +413,7 @@ def _attack(spec: HorizontalSpec, part: Part) -> Attack:
         # Its own arguments say all.
         return make_part(registry.attacks.of("horizontal"), part)
     factory = registry.attacks.of("horizontal")[part.name].factory
-    options: dict[str, Any] = {}
+    options: dict[str, Json] = {}
     # A factory that passes any argument on may not know a profile, so it is given none but another one.
     if "profile" in inspect.signature(factory).parameters or (spec.profile != "default" and takes(factory, "profile")):
         options["profile"] = spec.profile

@@ -27,7 +27,7 @@ def _all_metrics() -> tuple[Part, ...]:
     return tuple(Part(name=name) for name in registry.metrics.names())
 
 
-def _label_text(value: Any) -> Any:
+def _label_text(value: object) -> object:
     # YAML reads the word as a truth value.
     return "true" if value is True else value
 
@@ -77,7 +77,7 @@ class HorizontalSpec(Spec):
     about: ClassVar[str] = "horizontal federated learning: what the server reads of a client's records"
     unit: ClassVar[str] = "victim"
     repeats: ClassVar[str] = "victims"
-    quick: ClassVar[Mapping[str, Any]] = {"victims": 3}
+    quick: ClassVar[Mapping[str, object]] = {"victims": 3}
     guide: ClassVar[str] = """Attack gradients and report what was read out of them, beside the best baseline.
 
 Each victim is one batch of a client's records. Attacks see its gradient as the server does; their guesses are then
@@ -237,7 +237,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
 
     @field_validator("model_options")
     @classmethod
-    def _not_what_the_audit_gives(cls, options: dict[str, Any]) -> dict[str, Any]:
+    def _not_what_the_audit_gives(cls, options: dict[str, object]) -> dict[str, object]:
         for name in ("schema", "seed", "head"):
             if name in options:
                 said = {"schema": "comes from the table", "seed": "is model_seed", "head": "is a setting of its own"}
@@ -246,7 +246,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
 
     @field_validator("protocol_options")
     @classmethod
-    def _not_what_the_protocol_is_given(cls, options: dict[str, Any]) -> dict[str, Any]:
+    def _not_what_the_protocol_is_given(cls, options: dict[str, object]) -> dict[str, object]:
         for name in ("batch_size", "replacement", "defense"):
             if name in options:
                 raise BadInputError(f"protocol option {name!r} is a setting of its own; leave it out of the options.")

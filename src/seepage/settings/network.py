@@ -6,7 +6,6 @@ import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -28,7 +27,7 @@ def make_model(
     *,
     seed: int = 0,
     head: Head | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
     weights: Path | None = None,
     device: torch.device | str = "cpu",
 ) -> tuple[Model, str | None]:

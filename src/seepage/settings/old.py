@@ -39,13 +39,13 @@ DEFENSES: Mapping[str, Mapping[str, tuple[str, str | None]]] = {
 }
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> object:
     return value
 
 
 def renewed(
     setting: str,
-    values: Mapping[str, Any],
+    values: Mapping[str, object],
     inside: Callable[[Any], Any] = _same,
     wrapped: Callable[[Any, Any], Any] = lambda value, _: value,
 ) -> tuple[dict[str, Any], list[str]]:
@@ -83,7 +83,7 @@ def _defense(setting: str, entry: Any, inside: Callable[[Any], Any], wrapped: Ca
     given, keys = inside(entry), DEFENSES[setting]
     if not isinstance(given, Mapping) or {"name", "all"} & set(given) or not set(given) <= {*keys, "label"}:
         return entry, ""
-    mechanisms: dict[str, dict[str, Any]] = {}
+    mechanisms: dict[str, dict[str, object]] = {}
     for key, value in given.items():
         mechanism, option = keys.get(key, ("", ""))
         if option:

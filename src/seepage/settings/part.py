@@ -160,7 +160,7 @@ def _together(mechanisms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"name": _AND.join(mechanism["name"] for mechanism in mechanisms), "options": options}
 
 
-def as_part(value: Any) -> Any:
+def as_part(value: object) -> object:
     """Return name, options and label of a part in any of the forms that a document may write it in."""
     if isinstance(value, str):
         return read_part(value)
@@ -177,7 +177,7 @@ def as_part(value: Any) -> Any:
     return {**{key: said for key, said in value.items() if key not in options}, "options": options}
 
 
-def _all(value: Mapping[str, Any]) -> dict[str, Any]:
+def _all(value: Mapping[str, object]) -> dict[str, Any]:
     """Return a combination that is written as ``{all: [{name: ..., ...}, ...], label: ...}``."""
     more = [key for key in value if key not in ("all", "label")]
     if more:
@@ -222,7 +222,7 @@ def entry_of(registered: Registry[T], part: Part) -> Entry[T]:
     return registered[part.name] if part.passed is None else registered.entry_of(part.passed)
 
 
-def source_of(registered: Registry[Any], part: Part) -> str | None:
+def source_of(registered: Registry[object], part: Part) -> str | None:
     """Return a digest of what a part computes that its name and options do not say; None where they say all of it.
 
     An object that has no digest goes by its label, which is unique in an audit; results of such audits are not kept.
@@ -256,7 +256,7 @@ def check_kept(parts: Sequence[Part]) -> None:
             ) from error
 
 
-def combine(registered: Registry[Any], part: Part, nothing: str = NONE) -> tuple[object, ...]:
+def combine(registered: Registry[object], part: Part, nothing: str = NONE) -> tuple[object, ...]:
     """Return the mechanisms of a defense, made from their options; empty for no defense.
 
     Args:
@@ -338,7 +338,7 @@ def distinct_names(kind: str, names: Sequence[str]) -> None:
             raise BadInputError(f"two {kind}s would both be called {name!r} in results; give one another label.")
 
 
-def several(value: Any) -> Any:
+def several(value: object) -> object:
     """Return one value as a sequence of one."""
     return (value,) if isinstance(value, str | int | float | Mapping | Part) else value
 

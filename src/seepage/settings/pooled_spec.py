@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -42,7 +42,7 @@ class PooledSpec(Spec):
     unit: ClassVar[str] = "attack seed"
     member: ClassVar[str | None] = "target model"
     members: ClassVar[str] = "targets"
-    quick: ClassVar[Mapping[str, Any]] = {"repetitions": 2, "targets": 20, "shadows": 40}
+    quick: ClassVar[Mapping[str, object]] = {"repetitions": 2, "targets": 20, "shadows": 40}
     guide: ClassVar[str] = """Measure what a jointly trained model tells of a sensitive column's distribution elsewhere.
 
 Parties train one model on all their rows inside a computation that gives nothing away but the model's answers. The
@@ -170,13 +170,13 @@ answers. Joint models with known shares say how often that is right, beside a ba
 
     @model_validator(mode="before")
     @classmethod
-    def _of_updates(cls, values: Any) -> Any:
+    def _of_updates(cls, values: object) -> object:
         if isinstance(values, Mapping) and values.get("protocol") == "update":
             return {"attacks": _OF_UPDATES, "shares": _FINE, **values}
         return values
 
     @classmethod
-    def registered(cls, field: SpecField) -> Registry[Any]:
+    def registered(cls, field: SpecField) -> Registry[object]:
         """Return the registry that the names of a field are looked up in; texts and graphs are datasets, too."""
         registered = super().registered(field)
         return registered.joined(registry.populations) if field.option.parts == "datasets" else registered

@@ -20,9 +20,11 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from seepage import registry
 from seepage.errors import BadInputError, OldSpellingWarning, Remedy, unknown_name
@@ -60,16 +62,16 @@ class Plain(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _lists(cls, value: Any) -> Any:
+    def _lists(cls, value: object) -> object:
         return _as_tuples(value)
 
 
-def _as_tuples(value: Any) -> Any:
+def _as_tuples(value: object) -> object:
     """Return lists, as YAML and JSON have them, as tuples, whatever they are nested in but mappings."""
     return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
-def _seconds(value: Any) -> Any:
+def _seconds(value: object) -> object:
     """Return a span of time such as ``90s``, ``30m`` or ``1h30m`` in seconds; what is no text stays.
 
     Example:
@@ -87,7 +89,7 @@ def _seconds(value: Any) -> Any:
     return total
 
 
-def _kinds(value: Any) -> Any:
+def _kinds(value: object) -> object:
     """Return kinds of columns that are given by one word as fields of a schema."""
     if not isinstance(value, Mapping):
         return value
@@ -132,7 +134,7 @@ Defenses = Annotated[
 ]
 
 
-def _limit(value: Any) -> Any:
+def _limit(value: object) -> object:
     """Return a limit that is given by its number alone as fields of a gate."""
     return {"above": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
 
@@ -145,7 +147,7 @@ class ContradictionError(BadInputError):
         self.field = field
 
 
-def _lift(value: Any) -> Any:
+def _lift(value: object) -> object:
     if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value < 1:
         raise BadInputError(
             "the limit of a lift is a number between 0 and 1 (0.2 is 20 points; no number of repetitions shows 0), "
@@ -154,16 +156,16 @@ def _lift(value: Any) -> Any:
     return value
 
 
-def _worst(value: Any) -> Any:
+def _worst(value: object) -> object:
     """Return SHARE:LIFT as two numbers.
 
     Example:
         >>> _worst("0.1:0.5")
         (0.1, 0.5)
     """
-    pieces = value.split(":") if isinstance(value, str) else value
     if value is None:
         return None
+    pieces = value.split(":") if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
     try:
         share, lift = (float(piece) for piece in pieces)
     except (TypeError, ValueError):
@@ -273,7 +275,7 @@ class Spec(Plain):
     setting: ClassVar[str]
     about: ClassVar[str]
     unit: ClassVar[str]
-    quick: ClassVar[Mapping[str, Any]] = {}
+    quick: ClassVar[Mapping[str, object]] = {}
     guide: ClassVar[str] = ""
     steering: ClassVar[tuple[str, ...]] = STEERING
     repeats: ClassVar[str] = "repetitions"
@@ -406,7 +408,7 @@ class Spec(Plain):
 
     @model_validator(mode="before")
     @classmethod
-    def _old_spellings(cls, values: Any) -> Any:
+    def _old_spellings(cls, values: object) -> object:
         if not isinstance(values, Mapping):
             return values
         values, lines = renewed(cls.setting, values)
@@ -416,7 +418,7 @@ class Spec(Plain):
 
     @field_validator("*")
     @classmethod
-    def _known_parts(cls, value: Any, info: Any) -> Any:
+    def _known_parts(cls, value: Any, info: ValidationInfo) -> object:
         field = fields_of(cls)[str(info.field_name)]
         if field.option.parts is None:
             return value
@@ -499,10 +501,10 @@ class Spec(Plain):
         return self
 
     @classmethod
-    def registered(cls, field: SpecField) -> Registry[Any]:
+    def registered(cls, field: SpecField) -> Registry[object]:
         """Return the registry that the names of a field are looked up in."""
         assert field.option.parts is not None
-        registered: Registry[Any] = getattr(registry, field.option.parts)
+        registered: Registry[object] = getattr(registry, field.option.parts)
         return registered.of(cls.setting) if registered.settings() else registered
 
     @classmethod
@@ -519,7 +521,7 @@ class Spec(Plain):
         return spec
 
     @classmethod
-    def attempt(cls: type[S], values: Mapping[str, Any]) -> S | list[Problem]:
+    def attempt(cls: type[S], values: Mapping[str, object]) -> S | list[Problem]:
         """Return a spec of plain values, or all that is wrong with them."""
         try:
             return cls.model_validate(values)
@@ -578,7 +580,7 @@ class Problem:
 
     path: tuple[str | int, ...]
     message: str
-    value: Any = None
+    value: object = None
     advised: BadInputError | None = None
     contradiction: bool = False
 
@@ -588,10 +590,10 @@ class Problem:
         return f"{'.'.join(map(str, self.path))}={self.value!r}: {self.message}."
 
 
-def _problem(cls: type[Spec], details: Any) -> Problem:
+def _problem(cls: type[Spec], details: ErrorDetails) -> Problem:
     path, kind, value = tuple(details["loc"]), details["type"], details["input"]
     if kind == "value_error":
-        refusal = details["ctx"]["error"]
+        refusal = details.get("ctx", {})["error"]
         advised = refusal if isinstance(refusal, BadInputError) else None
         if isinstance(refusal, ItemError):
             path = (*path, refusal.index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -27,10 +27,11 @@ _ATTACKS = (Part(name="exact"), Part(name="posterior"))
 _ABOUT = Part(name="posterior", options={"weights": "about"}, label="posterior_about")
 
 
-def _mechanisms(defenses: Any) -> set[str]:
+def _mechanisms(defenses: object) -> set[str]:
     """Return the names of all mechanisms in defenses that were not checked yet."""
     names = set()
-    for part_like in several(defenses):
+    given = several(defenses)
+    for part_like in given if isinstance(given, list | tuple) else ():
         try:
             part = part_like if isinstance(part_like, Part) else Part.model_validate(as_part(part_like))
         except (BadInputError, ValidationError):
@@ -51,7 +52,7 @@ class SplitSpec(Spec):
     about: ClassVar[str] = "split learning: what the server reads of the client's columns and labels"
     unit: ClassVar[str] = "training"
     member: ClassVar[str | None] = "record"
-    quick: ClassVar[Mapping[str, Any]] = {"repetitions": 1, "attacked_records": 200}
+    quick: ClassVar[Mapping[str, object]] = {"repetitions": 1, "attacked_records": 200}
 
     guide: ClassVar[str] = """Measure what the server of split learning reads of the client's columns and labels.
 
@@ -131,7 +132,7 @@ Beside every figure stands the best baseline, which holds all but what came back
 
     @model_validator(mode="before")
     @classmethod
-    def _of_other_weights(cls, values: Any) -> Any:
+    def _of_other_weights(cls, values: object) -> object:
         """Add the attack that fits how far the server's copy of the client's weights is off, where it is."""
         if not isinstance(values, Mapping) or "attacks" in values:
             return values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -14,7 +14,7 @@ from seepage.settings.spec import Attacks, Baselines, Spec
 Attacked = Literal["held_out", "trained"]
 
 
-def _parties(value: Any) -> Any:
+def _parties(value: object) -> object:
     """Return one party's names as a list of one party."""
     value = several(value)
     if isinstance(value, list | tuple) and value and all(isinstance(name, str) for name in value):
@@ -37,7 +37,7 @@ class VerticalSpec(Spec):
     about: ClassVar[str] = "vertical learning: what the active party reads of a passive party's columns"
     unit: ClassVar[str] = "training"
     member: ClassVar[str | None] = "record"
-    quick: ClassVar[Mapping[str, Any]] = {"repetitions": 1, "epochs": 3, "attacked_records": 1000}
+    quick: ClassVar[Mapping[str, object]] = {"repetitions": 1, "epochs": 3, "attacked_records": 1000}
 
     guide: ClassVar[str] = """Measure what the active party of vertical learning reads of a passive party's columns.
 
