@@ -19,7 +19,6 @@ from seepage.assessment.decision import (
     evidence_below,
     least_units,
     log_growth,
-    lower_bound,
     mixture,
     more_units,
     share_bound,
@@ -49,9 +48,6 @@ def test_bounds_of_units_that_are_all_alike() -> None:
     assert upper_bound([0.0]) == pytest.approx(0.98, abs=5e-3)
     assert upper_bound([]) == 1
     assert upper_bound([], upper=0.6) == 0.6
-    assert lower_bound([]) == -1
-    assert lower_bound([], lower=0.0) == 0
-    assert lower_bound([-1.0] * 20) == -1
 
 
 def test_small_lifts_pass_after_about_20_45_and_100_units() -> None:
@@ -70,7 +66,6 @@ def test_the_order_of_units_does_not_change_a_bit() -> None:
     figures: list[Callable[[Any], float]] = [
         lambda order: evidence_below(lifts[order], 0.3),
         lambda order: upper_bound(lifts[order]),
-        lambda order: lower_bound(lifts[order]),
     ]
     for figure in figures:
         assert len({figure(rng.permutation(57)) for _ in range(20)}) == 1
@@ -102,8 +97,6 @@ def test_the_bound_is_the_least_limit_that_is_passed(lifts: list[float]) -> None
 def test_below_and_above_are_mirror_images(lifts: list[float], limit: float) -> None:
     mirrored = [-lift for lift in lifts]
     assert shown_above(lifts, limit) == shown_below(mirrored, -limit)
-    assert lower_bound(lifts) == -upper_bound(mirrored)
-    assert lower_bound(lifts) <= upper_bound(lifts)
     assert not (shown_below(lifts, limit) and shown_above(lifts, limit))
 
 
@@ -118,7 +111,6 @@ def test_higher_lifts_are_less_evidence(lifts: list[float], more: list[int], lim
     higher = [min(1.0, lift + step / 64) for lift, step in zip(lifts, more, strict=False)]
     assert evidence_below(higher, limit) <= evidence_below(lifts, limit) + 1e-9
     assert upper_bound(higher) >= upper_bound(lifts) - 1e-9
-    assert lower_bound(higher) >= lower_bound(lifts) - 1e-9
 
 
 @given(_LIFTS, st.sampled_from([0.005, 0.025, 0.1, 0.3]), st.sampled_from([1, 2, 10]))
@@ -217,7 +209,6 @@ def test_shares_have_clopper_pearsons_bound() -> None:
         (lambda: evidence_below([0.0, 1.5], 0.1), r"lie in \[-1, 1\], got 1.5 \(1 of 2"),
         (lambda: evidence_below([math.nan], 0.1), "got nan"),
         (lambda: upper_bound([math.inf]), "got inf"),
-        (lambda: lower_bound([-0.5], lower=0.0), r"lie in \[0, 1\]"),
         (lambda: upper_bound([[0.0]]), "shape"),
         (lambda: shown_below([0.0], 0.1, alpha=0.0), "between 0 and 1, got 0.0"),
         (lambda: shown_above([0.0], 0.1, attacks=0), "at least 1, got 0"),

@@ -83,18 +83,27 @@ def upper_bound(lifts: ArrayLike, *, alpha: float = ALPHA, upper: float = 1.0) -
         >>> round(upper_bound([0.0] * 20), 3), upper_bound([1.0] * 20), upper_bound([])
         (0.186, 1.0, 1.0)
     """
-    return _bound(_checked(lifts, -1.0, upper), upper, alpha)
+    threshold, sorted_lifts = _threshold(alpha), np.sort(_checked(lifts, -1.0, upper))
+    if not len(sorted_lifts) or sorted_lifts[0] == upper:
+        return float(upper)
+    # The wealth rises with the limit, from at most 1 at the mean.
+    low, high = float(sorted_lifts.mean()), float(upper)
+    while low < (middle := (low + high) / 2) < high and high - low > 1e-15:
+        if _log_wealth((upper - sorted_lifts) / (upper - middle)) >= threshold:
+            high = middle
+        else:
+            low = middle
+    return high
 
 
-def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks: int = 1, lower: float = -1.0) -> bool:
+def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks: int = 1) -> bool:
     """Return whether the lifts show that their mean is above a limit.
 
     Args:
-        lifts: one lift a unit, in [lower, 1].
-        limit: limit of the mean lift, in (lower, 1).
+        lifts: one lift a unit, in [-1, 1].
+        limit: limit of the mean lift, in (-1, 1).
         alpha: probability of a false yes, over all looks and attacks together.
         attacks: number of figures that are tested so, any of which fails the gate.
-        lower: smallest lift that is possible at all.
 
     Raises:
         BadInputError: a lift, the limit, ``alpha`` or ``attacks`` is out of range or NaN.
@@ -103,29 +112,11 @@ def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks
         >>> shown_above([0.9] * 12, 0.2), shown_above([0.9] * 12, 0.2, attacks=100)
         (True, False)
     """
-    _check_limit(limit, lower, 1.0)
+    _check_limit(limit, -1.0, 1.0)
     if attacks < 1:
         raise BadInputError(f"attacks is the number of figures tested, at least 1, got {attacks!r}.")
-    payoffs = (_checked(lifts, lower, 1.0) - lower) / (limit - lower)
+    payoffs = (_checked(lifts, -1.0, 1.0) + 1) / (limit + 1)
     return _log_wealth(payoffs) >= _threshold(alpha) + math.log(attacks)
-
-
-def lower_bound(lifts: ArrayLike, *, alpha: float = ALPHA, lower: float = -1.0) -> float:
-    """Return the lower bound of the mean lift: the largest limit that it is shown to be above.
-
-    Args:
-        lifts: one lift a unit, in [lower, 1].
-        alpha: probability that the bound is above the mean at any look.
-        lower: smallest lift that is possible at all, and the bound without units.
-
-    Raises:
-        BadInputError: a lift or ``alpha`` is out of range or NaN.
-
-    Example:
-        >>> round(lower_bound([1.0] * 20), 3)
-        0.629
-    """
-    return -_bound(-_checked(lifts, lower, 1.0), -lower, alpha)
 
 
 def can_still_pass(lifts: ArrayLike, limit: float, budget: int, *, alpha: float = ALPHA, upper: float = 1.0) -> bool:
@@ -271,20 +262,6 @@ def _log_wealth(payoffs: NDArray[np.float64], further: float | NDArray[np.float6
     """Return the log wealth after some payoffs, to which further log growth of each bet is added."""
     # Sorted, so that the order of the units does not change a bit of the sum.
     return float(mixture(log_growth(np.sort(payoffs)).sum(1, keepdims=True) + further)[0])
-
-
-def _bound(lifts: NDArray[np.float64], upper: float, alpha: float) -> float:
-    threshold, lifts = _threshold(alpha), np.sort(lifts)
-    if not len(lifts) or lifts[0] == upper:
-        return float(upper)
-    # The wealth rises with the limit, from at most 1 at the mean.
-    low, high = float(lifts.mean()), float(upper)
-    while low < (middle := (low + high) / 2) < high and high - low > 1e-15:
-        if _log_wealth((upper - lifts) / (upper - middle)) >= threshold:
-            high = middle
-        else:
-            low = middle
-    return high
 
 
 def _checked(values: ArrayLike, lower: float, upper: float) -> NDArray[np.float64]:

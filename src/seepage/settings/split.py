@@ -35,9 +35,8 @@ from seepage.settings.units import (
     UnitsExposure,
     attacks_and_baselines,
     control_fields,
-    extrapolated,
     planned,
-    rehearse,
+    rehearsed_training,
     rows_identity,
     with_fields,
     without_others,
@@ -190,15 +189,7 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
                 changed = {"epochs": 1, "attacked_records": max(1, int(size * share * records)), "stale": 0, "final": 0}
                 return SplitAudit(with_fields(self.spec, changed), some, self.own).expose(configuration, range(1))
 
-            try:
-                rehearsals = rehearse(expose, self.parts)
-            except BadInputError:
-                return None
-            if rehearsals is None:
-                return None
-            small, double = rehearsals
-            trained = extrapolated(small.exposure, double.exposure, 1 / share) * self.spec.epochs
-            self._forecast = trained + extrapolated(small.parts, double.parts, 1 / share)
+            self._forecast = rehearsed_training(expose, self.parts, share, self.spec.epochs)
         return self._forecast
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:

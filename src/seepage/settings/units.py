@@ -355,6 +355,31 @@ def rehearse(expose: Callable[[int], Exposure], parts: Sequence[PlannedPart]) ->
     return rehearsals[1], rehearsals[2]
 
 
+def rehearsed_training(
+    expose: Callable[[int], Exposure], parts: Sequence[PlannedPart], share: float, epochs: int
+) -> float | None:
+    """Return the seconds of a training with all its parts, from rehearsals of one epoch on a share of the work.
+
+    Args:
+        expose: makes an exposure that holds the share, or twice as much.
+        parts: what is measured on it.
+        share: share of the work that the smaller rehearsal does.
+        epochs: number of epochs of the training.
+
+    Returns:
+        None where rehearsals would take too long, or so small an exposure cannot be made.
+    """
+    try:
+        rehearsals = rehearse(expose, parts)
+    except BadInputError:
+        return None
+    if rehearsals is None:
+        return None
+    small, double = rehearsals
+    trained = extrapolated(small.exposure, double.exposure, 1 / share) * epochs
+    return trained + extrapolated(small.parts, double.parts, 1 / share)
+
+
 def extrapolated(small: float, double: float, times: float) -> float:
     """Return what takes ``times`` as long as a small rehearsal, from that one and one of twice its size.
 

@@ -45,10 +45,9 @@ from seepage.settings.units import (
     UnitsAudit,
     attacks_and_baselines,
     control_fields,
-    extrapolated,
     outcome,
     planned,
-    rehearse,
+    rehearsed_training,
     rows_identity,
     with_fields,
     without_others,
@@ -255,15 +254,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 spec = with_fields(self.spec, {"epochs": 1, "attacked_records": attacked})
                 return VerticalAudit(spec, some, self.own).expose(configuration, range(self.units))
 
-            try:
-                rehearsals = rehearse(expose, self.parts)
-            except BadInputError:
-                return None
-            if rehearsals is None:
-                return None
-            small, double = rehearsals
-            trained = extrapolated(small.exposure, double.exposure, 1 / share) * self.spec.epochs
-            self._forecast = trained + extrapolated(small.parts, double.parts, 1 / share)
+            self._forecast = rehearsed_training(expose, self.parts, share, self.spec.epochs)
         return self._forecast
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
