@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 
 # An attack, a defense, a baseline or a metric: a text such as ``name:{option: value}``, a mapping, or an object.
 PartLike = str | Mapping[str, object] | object

@@ -11,7 +11,7 @@ from seepage import registry
 from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.errors import BadInputError
 from seepage.models.head import Head
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Count, Option
 from seepage.settings.part import Part, Parts, several
 from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, Spec
 
@@ -55,11 +55,11 @@ class Training(Plain):
         Field(ge=1, le=1_000),
         Option("Number of successive rounds in which a victim's messages are received.", PARTIES),
     ] = 1
-    clients: Annotated[int, Field(ge=1), Option("Number of clients in each round.", PARTIES)] = 50
+    clients: Annotated[Count, Option("Number of clients in each round.", PARTIES)] = 50
     records: Annotated[
-        int, Field(ge=1), Option("Number of records of a client, fewer where the table has not as many.", PARTIES)
+        Count, Option("Number of records of a client, fewer where the table has not as many.", PARTIES)
     ] = 32
-    epochs: Annotated[int, Field(ge=1), Option("Number of local steps of a round.", PARTIES)] = 1
+    epochs: Annotated[Count, Option("Number of local steps of a round.", PARTIES)] = 1
     learning_rate: Annotated[float, Field(gt=0, lt=float("inf")), Option("Learning rate of local steps.", PARTIES)] = (
         0.5
     )
@@ -233,7 +233,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
     metrics: Annotated[
         Parts, Option("Figure that is measured.", ATTACK, "NAME[:OPTIONS]", parts="metrics", default="all")
     ] = Field(default_factory=_all_metrics)
-    victims: Annotated[int, Field(ge=1), Option("Number of batches attacked in each configuration.", ATTACK)] = 10
+    victims: Annotated[Count, Option("Number of batches attacked in each configuration.", ATTACK)] = 10
 
     @field_validator("model_options")
     @classmethod

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
 Kind = Literal["switch", "whole", "number", "text", "choice", "path", "list", "mapping", "model"]
@@ -18,6 +18,13 @@ Kind = Literal["switch", "whole", "number", "text", "choice", "path", "list", "m
 TABLE, PARTIES, ATTACK = "The table", "The parties and what they train", "What is attacked, and how"
 KNOWLEDGE, OUTPUT, GATE, RUNNING = "What the attacker knows", "Output", "Gate", "Running"
 PANELS = (TABLE, PARTIES, ATTACK, KNOWLEDGE, OUTPUT, GATE, RUNNING)
+
+
+# Types of fields: numbers of things with at least one, and with none at all; a share that is neither 0 nor 1; a rate.
+Count = Annotated[int, Field(ge=1)]
+Amount = Annotated[int, Field(ge=0)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
 
 
 @dataclass(frozen=True)

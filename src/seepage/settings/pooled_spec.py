@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from seepage import registry
 from seepage.errors import BadInputError
 from seepage.registry import Registry
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Option, SpecField
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Count, Option, Positive, SpecField
 from seepage.settings.part import Part
 from seepage.settings.spec import STEERING, Attacks, Baselines, DatasetName, Names, Plain, Spec
 from seepage.tabular.schema import Category
@@ -104,17 +104,15 @@ answers. Joint models with known shares say how often that is right, beside a ba
         Option("Number of units of a hidden layer of models.", PARTIES, "UNITS", default="logistic regression"),
     ] = ()
     epochs: Annotated[
-        int,
-        Field(ge=1),
-        Option("Number of passes over the pooled rows.", PARTIES, default="20; of texts 10, of graphs 200"),
+        Count, Option("Number of passes over the pooled rows.", PARTIES, default="20; of texts 10, of graphs 200")
     ] = 20
     batch_size: Annotated[
         int | None, Field(ge=1), Option("Number of records of a step of training.", PARTIES, "RECORDS")
     ] = 128
-    learning_rate: Annotated[float, Field(gt=0), Option("Learning rate of training.", PARTIES)] = 0.01
+    learning_rate: Annotated[Positive, Option("Learning rate of training.", PARTIES)] = 0.01
     weight_decay: Annotated[float, Field(ge=0), Option("Weight decay of training.", PARTIES)] = 1e-4
     rows: Annotated[
-        int, Field(ge=1), Option("Number of rows of the victim, the attacker and each further party.", PARTIES, "ROWS")
+        Count, Option("Number of rows of the victim, the attacker and each further party.", PARTIES, "ROWS")
     ] = 2_000
     auxiliary: Annotated[
         int,
@@ -135,7 +133,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
     own_share: Annotated[
         float, Field(ge=0, le=1), Option("Share of the attribute in the rows that the attacker puts in.", PARTIES)
     ] = 0.33
-    queries: Annotated[int, Field(ge=1), Option("Number of queries that the attacker asks.", KNOWLEDGE)] = 1_000
+    queries: Annotated[Count, Option("Number of queries that the attacker asks.", KNOWLEDGE)] = 1_000
     apart: Annotated[
         bool, Option("Whether queries are rows of their own, and not among the auxiliary ones.", KNOWLEDGE)
     ] = False
@@ -159,8 +157,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
     )
     baselines: Baselines = (Part(name="chance"), Part(name="constant_share"))
     repetitions: Annotated[
-        int,
-        Field(ge=1),
+        Count,
         Option(
             "Number of attack seeds: another auxiliary sample, attacker, shadow models and targets each; intervals are "
             "over them.",

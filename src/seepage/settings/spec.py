@@ -29,7 +29,7 @@ from seepage import registry
 from seepage.errors import BadInputError, OldSpellingWarning, Remedy, unknown_name
 from seepage.registry import Registry
 from seepage.settings.old import renewed
-from seepage.settings.option import ATTACK, GATE, OUTPUT, RUNNING, TABLE, Option, SpecField, fields_of
+from seepage.settings.option import ATTACK, GATE, OUTPUT, RUNNING, TABLE, Count, Option, SpecField, fields_of
 from seepage.settings.part import NONE, Part, Parts, combine, entry_of, make_part, several
 from seepage.tabular.policy import Missing, Policy
 
@@ -344,7 +344,7 @@ class Spec(Plain):
         ),
     ] = Policy.most_categories
     most_encoded: Annotated[
-        int, Field(ge=1), Option("Number of encoded columns beyond which most_categories is lowered.", TABLE)
+        Count, Option("Number of encoded columns beyond which most_categories is lowered.", TABLE)
     ] = Policy.most_encoded
     separator: Annotated[
         str,

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from seepage.errors import BadInputError
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Fraction, Option, Positive
 from seepage.settings.part import Part, as_part, several
 from seepage.settings.spec import Attacks, Baselines, Names, Spec
 
@@ -84,21 +84,15 @@ Beside every figure stands the best baseline, which holds all but what came back
         Option("Number of units of a hidden layer of DeepFM at the server.", PARTIES, "UNITS", default="no layer"),
     ] = ()
     logit: Annotated[bool, Option("Whether DeepFM ends in one logit for two classes.", PARTIES)] = True
-    epochs: Annotated[int, Field(ge=1), Option("Number of passes over the rows before the attack.", PARTIES)] = 5
-    batch_size: Annotated[
-        int, Field(ge=1), Option("Number of records of an exchange with one client.", PARTIES, "RECORDS")
-    ] = 256
-    learning_rate: Annotated[float, Field(gt=0), Option("Learning rate of Adagrad.", PARTIES)] = 0.01
-    rows_each: Annotated[int, Field(ge=1), Option("Number of rows of each of many clients.", PARTIES, "ROWS")] = 16
-    clients: Annotated[int, Field(ge=1), Option("Number of clients in an exchange, where there are many.", PARTIES)] = (
-        16
-    )
+    epochs: Annotated[Count, Option("Number of passes over the rows before the attack.", PARTIES)] = 5
+    batch_size: Annotated[Count, Option("Number of records of an exchange with one client.", PARTIES, "RECORDS")] = 256
+    learning_rate: Annotated[Positive, Option("Learning rate of Adagrad.", PARTIES)] = 0.01
+    rows_each: Annotated[Count, Option("Number of rows of each of many clients.", PARTIES, "ROWS")] = 16
+    clients: Annotated[Count, Option("Number of clients in an exchange, where there are many.", PARTIES)] = 16
     attacks: Attacks = _ATTACKS
     baselines: Baselines = _BASELINES
     test_share: Annotated[
-        float,
-        Field(gt=0, lt=1),
-        Option("Share of rows that are not trained on; attacked ones are among them.", PARTIES),
+        Fraction, Option("Share of rows that are not trained on; attacked ones are among them.", PARTIES)
     ] = 0.1
     attacked_records: Annotated[
         int | None,
@@ -106,18 +100,14 @@ Beside every figure stands the best baseline, which holds all but what came back
         Option("Largest number of attacked records.", ATTACK, "RECORDS", default="all held-out rows"),
     ] = None
     auxiliary: Annotated[
-        int,
-        Field(ge=0),
+        Amount,
         Option("Number of training rows that the attacker holds whole; 0 for marginals alone.", KNOWLEDGE, "ROWS"),
     ] = 2_000
     stale: Annotated[
-        int,
-        Field(ge=0),
-        Option("Number of epochs by which the client weights that the server knows are old.", KNOWLEDGE),
+        Amount, Option("Number of epochs by which the client weights that the server knows are old.", KNOWLEDGE)
     ] = 0
     final: Annotated[
-        int,
-        Field(ge=0),
+        Amount,
         Option(
             "Number of epochs before the end at which the attacked exchange takes place, where the server knows the "
             "client's final weights alone; 0 for an exchange after the end.",
@@ -125,9 +115,7 @@ Beside every figure stands the best baseline, which holds all but what came back
         ),
     ] = 0
     repetitions: Annotated[
-        int,
-        Field(ge=1),
-        Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK),
+        Count, Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK)
     ] = 5
 
     @model_validator(mode="before")
