@@ -19,8 +19,7 @@ _NUMBERS_AT_ONCE = 2**21
 _LAYERS = 10
 # Share of the largest squared slope below which a slope is a rounding error; such numbers keep their start values.
 _DETERMINED = 1e-8
-# Numbers that a row takes, in sizes of the state, from which a row's numbers do not move along with each category that is
-# tried.
+# Numbers that a row takes, in sizes of the state, from which its numbers do not move along with each category tried.
 _COSTLY = 50
 # An improvement by less than this share ends a search.
 _GAIN = 1e-6

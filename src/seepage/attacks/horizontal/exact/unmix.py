@@ -48,6 +48,8 @@ _SURE = 4.0
 _ROUNDING_OF_A_STEP = 0.25
 # Changes of a start that are usual before it ends.
 _TRIED = 6
+# Relative difference up to which a granted number is the one that was read.
+_SAME_LABEL = 1e-3
 # Rows of the public marginals with which the layers of a network are looked at.
 _TYPICAL = 1024
 
@@ -442,9 +444,11 @@ def _other_labels(knowledge: Knowledge, found: Sequence[Harvest], victims: Seque
     for victim in victims:
         own = knowledge.labels[victim].tolist()
         for label in found[victim].labels.tolist():
-            if label not in own:
+            # A number is read up to rounding.
+            nearest = min(own, key=lambda granted: abs(granted - label))
+            if abs(nearest - label) > _SAME_LABEL * max(1.0, abs(label)):
                 return None
-            own.remove(label)
+            own.remove(nearest)
         rest.append(own)
     return torch.tensor(rest, dtype=knowledge.labels.dtype, device=knowledge.labels.device)
 
