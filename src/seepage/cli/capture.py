@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
@@ -68,10 +68,10 @@ def check(
     about = read_description(update)
     statistics, _ = known_statistics(table, about)
     spec = make_spec(head=head or about.head, model_seed=model_seed)
-    made, _ = make_model(model, table, statistics, seed=model_seed, head=spec.head, weights=weights)
-    capture = load_capture(update, made, table)
+    network, _ = make_model(model, table, statistics, seed=model_seed, head=spec.head, weights=weights)
+    capture = load_capture(update, network, table)
     console = make_console()
-    grid = make_table(f"{clean(update.name)}: a gradient of model {clean(made.name)}, {capture.about.protocol}")
+    grid = make_table(f"{clean(update.name)}: a gradient of model {clean(network.name)}, {capture.about.protocol}")
     grid.add_column("parameter", no_wrap=True)
     grid.add_column("shape")
     for name in ("norm", "largest entry", "zeros"):
@@ -126,7 +126,7 @@ def example(
         seepage attack client/update.safetensors --model nn3 --weights client/model.safetensors
         --schema client/schema.yaml --truth client/truth.csv --out read
     """
-    given: dict[str, Any] = {"dataset": dataset, "data": data, "target": target, "schema_file": schema, "head": head}
+    given: dict[str, object] = {"dataset": dataset, "data": data, "target": target, "schema_file": schema, "head": head}
     given |= {"weights": weights}
     spec = make_spec(
         model=model,

@@ -201,7 +201,7 @@ class Certificate:
     """Conditions under which the certified cells of a victim are proved.
 
     Attributes:
-        batch_size: number of records that the attacker was told.
+        batch_size: number of records, as the attacker knows it.
         multiple_of: smallest number of records with the same message; all its multiples have it, too.
         precision: name of the number format of the message.
         recipe: computation by which the client made the message.
