@@ -5,6 +5,7 @@ Replaying ``gradient`` on the true records must reproduce an undefended view bit
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
@@ -190,9 +191,11 @@ class LocalTraining:
             raise BadInputError(f"betas are two numbers of at least 0 and below 1, got betas={pair!r}.")
         if not _number(self.momentum) or not 0 <= self.momentum < 1:
             raise BadInputError(f"momentum is a number of at least 0 and below 1, got momentum={self.momentum!r}.")
-        for name, value in {"weight_decay": self.weight_decay, "epsilon": self.epsilon}.items():
-            if not _number(value) or not 0 <= value < math.inf:
-                raise BadInputError(f"{name} is a number of at least 0, got {name}={value!r}.")
+        if not _number(self.weight_decay) or not 0 <= self.weight_decay < math.inf:
+            raise BadInputError(f"weight_decay is a number of at least 0, got weight_decay={self.weight_decay!r}.")
+        # An entry whose gradient is 0, as of a unit that no record activates, would become 0 / 0.
+        if not _number(self.epsilon) or not 0 < self.epsilon < math.inf:
+            raise BadInputError(f"epsilon is a number above 0, got epsilon={self.epsilon!r}.")
         if not _number(self.rate_factor) or not 0 < self.rate_factor <= 1:
             raise BadInputError(f"rate_factor is a number above 0 and at most 1, got rate_factor={self.rate_factor!r}.")
         for name in ("nesterov", "drop_last"):
@@ -341,7 +344,8 @@ def local_update(
 ) -> dict[str, Tensor]:
     """Return the difference of each client's parameters before and after local training, shape (client, *parameter).
 
-    Differentiable in ``encoded``.
+    Differentiable in ``encoded``. The optimiser's state is fresh at the start, as in a client that makes its optimiser
+    anew in each round.
 
     Args:
         model: model that all clients start from.
@@ -350,6 +354,9 @@ def local_update(
         gradient_of: function that computes each step's gradients, with clients on the first axis.
         parameters: parameters that each client starts from, shape (client, *parameter); the model's own for all if
             None.
+
+    Raises:
+        BadInputError: the records are of another number of epochs than the training's, or no batch of them is left.
 
     Example:
         >>> import torch
@@ -363,12 +370,77 @@ def local_update(
     begin = parameters
     if begin is None:
         begin = {name: p.expand(len(encoded), *p.shape) for name, p in model.parameters.items()}
-    now = begin
-    for epoch in range(encoded.shape[1]):
-        for batch in training.batches(encoded.shape[2]):
-            step = gradient_of(model, encoded[:, epoch, batch], labels[:, epoch, batch], now)
-            now = {name: p - training.learning_rate * step[name] for name, p in now.items()}
+    epochs, records = encoded.shape[1:3]
+    if epochs != training.epochs:
+        raise BadInputError(f"the training has {training.epochs} epochs, got the records of {epochs}.")
+    now, optimiser = begin, _Optimiser(training)
+    order = itertools.product(range(epochs), training.groups(records))
+    for (epoch, group), rate in zip(order, training.rates(records), strict=True):
+        steps = [gradient_of(model, encoded[:, epoch, batch], labels[:, epoch, batch], now) for batch in group]
+        now = optimiser.step(now, _accumulated(steps, training.accumulation), rate)
     return {name: begin[name] - p for name, p in now.items()}
+
+
+def _accumulated(gradients: Sequence[dict[str, Tensor]], count: int) -> dict[str, Tensor]:
+    """Return the sum of gradients over a number of batches; their own where each is a step by itself."""
+    if count == 1:
+        return gradients[0]
+    return {name: sum(one[name] / count for one in gradients[1:]) + g / count for name, g in gradients[0].items()}
+
+
+class _Optimiser:
+    """An optimiser of ``torch.optim`` as a function of parameters and gradients; only its state is kept.
+
+    Momentum, weight decay and Adam take the operations of ``torch.optim`` on a CPU one by one, so that they end in the
+    same bits. Plain SGD rounds once more than ``torch.optim``, which multiplies and subtracts at once.
+
+    Args:
+        training: settings of the local training.
+    """
+
+    def __init__(self, training: LocalTraining) -> None:
+        self._training = training
+        self._steps = 0
+        self._first: dict[str, Tensor] = {}
+        self._second: dict[str, Tensor] = {}
+
+    def step(self, parameters: dict[str, Tensor], gradients: dict[str, Tensor], rate: float) -> dict[str, Tensor]:
+        """Return the parameters after a step.
+
+        Args:
+            parameters, gradients: tensors by the parameter's name.
+            rate: learning rate of the step.
+        """
+        self._steps += 1
+        if self._training.optimizer != "sgd":
+            return {name: self._adam(name, p, gradients[name], rate) for name, p in parameters.items()}
+        if self._training.momentum or self._training.weight_decay:
+            return {name: self._sgd(name, p, gradients[name], rate) for name, p in parameters.items()}
+        return {name: p - rate * gradients[name] for name, p in parameters.items()}
+
+    def _sgd(self, name: str, parameter: Tensor, step: Tensor, rate: float) -> Tensor:
+        decay, momentum = self._training.weight_decay, self._training.momentum
+        if decay:
+            step = step.add(parameter, alpha=decay)
+        if momentum:
+            before = self._first.get(name)
+            self._first[name] = step if before is None else (before * momentum).add(step)
+            step = step.add(self._first[name], alpha=momentum) if self._training.nesterov else self._first[name]
+        return parameter.add(step, alpha=-rate)
+
+    def _adam(self, name: str, parameter: Tensor, step: Tensor, rate: float) -> Tensor:
+        training, (first, second) = self._training, self._training.betas
+        if training.optimizer == "adamw":
+            parameter = parameter * (1 - rate * training.weight_decay)
+        elif training.weight_decay:
+            step = step.add(parameter, alpha=training.weight_decay)
+        mean = self._first.get(name, torch.zeros_like(step)).lerp(step, 1 - first)
+        square = (self._second.get(name, torch.zeros_like(step)) * second).addcmul(step, step, value=1 - second)
+        self._first[name], self._second[name] = mean, square
+        # The root has no derivative at 0, where an entry's gradients have all been 0.
+        root = torch.where(square > 0, square, 1).sqrt() * (square > 0)
+        below = root / (1 - second**self._steps) ** 0.5 + training.epsilon
+        return parameter.addcdiv(mean, below, value=-rate / (1 - first**self._steps))
 
 
 @dataclass(frozen=True)
