@@ -214,12 +214,15 @@ class Clients(ABC, Generic[M]):
     @property
     @abstractmethod
     def gradients(self) -> list[int]:
-        """Number of records of each gradient; a client's message is the sum of these gradients times ``rate``."""
+        """Number of records of each gradient that a client's message is computed from."""
 
-    @property
-    def rate(self) -> float:
-        """Factor of the sum of gradients in a message."""
-        return 1.0
+    def noise(self, noises: Sequence[float]) -> float:
+        """Return the standard deviation of a message's entries by noise on its gradients.
+
+        Args:
+            noises: standard deviation of the noise on each gradient's entries.
+        """
+        return math.hypot(*noises)
 
     @property
     @abstractmethod
@@ -231,7 +234,7 @@ class Clients(ABC, Generic[M]):
         known = KnownDefense() if self.defense is None else self.defense.describe()
         if isinstance(self.defense, RecordDefense):
             noises = [self.defense.noise(records) for records in self.gradients]
-            known = replace(known, noise=self.rate * math.hypot(*noises))
+            known = replace(known, noise=self.noise(noises))
         # Noise of several clients averages out.
         return known if self.clients == 1 else replace(known, noise=known.noise / self.clients**0.5)
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from seepage.attacks.horizontal.exact.adaptive import first_gradient, layer_noise, lost_sizes
 from seepage.attacks.horizontal.exact.certificates import ROUNDINGS
 from seepage.attacks.horizontal.exact.chains import affine_layers, obstacle
 from seepage.attacks.horizontal.exact.gradients import Gradient
@@ -317,6 +318,8 @@ def _outside(view: View, knowledge: Knowledge) -> str | None:
         return "no hidden layer"
     if view.model.head == "regression":
         return "labels are numbers"
+    if isinstance(view, UpdateView) and view.training.optimizer != "sgd" and (lost := lost_sizes(view, knowledge)):
+        return lost
     if knowledge.defense.signs or knowledge.defense.kept < 1:
         return f"gradients went through {knowledge.defense.name}"
     if (knowledge.defense.name != "none" or not isinstance(view, GradientView)) and len(layers) < 3:
@@ -341,6 +344,8 @@ def _noise(view: View, known: Knowledge) -> list[float] | None:
     if isinstance(view, GradientView):
         layers = len(affine_layers(view.model.module) or ())
         return None if known.defense.name == "none" else [known.defense.noise] * layers
+    if view.training.optimizer != "sgd":
+        return layer_noise(first_gradient(view, known.batch_size // view.clients))
     steps = view.training.steps(known.batch_size // view.clients)
     moved = moved_by(view, known.batch_size // view.clients)
     weights = list(view.model.parameters.values())[::2]
@@ -468,7 +473,8 @@ def _certificate(
     normalised = affine_layers(view.model.module) is None
     if isinstance(view, UpdateView):
         training = view.training
-        recipe = f"{training.epochs} local steps over the whole batch at rate {training.learning_rate:g}"
+        how = f"at rate {training.learning_rate:g}" if training.plain else f"by {training.describe()}"
+        recipe = f"{training.epochs} local steps over the whole batch {how}"
     else:
         recipe = "the mean gradient of the batch" + (", normalised by the granted statistics" if normalised else "")
     least, unit = (ROUNDINGS, "roundings") if noise is None else (SEEN, "standard deviations of its noise")

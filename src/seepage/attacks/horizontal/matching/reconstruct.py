@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seepage.attacks.horizontal.exact.adaptive import labels_of_step, smoothed
 from seepage.attacks.horizontal.exact.defended import undo_clipping
 from seepage.attacks.horizontal.exact.updates import Simulated, merge_epochs, midway, moved_by
 from seepage.attacks.horizontal.matching.engine import Engine, JointEngine, match
@@ -135,8 +136,10 @@ class Reconstruction:
             labels = knowledge.labels.to(first.device)
         else:
             restored = [
-                restore_labels(gradient, known, encoder, self.labels)
-                for gradient, (_, known) in zip(read, gradients, strict=True)
+                labels_of_step(one, knowledge, encoder)
+                if isinstance(one, UpdateView) and one.training.optimizer != "sgd" and one.model.head != "regression"
+                else restore_labels(gradient, known, encoder, self.labels)
+                for one, gradient, (_, known) in zip(rounds, read, gradients, strict=True)
             ]
             # Labels are in order of class, so that the median over rounds is a count that most of them agree on.
             labels = torch.stack(restored).median(0).values
@@ -144,9 +147,11 @@ class Reconstruction:
         if isinstance(view, RoundsView):
             self._check_rounds(view, knowledge)
             target = replace(view, rounds=tuple(read))
-        elif isinstance(view, UpdateView) and self.local == "simulated":
+        elif isinstance(view, UpdateView) and _through_steps(view, self.local):
             _check_simulated(view)
             target = view
+            if view.training.optimizer != "sgd":
+                target = smoothed(view, knowledge.batch_size // view.clients)
             if not knowledge.ordered:
                 labels = torch.stack([_shuffled(one, seed) for one, seed in zip(labels, seeds, strict=True)])
         moved = None
@@ -270,6 +275,12 @@ def as_gradient(view: View, knowledge: Knowledge) -> tuple[GradientView, Knowled
 def _copies(view: AnyView) -> int:
     """Return the number of dummy records for each true one."""
     return view.training.epochs if isinstance(view, UpdateView) else 1
+
+
+def _through_steps(view: UpdateView, local: Local) -> bool:
+    """Return whether dummy records are matched by simulating the client's steps."""
+    # Of an aggregate of Adam's steps no single client's can be simulated.
+    return local == "simulated" or (view.training.optimizer != "sgd" and view.clients == 1)
 
 
 def _shuffled(labels: Float[Tensor, " record"], seed: int) -> Float[Tensor, " record"]:

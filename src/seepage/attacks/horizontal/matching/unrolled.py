@@ -45,7 +45,7 @@ class Unrolled:
     Weights and biases are stored as one matrix a layer, whose last column multiplies a one.
 
     Args:
-        view: received updates, one client each.
+        view: received updates, one client each, of plain SGD.
         matching: distance between updates.
         layers: layers of the view's model, see ``affine_layers``.
     """
@@ -73,7 +73,8 @@ class Unrolled:
         with torch.no_grad():
             weights, steps = self._train(epochs, labels)
             distance = self._distance(weights, epochs.shape[:2])
-            derivative = torch.empty_like(epochs)
+            # Records of a batch that is dropped have none.
+            derivative = torch.zeros_like(epochs)
             flat = derivative.flatten(0, 1)
             batches = [(epoch, batch) for epoch in range(epochs.shape[2]) for batch in self._batches(epochs.shape[3])]
             adjoint = self._adjoint(weights, distance)
