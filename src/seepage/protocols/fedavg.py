@@ -16,6 +16,7 @@ from seepage.models.model import Model
 from seepage.protocols.clients import Clients
 from seepage.registry import protocols
 from seepage.wire.horizontal import UpdateView
+from seepage.wire.precision import Precision
 
 # Weight decay of torch.optim.AdamW where none is given.
 _ADAMW_DECAY = 0.01
@@ -27,8 +28,8 @@ class FedAvg(Clients[UpdateView]):
 
     Args:
         batch_size: number of records of a client, all of which it uses in each epoch.
-        replacement, defense, clients, holds: arguments of ``Clients``; a defense of messages receives the difference
-            of the parameters before and after, a defense of records each local step.
+        replacement, defense, clients, holds, precision: arguments of ``Clients``; a defense of messages receives the
+            difference of the parameters before and after, a defense of records each local step.
         epochs: number of local passes over the records.
         local_batch_size: number of records of a local step; all of them if None.
         learning_rate: learning rate of the local optimiser's first step.
@@ -67,8 +68,9 @@ class FedAvg(Clients[UpdateView]):
         rate_every: int = 1,
         accumulation: int = 1,
         drop_last: bool = False,
+        precision: Precision = "full",
     ) -> None:
-        super().__init__(batch_size, replacement, defense, clients, holds)
+        super().__init__(batch_size, replacement, defense, clients, holds, precision)
         if weight_decay is None:
             weight_decay = _ADAMW_DECAY if optimizer == "adamw" else 0.0
         self.training = LocalTraining.of_plain(
@@ -113,7 +115,7 @@ class FedAvg(Clients[UpdateView]):
 
     def view(self, model: Model, message: dict[str, Tensor]) -> UpdateView:
         """Return the updates."""
-        return UpdateView(model, message, self.training, self.clients)
+        return UpdateView(model, message, self.training, self.clients, self.precision)
 
     @property
     def gradients(self) -> list[int]:
@@ -143,5 +145,5 @@ class FedAvg(Clients[UpdateView]):
         order = "shuffled" if self.shuffle else "in a fixed order"
         return self._of_clients(
             f"change of the model in {epochs} over {self.batch_size} records, {order}, {training.batch_size} a step, "
-            f"by {training.describe()} that the server set"
+            f"by {training.describe()} that the server set{self._cast}"
         )

@@ -13,6 +13,7 @@ from seepage.attacks.horizontal.matching.labels import spell_out
 from seepage.learning import gradient
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, UpdateView
+from seepage.wire.precision import cast_noise, last_place
 
 # Standard errors by which a step has to fall short of its full length; where it does not, it is taken to.
 _LEAST = 1.0
@@ -85,15 +86,14 @@ def first_gradient(view: UpdateView, records: int) -> FirstStep:
     for name, update in view.update.items():
         before = begin[name].detach().double()
         precision = torch.finfo(begin[name].dtype).eps
-        # The last place of a parameter follows from the power of two below it.
-        after = before - update.double()
-        place = torch.ldexp(torch.full_like(after, precision), torch.frexp(after).exponent - 1)
+        place = last_place(before - update.double(), begin[name].dtype)
         step = update.double()
         roundings = 1.0
         if training.optimizer == "adamw" and decay:
             step, roundings = step - moved * decay * before, 2**0.5
         step = step / moved
-        error = torch.hypot(roundings * place / (12**0.5 * moved), 0.75 * precision * step.abs())
+        coarse = torch.full_like(step, cast_noise(update, view.precision) / moved)
+        error = torch.hypot(torch.hypot(roundings * place / (12**0.5 * moved), 0.75 * precision * step.abs()), coarse)
         bends.append((_BENDS * epsilon / error).flatten())
         if single:
             size = epsilon * step.abs() / (1 - step.abs()).maximum(_LEAST * error)

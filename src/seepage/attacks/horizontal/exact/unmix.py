@@ -40,6 +40,7 @@ from seepage.wire.horizontal import (
     UpdateView,
     View,
 )
+from seepage.wire.precision import cast_noise
 
 # A number is proved where its standard error is this much smaller than what counts as right.
 _SURE = 4.0
@@ -322,7 +323,8 @@ def _outside(view: View, knowledge: Knowledge) -> str | None:
         return lost
     if knowledge.defense.signs or knowledge.defense.kept < 1:
         return f"gradients went through {knowledge.defense.name}"
-    if (knowledge.defense.name != "none" or not isinstance(view, GradientView)) and len(layers) < 3:
+    exact = knowledge.defense.name == "none" and view.precision == "full" and isinstance(view, GradientView)
+    if not exact and len(layers) < 3:
         return "one hidden layer, and gradients that are not exact"
     return None
 
@@ -332,7 +334,7 @@ def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
         return f"no plain ReLU network ({obstacle(view.model.module)})"
     if view.model.head == "regression":
         return "labels are numbers"
-    if not isinstance(view, GradientView) or knowledge.defense.name != "none":
+    if not isinstance(view, GradientView) or knowledge.defense.name != "none" or view.precision != "full":
         return "batch normalisation, and gradients that are not exact"
     if not normalisations(view.model.module).keys() <= (knowledge.batch_statistics or {}).keys():
         return "batch normalisation by statistics that are not granted, which running statistics give away"
@@ -342,8 +344,9 @@ def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
 def _noise(view: View, known: Knowledge) -> list[float] | None:
     """Return the standard deviation of what blurs each layer's mean gradient; None where they came as they are."""
     if isinstance(view, GradientView):
-        layers = len(affine_layers(view.model.module) or ())
-        return None if known.defense.name == "none" else [known.defense.noise] * layers
+        if known.defense.name == "none" and view.precision == "full":
+            return None
+        return [math.hypot(known.defense.noise, rounded) for rounded in _cast_noises(view)]
     if view.training.optimizer != "sgd":
         return layer_noise(first_gradient(view, known.batch_size // view.clients))
     steps = view.training.steps(known.batch_size // view.clients)
@@ -357,9 +360,15 @@ def _noise(view: View, known: Knowledge) -> list[float] | None:
             * float(weight.detach().double().square().mean().sqrt())
             * math.sqrt(steps)
             / moved,
+            rounded / moved,
         )
-        for weight in weights
+        for weight, rounded in zip(weights, _cast_noises(view), strict=True)
     ]
+
+
+def _cast_noises(view: View) -> list[float]:
+    """Return the standard deviation of what the client's cast added to each layer's weights."""
+    return [cast_noise(sent, view.precision) for sent in list(view.message.values())[::2]]
 
 
 def _proved(
