@@ -8,17 +8,23 @@ from torch import Tensor
 
 from seepage.assessment import match_records
 from seepage.attacks.horizontal.exact.adaptive import first_gradient, labels_of_step, smoothed
+from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.unmix import unmix
+from seepage.attacks.horizontal.exact.updates import Backpropagated
+from seepage.attacks.horizontal.matching.adam_step import AdamStep
+from seepage.attacks.horizontal.matching.matching import Cosine, Matching, MeanSquared
 from seepage.attacks.horizontal.matching.profiles import reconstruction
 from seepage.datasets import load
 from seepage.datasets.dataset import Dataset
 from seepage.learning import LocalTraining, gradient, local_update
 from seepage.models.mlp import nn3
-from seepage.models.model import Model, seeded
+from seepage.models.model import Head, Model, seeded
+from seepage.models.resnet import resnet_bn
 from seepage.protocols.fedavg import FedAvg
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, UpdateView
 from seepage.wire.secret import Transcript
+from tests.attacks.test_engine import network
 from tests.attacks.test_updates import DATA, flat
 
 GERMAN = load("german")
@@ -94,6 +100,27 @@ def test_labels_are_counted_in_what_signs_and_small_entries_say(options: dict[st
     assert int((labels.sum(1) == ran.secret.labels.sum(1)).sum()) >= right
 
 
+@pytest.mark.parametrize("head", ["softmax", "sigmoid", "regression"])
+@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+@pytest.mark.parametrize("matching", [Cosine(), MeanSquared()])
+def test_the_closed_form_of_a_step_is_backpropagation(head: Head, optimizer: str, matching: Matching) -> None:
+    generator = torch.Generator().manual_seed(5)
+    model = Model(network(5, (12, 8), 3 if head == "softmax" else 1, generator), head, "random")
+    rows = torch.randn(2, 3, 1, 7, 5, generator=generator, dtype=torch.float64)
+    labels = torch.randint(3 if head == "softmax" else 2, (2, 7), generator=generator).double()
+    training = LocalTraining.of_plain(
+        {"epochs": 1, "batch_size": 6, "learning_rate": 0.1, "optimizer": optimizer, "weight_decay": 0.1}
+        | {"epsilon": 1e-2, "drop_last": True}
+    )
+    view = UpdateView(model, local_update(model, rows[:, 0] + 0.3, labels[:, None], training), training)
+    layers = affine_layers(model.module)
+    assert layers is not None
+    assert AdamStep.fits(view, 7)
+    fast, slow = AdamStep(view, matching, layers), Backpropagated(view, matching)
+    torch.testing.assert_close(fast(rows, labels), slow(rows, labels), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(fast.loss(rows, labels), slow.loss(rows, labels))
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "adamw"])
 def test_records_are_matched_through_a_step_of_adam(optimizer: str) -> None:
     encoder = Encoder(DATA.schema, DATA.statistics, dtype=torch.float32)
@@ -147,3 +174,14 @@ def test_rounds_of_adam_are_matched_together() -> None:
     known = Knowledge(data.schema, data.statistics, 2)
     guess = reconstruction("default", restarts=2, iterations=200)(ran.view, known, [0])
     assert guess.cells.shape == ran.secret.cells.shape
+
+
+def test_labels_behind_batch_normalisation_are_counted_by_signs() -> None:
+    """A batch of one has no statistics, and so no gradient of its own."""
+    encoder = Encoder(DATA.schema, DATA.statistics, dtype=torch.float32)
+    ran = FedAvg(4, optimizer="adam").run(resnet_bn(DATA.schema, seed=0), DATA.train, encoder, [0])
+    guess = reconstruction("default", restarts=1, iterations=2)(
+        ran.view, Knowledge(DATA.schema, DATA.statistics, 4), [0]
+    )
+    assert guess.labels is not None
+    assert guess.labels.shape == (1, 4)

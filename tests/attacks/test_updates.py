@@ -136,7 +136,7 @@ def test_the_true_records_are_at_no_distance_under_any_optimiser(name: str) -> N
     view, rows, labels = updates(
         LocalTraining.of_plain({"epochs": 2, "batch_size": 3, "learning_rate": 0.1, **options}), 6
     )
-    engine = Simulated(view, MeanSquared(), weight=0.0)
+    engine = Simulated(view, MeanSquared(), weight=0.0, records=6)
     assert float(engine.loss(rows[:, None], labels).abs().max()) < 1e-12
     assert float(engine.loss(rows[:, None] + 0.1, labels).min()) > 1e-6
 
@@ -206,7 +206,7 @@ def test_simulated_steps_are_those_of_one_client_after_the_other(kind: str, epoc
     view, _, labels = updates(LocalTraining(epochs, batch, 0.3), records=5)
     generator = torch.Generator().manual_seed(2)
     rows = torch.randn(2, 2, epochs * 5, 5, generator=generator, dtype=torch.float64)
-    loss, derivative = Simulated(view, DISTANCES[kind], weight=0.7)(rows, labels)
+    loss, derivative = Simulated(view, DISTANCES[kind], weight=0.7, records=labels.shape[1])(rows, labels)
     for v in range(2):
         for r in range(2):
             one = rows[v, r].clone().requires_grad_()
@@ -217,7 +217,7 @@ def test_simulated_steps_are_those_of_one_client_after_the_other(kind: str, epoc
 
 def test_the_true_records_have_no_distance() -> None:
     view, rows, labels = updates(LocalTraining(3, 2, 0.3), records=5)
-    engine = Simulated(view, Cosine(), weight=1.0)
+    engine = Simulated(view, Cosine(), weight=1.0, records=labels.shape[1])
     assert float(engine.loss(rows[:, None], labels).abs().max()) < 1e-12
     # In each epoch the same records: the prior has nothing to object to.
     repeated = rows[:, None, None].expand(-1, -1, 3, -1, -1).flatten(2, 3)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from seepage.attacks.horizontal.exact.adaptive import first_gradient
 from seepage.attacks.horizontal.exact.chains import affine_layers
+from seepage.attacks.horizontal.matching.adam_step import AdamStep
 from seepage.attacks.horizontal.matching.matching import Distance, Matching, products, target_of
 from seepage.attacks.horizontal.matching.unrolled import Unrolled
 from seepage.learning import LocalTraining, local_update
@@ -147,13 +148,13 @@ class Simulated:
         view: received updates, one client each.
         matching: distance between updates.
         weight: weight of the prior.
+        records: number of records of a client.
 
     Rows have a record for each epoch and record of the client, epoch after epoch, or are one epoch's, for all.
     """
 
-    def __init__(self, view: UpdateView, matching: Matching, weight: float) -> None:
-        layers = affine_layers(view.model.module) if view.training.plain else None
-        self._way = Backpropagated(view, matching) if layers is None else Unrolled(view, matching, layers)
+    def __init__(self, view: UpdateView, matching: Matching, weight: float, records: int) -> None:
+        self._way = _way(view, matching, records)
         self._epochs, self._weight = view.training.epochs, weight
 
     def __call__(
@@ -176,6 +177,16 @@ class Simulated:
 
     def _every(self, epochs: Tensor) -> Tensor:
         return epochs.expand(-1, -1, self._epochs, -1, -1)
+
+
+def _way(view: UpdateView, matching: Matching, records: int) -> Unrolled | AdamStep | Backpropagated:
+    """Return the fastest way through the client's steps that there is."""
+    layers = affine_layers(view.model.module)
+    if layers is not None and view.training.plain:
+        return Unrolled(view, matching, layers)
+    if layers is not None and AdamStep.fits(view, records):
+        return AdamStep(view, matching, layers)
+    return Backpropagated(view, matching)
 
 
 def _apart(

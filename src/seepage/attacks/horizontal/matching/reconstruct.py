@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import torch
 from jaxtyping import Float
@@ -30,6 +30,7 @@ from seepage.attacks.horizontal.matching.optimise import Descent, Progress, scal
 from seepage.attacks.horizontal.matching.priors import Guided, Prior
 from seepage.attacks.horizontal.matching.surrogate import Surrogate
 from seepage.errors import BadInputError, check_choice, check_count
+from seepage.models.batch_norm import normalisations
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.relaxation import Logits, Relaxation
 from seepage.tabular.schema import Discrete
@@ -137,7 +138,7 @@ class Reconstruction:
         else:
             restored = [
                 labels_of_step(one, knowledge, encoder)
-                if isinstance(one, UpdateView) and one.training.optimizer != "sgd" and one.model.head != "regression"
+                if _counts_by_step(one)
                 else restore_labels(gradient, known, encoder, self.labels)
                 for one, gradient, (_, known) in zip(rounds, read, gradients, strict=True)
             ]
@@ -211,7 +212,7 @@ class Reconstruction:
         records = copies * labels.shape[1]
         relaxation = Relaxation(encoder, self.softmax, self.sigmoid, self.logits)
         if isinstance(view, UpdateView):
-            engine: Engine = Simulated(view, self.matching, self.epoch_prior)
+            engine: Engine = Simulated(view, self.matching, self.epoch_prior, labels.shape[1])
         elif isinstance(view, RoundsView):
             engine = JointEngine([match(one, self.matching) for one in view.rounds if isinstance(one, GradientView)])
         else:
@@ -281,6 +282,13 @@ def _through_steps(view: UpdateView, local: Local) -> bool:
     """Return whether dummy records are matched by simulating the client's steps."""
     # Of an aggregate of Adam's steps no single client's can be simulated.
     return local == "simulated" or (view.training.optimizer != "sgd" and view.clients == 1)
+
+
+def _counts_by_step(view: View) -> TypeGuard[UpdateView]:
+    """Return whether labels are counted in all entries of a step of Adam, for which single records have gradients."""
+    if not isinstance(view, UpdateView) or view.training.optimizer == "sgd":
+        return False
+    return view.model.head != "regression" and not normalisations(view.model.module)
 
 
 def _shuffled(labels: Float[Tensor, " record"], seed: int) -> Float[Tensor, " record"]:
