@@ -86,7 +86,7 @@ def test_records_are_read_out_of_messages_of_sixteen_bits_and_not_certified(
 def test_sparse_columns_of_a_cast_gradient_certify_nothing() -> None:
     """All records are found, but other ones may be cast to the same numbers."""
     ran = FedSGD(2, precision="bfloat16").run(nn3(DATA.schema, seed=0), DATA.train, ENCODER, [0])
-    guess = Spear()(ran.view, Knowledge(DATA.schema, DATA.statistics, 2), [0])
+    guess = Spear(submatrices=4096)(ran.view, Knowledge(DATA.schema, DATA.statistics, 2), [0])
     assert guess.regime == ("all 2 records found",)
     assert guess.certified is not None
     assert not guess.certified.any()
