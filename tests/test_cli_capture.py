@@ -79,7 +79,7 @@ def test_what_a_client_leaves_is_private_and_whole(client: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in (client / "plain").iterdir()} == {0o600}
     with safe_open(client / "plain" / "update.safetensors", framework="pt") as file:
         about = json.loads(file.metadata()["seepage"])
-    assert (about["format"], about["batch_size"], about["model"], "labels" in about) == (1, 1, "nn1", False)
+    assert (about["format"], about["batch_size"], about["model"], "labels" in about) == (2, 1, "nn1", False)
 
 
 @pytest.mark.parametrize(("folder", "model"), [("plain", "nn1"), ("tables", "ownnets.py:Tables")])

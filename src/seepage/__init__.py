@@ -20,7 +20,7 @@ from seepage.versions import installed
 if TYPE_CHECKING:
     from seepage import attacks, models
     from seepage.auditing import audit, audit_document
-    from seepage.captures.captured import capture
+    from seepage.captures.capturing import capture
     from seepage.datasets.own import read_table
     from seepage.report.report import Report
     from seepage.tabular.encoder import Encoder
