@@ -207,8 +207,8 @@ class ClientEncoder(BaseModel):
         ]
         some = ", ".join(parts[:12]) + (", ..." if len(parts) > 12 else "")
         raise BadInputError(
-            f"the client's encoder makes rows of {self.width} entries ({some}), the first layer of model {name!r} takes "
-            f"{inputs}; declare the columns as they enter the network."
+            f"the client's encoder makes rows of {self.width} entries ({some}), the first layer of model {name!r} "
+            f"takes {inputs}; declare the columns as they enter the network."
         )
 
     def check_rows(self, frame: pd.DataFrame, encoded: Float[np.ndarray, "record entry"]) -> None:

@@ -9,10 +9,10 @@ Example:
     >>> data = distinct(rows=40)
     >>> model = nn3(data.schema, seed=0).module
     >>> recipe = guard.MessageRecipe(batch_size=4)
-    >>> leak_guard = guard.LeakGuard(model, data.schema, recipe, reference=data.train)
-    >>> rows = leak_guard.encoder.encode(data.train.cells[:4]).float()
+    >>> update_guard = guard.UpdateGuard(model, data.schema, recipe, reference=data.train)
+    >>> rows = update_guard.encoder.encode(data.train.cells[:4]).float()
     >>> nn.functional.cross_entropy(model(rows), data.train.labels[:4].long()).backward()
-    >>> answer = leak_guard(model.state_dict(), {name: p.grad for name, p in model.named_parameters()})
+    >>> answer = update_guard(model.state_dict(), {name: p.grad for name, p in model.named_parameters()})
     >>> answer.finding.decision, answer.finding.proved_records, answer.message is None
     ('proved', 4, False)
 """
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from seepage.captures.encoders import ClientEncoder
     from seepage.captures.recipe import MessageRecipe
     from seepage.guard.finding import Answer, Decision, GuardFinding, Proof
-    from seepage.guard.leak_guard import LeakGuard
     from seepage.guard.policy import GuardPolicy
     from seepage.guard.settings import load
+    from seepage.guard.update_guard import UpdateGuard
 
 lazy_package(__name__)
 
@@ -39,8 +39,8 @@ __all__ = [
     "Decision",
     "GuardFinding",
     "GuardPolicy",
-    "LeakGuard",
     "MessageRecipe",
     "Proof",
+    "UpdateGuard",
     "load",
 ]

@@ -11,8 +11,8 @@ from seepage.captures.encoders import ClientEncoder
 from seepage.captures.recipe import MessageRecipe
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import load_yaml
-from seepage.guard.leak_guard import LeakGuard
 from seepage.guard.policy import Action, GuardPolicy, Mode
+from seepage.guard.update_guard import UpdateGuard
 from seepage.models.model import Head
 from seepage.models.own import is_own
 from seepage.tabular.schema import Schema
@@ -53,7 +53,7 @@ class GuardSettings(BaseModel):
     keep_records: bool = False
 
 
-def load(path: str | Path, *, allow_code: bool = False) -> LeakGuard:
+def load(path: str | Path, *, allow_code: bool = False) -> UpdateGuard:
     """Return the guard that a YAML file describes.
 
     Args:
@@ -112,7 +112,7 @@ def load(path: str | Path, *, allow_code: bool = False) -> LeakGuard:
         "log": None if found.log is None else folder / found.log,
     }
     policy = GuardPolicy(found.policy, found.mode, found.clip_norm, found.noise_multiplier, found.delta)
-    return LeakGuard(
+    return UpdateGuard(
         model,
         schema,
         found.recipe,

@@ -41,8 +41,8 @@ def network(kind: type[nn.Module] = nn.ReLU, normalised: bool = False) -> nn.Mod
     return nn.Sequential(*layers)
 
 
-def made(recipe: guard.MessageRecipe = FEDAVG, model: Any = None, **options: Any) -> guard.LeakGuard:
-    return guard.LeakGuard(model or network(), DATA.schema, recipe, reference=DATA.train, **options)
+def made(recipe: guard.MessageRecipe = FEDAVG, model: Any = None, **options: Any) -> guard.UpdateGuard:
+    return guard.UpdateGuard(model or network(), DATA.schema, recipe, reference=DATA.train, **options)
 
 
 def gradients(module: nn.Module, records: int = 8, first: int = 0) -> dict[str, Tensor]:
@@ -393,7 +393,7 @@ def test_a_network_of_the_sites_own_runs_where_it_is_allowed(tmp_path: Path) -> 
 def test_a_frame_is_not_needed_where_the_encoder_is_declared() -> None:
     encoder = guard.ClientEncoder.of_schema(DATA.schema, DATA.statistics.mean.tolist(), DATA.statistics.std.tolist())
     before, after = trained(network())
-    found = guard.LeakGuard(network(), DATA.schema, FEDAVG, encoder=encoder)(before, after).finding
+    found = guard.UpdateGuard(network(), DATA.schema, FEDAVG, encoder=encoder)(before, after).finding
     assert found.decision == "proved"
     assert "columns are distributed as the encoder's means" in found.assumed[0]
     assert isinstance(DATA.train.frame, pd.DataFrame)

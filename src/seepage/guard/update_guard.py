@@ -47,7 +47,7 @@ _TELLING = 1e-2
 Form = Literal["weights", "difference", "gradient"]
 
 
-class LeakGuard:
+class UpdateGuard:
     """Checks each update of a client before it is sent, and applies a policy to it.
 
     Call it with the model as received and the update. It runs the exact attack on the very message that would be sent,
