@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -89,3 +89,83 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tens
     normalised = any(isinstance(part, nn.LayerNorm) for part in module.modules())
     with plain_attention(), _LayerNormByFormula() if normalised else nullcontext():
         return functional_call(module, given, (rows,), tie_weights=False)
+
+
+class _EndedError(Exception):
+    """All layers that were awaited have run."""
+
+
+class LayerRun(NamedTuple):
+    """One run of a layer.
+
+    Attributes:
+        name: name of the layer in its module.
+        entering: tensor that entered it.
+        returned: tensor that it returned.
+    """
+
+    name: str
+    entering: Tensor
+    returned: Tensor
+
+
+class Watched(NamedTuple):
+    """A module's outputs, and what went through some of its layers on the way, in the order of the runs."""
+
+    outputs: Tensor
+    layers: list[LayerRun]
+
+
+def watched(
+    module: nn.Module,
+    names: Iterable[str],
+    rows: Tensor,
+    replaced: Mapping[str, Tensor] | None = None,
+    graph: bool = False,
+    until: Iterable[str] = (),
+) -> Watched:
+    """Run a module and return what enters and leaves some of its layers.
+
+    Args:
+        module: module to run, in the mode that it is in.
+        names: names of the layers to watch; each takes and returns one tensor.
+        rows: inputs of the module.
+        replaced: tensors that layers return in place of their own outputs, by name.
+        graph: whether to keep the graph, so that the outputs can be differentiated with respect to the layers' ones.
+        until: names of layers after all of which the run is ended; the outputs are then those of the last one. Empty:
+            the run goes to its end.
+
+    Example:
+        >>> import torch
+        >>> module = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))
+        >>> seen = watched(module, ["0", "2"], torch.zeros(5, 2), {"0": torch.zeros(5, 3)})
+        >>> [(run.name, tuple(run.entering.shape)) for run in seen.layers]
+        [('0', (5, 2)), ('2', (5, 3))]
+        >>> torch.equal(seen.layers[1].entering, torch.zeros(5, 3))
+        True
+    """
+    layers: list[LayerRun] = []
+    replaced, awaited = replaced or {}, set(until)
+    stops = bool(awaited)
+
+    def record(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], Tensor]:
+        def hook(_: nn.Module, entering: tuple[Any, ...], returned: Tensor) -> Tensor:
+            returned = replaced.get(name, returned)
+            layers.append(LayerRun(name, entering[0], returned))
+            awaited.discard(name)
+            if stops and not awaited:
+                raise _EndedError
+            return returned
+
+        return hook
+
+    hooks = [module.get_submodule(name).register_forward_hook(record(name)) for name in names]
+    try:
+        with torch.set_grad_enabled(graph), plain_attention():
+            outputs = module(rows)
+    except _EndedError:
+        outputs = layers[-1].returned
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return Watched(outputs, layers)

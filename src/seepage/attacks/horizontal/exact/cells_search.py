@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from seepage.attacks.horizontal.exact.networks import Network, errors_back
+from seepage.attacks.horizontal.exact.networks import Layered, Network, errors_back
 from seepage.attacks.horizontal.exact.spans import Span
 from seepage.tabular.encoder import Encoder
 
@@ -58,7 +58,7 @@ class CellsSearch:
     def __init__(
         self,
         encoder: Encoder,
-        network: Network,
+        network: Layered,
         spans: Sequence[Span],
         allowed: Bool[Tensor, " encoded"],
         errors: float = 0.0,
@@ -78,20 +78,22 @@ class CellsSearch:
         self._column = torch.tensor([column for column, _ in options], dtype=torch.long, device=device)
         self._code = torch.tensor([code for _, code in options], dtype=torch.long, device=device)
         self._low, self._high = encoder.low[self._place], encoder.high[self._place]
-        weight, bias = network.weights[0], network.biases[0]
-        off = spans[0].off_rows
+        weight, bias = network.state_weight, network.state_bias
         # A raw row's zero is not the encoded row's.
         base = torch.where(encoder.is_continuous, torch.zeros_like(encoder.mean), -encoder.mean / encoder.std)
-        # Effect of a category on the first layer's outputs, and on the distance from its span.
+        # Effect of a category on the state, the first layer's outputs in plain networks, and on the distance from the
+        # span of the first layer's inputs.
+        self._network = network
         self._made, self._made_base = weight.T / encoder.std[:, None], weight @ base + bias
-        self._away = off[:, :-1].T / encoder.std[:, None]
-        self._away_base = off[:, :-1] @ base + off[:, -1]
+        off, shift = network.away(spans)
+        self._away = off.T / encoder.std[:, None]
+        self._away_base = off @ base + shift
         self._slope = weight[:, self._place]
-        self._away_slope = off[:, :-1][:, self._place]
-        self._deep = spans[1] if len(spans) > 1 else None
+        self._away_slope = off[:, self._place]
+        self._deep = [_Tap.of(spans[tap.at], tap.inputs, tap.scale) for tap in network.taps if tap.at < len(spans)]
         self._errors = errors
-        back = errors_back(network)
-        if errors and len(back) == 1:
+        back = errors_back(network) if errors and isinstance(network, Network) else ()
+        if len(back) == 1:
             own = back[0] / spans[0].scale
             self._size, self._beyond = own.square(), spans[0].off_columns * own
         else:
@@ -118,7 +120,8 @@ class CellsSearch:
             codes, numbers: starting points; numbers standardised.
             rounds: largest number of changes of a start.
         """
-        per_start = max(1, len(self._code)) * (len(self._made_base) + len(self._away_base))
+        held = len(self._made_base) + len(self._away_base) + self._network.held
+        per_start = max(1, len(self._code)) * held
         chunk = max(1, _NUMBERS_AT_ONCE // per_start)
         parts = [
             self._run(c.clone(), n.clone(), rounds)
@@ -138,9 +141,10 @@ class CellsSearch:
         """Return the standard errors of standardised numbers, if the remaining misfit is random."""
         hidden = self.hidden_outputs(ends)
         jacobian = self._away_slope.expand(len(hidden), -1, -1)
-        if self._deep is not None:
-            slopes = (hidden > 0).to(hidden.dtype)[..., None] * self._slope
-            jacobian = torch.cat([jacobian, self._deep.off_rows[:, :-1] @ slopes], 1)
+        if self._deep:
+            slopes = self._network.slopes(hidden, self._slope)
+            parts = [tap.off @ slope for tap, slope in zip(self._deep, slopes, strict=True)]
+            jacobian = torch.cat([jacobian, *parts], 1)
         inverse = torch.linalg.pinv(jacobian.mT @ jacobian, hermitian=True)
         rest = max(1, jacobian.shape[1] - jacobian.shape[2])
         return (inverse.diagonal(dim1=-2, dim2=-1) * ends.misfit[:, None] / rest).clamp_min(0).sqrt()
@@ -184,45 +188,79 @@ class CellsSearch:
 
     def _misfit(self, outputs: Tensor, away: Tensor, numbers: Tensor) -> Tensor:
         found = (away + numbers @ self._away_slope.T).square().sum(-1)
-        deep = self._deep
         if self._errors:
             active = ((outputs + numbers @ self._slope.T) > 0).to(outputs.dtype)
             outside = (active @ self._beyond.T).square().sum(-1) / (active @ self._size).clamp_min(1e-300)
             return found + self._errors * outside
-        if deep is None:
+        if not self._deep:
             return found
-        hidden = (outputs + numbers @ self._slope.T).relu_()
-        if len(deep.off_rows) <= deep.rank:
-            return found + (hidden @ deep.off_rows[:, :-1].T + deep.off_rows[:, -1]).square().sum(-1)
-        inside = hidden @ deep.rows[:, :-1].T + deep.rows[:, -1]
-        return found + (hidden.square().sum(-1) + 1 - inside.square().sum(-1)).clamp_min(0)
+        for tap, entered in zip(self._deep, self._network.deep(outputs + numbers @ self._slope.T), strict=True):
+            found = found + tap.distance(entered)
+        return found
 
     def _step(self, outputs: Tensor, numbers: Tensor):
-        """Return the Gauss-Newton step of the numbers for the units that are active now."""
+        """Return the Gauss-Newton step of the numbers, with the taps' slopes where they are now."""
         flat = self._away_slope
         gram = (flat.T @ flat).expand(len(outputs), -1, -1)
-        if self._deep is None:
+        if not self._deep:
             inverse = torch.linalg.pinv(gram[:1], hermitian=True, rtol=_DETERMINED)[0] if flat.numel() else gram[0]
             return lambda m, a, n: (a + n @ flat.T) @ flat @ inverse
-        active = ((outputs + numbers @ self._slope.T) > 0).to(outputs.dtype)
-        slopes = active[..., None] * self._slope
-        off, shift = self._deep.off_rows[:, :-1], self._deep.off_rows[:, -1]
-        jacobian = off @ slopes
-        back = off.T @ jacobian
-        gram = gram + jacobian.mT @ jacobian
+        slopes = self._network.slopes(outputs + numbers @ self._slope.T, self._slope)
+        jacobians = [tap.off @ slope for tap, slope in zip(self._deep, slopes, strict=True)]
+        backs = [tap.off.T @ jacobian for tap, jacobian in zip(self._deep, jacobians, strict=True)]
+        for jacobian in jacobians:
+            gram = gram + jacobian.mT @ jacobian
         ridge = gram.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None] * 1e-12 + 1e-300
         inverse = torch.linalg.inv(gram + ridge * torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device))
-        constant = (jacobian * shift[:, None]).sum(-2)
+        constants = [(j * tap.shift[:, None]).sum(-2) for tap, j in zip(self._deep, jacobians, strict=True)]
 
         def step(m: Tensor, a: Tensor, n: Tensor) -> Tensor:
-            hidden = (m + n @ self._slope.T).relu_()
-            if m.dim() == 2:
-                gradient = torch.einsum("sh,shc->sc", hidden, back) + constant + (a + n @ flat.T) @ flat
-                return torch.einsum("sc,scd->sd", gradient, inverse)
-            gradient = torch.bmm(hidden, back) + constant[:, None] + (a + n @ flat.T) @ flat
-            return torch.bmm(gradient, inverse)
+            entering = self._network.deep(m + n @ self._slope.T)
+            one = m.dim() == 2
+            gradient = None
+            for entered, back, constant in zip(entering, backs, constants, strict=True):
+                part = torch.einsum("sh,shc->sc", entered, back) if one else torch.bmm(entered, back)
+                part = part + (constant if one else constant[:, None])
+                gradient = part if gradient is None else gradient + part
+            assert gradient is not None
+            gradient = gradient + (a + n @ flat.T) @ flat
+            return torch.einsum("sc,scd->sd", gradient, inverse) if one else torch.bmm(gradient, inverse)
 
         return step
+
+
+@dataclass(frozen=True)
+class _Tap:
+    """What lies outside the span of a deeper layer's inputs.
+
+    Attributes:
+        off, shift: map from the input to what lies outside, and its constant part.
+        rows: span itself with its constant part where it has fewer dimensions, which is cheaper.
+        scale: factor of lengths.
+        one: 1 where the layer has a bias, else 0.
+    """
+
+    off: Float[Tensor, "rest input"]
+    shift: Float[Tensor, " rest"]
+    rows: tuple[Tensor, Tensor] | None
+    scale: float
+    one: float
+
+    @classmethod
+    def of(cls, span: Span, inputs: int, scale: float) -> _Tap:
+        """Return the tap of a layer with so many inputs, whose usual length is a unit over the scale."""
+        biased = span.off_rows.shape[1] > inputs
+        off, rows = span.off_rows * scale, span.rows * scale
+        none = off.new_zeros(len(off)), off.new_zeros(len(rows))
+        cheap = (rows[:, :inputs], rows[:, -1] if biased else none[1]) if len(off) > len(rows) else None
+        return cls(off[:, :inputs], off[:, -1] if biased else none[0], cheap, scale, float(biased))
+
+    def distance(self, entered: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch"]:
+        """Return the squared distance of inputs from the span."""
+        if self.rows is None:
+            return (entered @ self.off.T + self.shift).square().sum(-1)
+        inside = entered @ self.rows[0].T + self.rows[1]
+        return (self.scale**2 * (entered.square().sum(-1) + self.one) - inside.square().sum(-1)).clamp_min(0)
 
 
 def occurring(encoder: Encoder, span: Span, rounding: float) -> Bool[Tensor, " encoded"]:

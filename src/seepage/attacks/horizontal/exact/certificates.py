@@ -13,8 +13,9 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from seepage.attacks.horizontal.exact.gradients import Gradient
-from seepage.attacks.horizontal.exact.networks import extended
+from seepage.attacks.horizontal.exact.networks import Network, extended
 from seepage.attacks.horizontal.exact.spans import Span
+from seepage.models.head import Head
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous
 
@@ -26,6 +27,8 @@ _NONE = 1e-3
 _RIDGE = 0.1
 # Records of several copies whose numbers are looked at.
 _COPIED = 16
+# Share of the largest singular value below which directions count as dependent.
+_DEPENDENT = 1e-12
 # Numbers of the largest temporary.
 _NUMBERS_AT_ONCE = 2**23
 
@@ -84,16 +87,26 @@ def prove_cells(
     if complete:
         pairs = zip(roundings, gradient.left, strict=False)
         roundings = [size.maximum(torch.linalg.vector_norm(left, dim=1)) for size, left in pairs]
-    layers = [_LayerInRoundings.of(gradient.left[at], errors[at], roundings[at]) for at in (0, 1)]
+    network = gradient.network
+    layers = [
+        _LayerInRoundings.of(left, error, rounding)
+        for left, error, rounding in zip(gradient.left, errors, roundings, strict=False)
+    ]
     trace = [layer.sizes * entered[:, :-1].norm(dim=1) for layer, entered in zip(layers, inputs, strict=False)]
-    least = _shown_by(client, cells, rows, layers[0])
+    least = _shown_by(gradient, client, cells, rows, layers)
+    if not isinstance(network, Network):
+        return CellProofs(least, torch.stack(trace).amax(0) <= ROUNDINGS)
     open_ = (least <= ROUNDINGS).any(1).nonzero()[:, 0]
     entries = client.width * (2 * client.width + sum(len(layer.off_rows) for layer in layers))
     for some in open_.split(max(1, _NUMBERS_AT_ONCE // entries)):
-        least[some] = least[some].maximum(_both_layers(gradient, client, cells, inputs, layers, some))
-    several = (counts.sum(1) > 1).nonzero()[:, 0].tolist()
+        least[some] = least[some].maximum(_both_layers(network, client, cells, inputs, layers, some))
+    several = (gradient.copies(counts) > 1).nonzero()[:, 0].tolist()
     for done, i in enumerate(several):
-        unsure = _mean_of_others(gradient, client, rows[i], counts[i]) if done < _COPIED else list(schema.continuous)
+        unsure = (
+            _mean_of_others(network, gradient.head, client, rows[i], counts[i])
+            if done < _COPIED
+            else list(schema.continuous)
+        )
         least[i, unsure] = 0
     return CellProofs(least, torch.stack(trace).amax(0) <= ROUNDINGS)
 
@@ -141,11 +154,79 @@ def apart(vectors: Float[Tensor, "vector entry"], none: float) -> Float[Tensor, 
     return (left.square() / (values.square() + none**2)).sum(1).rsqrt()
 
 
-def _shown_by(client: Encoder, cells: Tensor, rows: Tensor, layer: _LayerInRoundings) -> Float[Tensor, "record column"]:
-    """Return the least changes that the first layer shows where no record is missing; 0 where some are."""
-    if len(layer.off_rows) <= client.width:
-        return torch.zeros_like(cells)
-    return layer.alone[:, None] * distances(client, cells, rows)
+def _shown_by(
+    gradient: Gradient, client: Encoder, cells: Tensor, rows: Tensor, layers: Sequence[_LayerInRoundings]
+) -> Float[Tensor, "record column"]:
+    """Return the least changes that layers show which take the row, where no record is missing; 0 where some are."""
+    network, least = gradient.network, torch.zeros_like(cells)
+    whole = [
+        len(layer.off_rows) == received.shape[1] for layer, received in zip(layers, gradient.received, strict=False)
+    ]
+    if network.takes_rows and whole[0]:
+        least = layers[0].alone[:, None] * distances(client, cells, rows)
+    if isinstance(network, Network):
+        return least
+    entering = network.run(rows).entering
+    for at, entry in enumerate(network.entries()):
+        if whole[at] and (at or not network.takes_rows):
+            shown = layers[at].alone[:, None] * _distances_behind(client, cells, entering[at], entry)
+            least = least.maximum(shown)
+    return least
+
+
+def _distances_behind(
+    client: Encoder,
+    cells: Float[Tensor, "record column"],
+    entering: Float[Tensor, "record extended"],
+    entry: Float[Tensor, "input encoded"],
+) -> Float[Tensor, "record column"]:
+    """Return the least distances min_s |s v' - v| from a layer's inputs v to those v' with another cell.
+
+    As ``distances``, where the layer takes an affine function of the encoded row: embeddings in place of categories, or
+    no constant 1. What the row's other cells can change is left out of v and v', so that they may be any.
+
+    Args:
+        client: encoder of the rows.
+        cells: records.
+        entering: their inputs of the layer, with an appended 1 where it has a bias.
+        entry: map from the encoded row to the input, less its constant.
+    """
+    schema, least = client.schema, torch.zeros_like(cells)
+    entry = torch.nn.functional.pad(entry.T, (0, entering.shape[1] - len(entry)))
+    ways = entry / client.std.double()[:, None]
+    # Of a discrete column, what tells two categories apart.
+    free = [ways[block] - ways[block][:1] for block in schema.blocks]
+    for i, column in enumerate(schema.columns):
+        numeric = isinstance(column, Continuous)
+        others = torch.cat([free[j] if j != i else free[j][:0] for j in range(len(free))])
+        for j in schema.continuous:
+            if j != i:
+                others = torch.cat([others, ways[schema.blocks[j]]])
+        outside = _complement(others)
+        own = entering @ outside.T
+        if numeric:
+            step = (ways[schema.blocks[i]][0] * move(column)) @ outside.T
+            changed = torch.stack([own + step, own - step], 1)
+            same = None
+        else:
+            block = ways[schema.blocks[i]] @ outside.T
+            changed = own[:, None] + block[None] - block[cells[:, i].long()][:, None]
+            same = torch.arange(column.width, device=cells.device) == cells[:, i, None]
+        sizes = changed.square().sum(-1)
+        along = torch.einsum("ne,nae->na", own, changed).square() / sizes.clamp_min(1e-300)
+        square = (own.square().sum(-1, keepdim=True) - along).clamp_min(0)
+        if same is not None:
+            square = square.masked_fill(same, torch.inf)
+        least[:, i] = square.amin(1).sqrt()
+    return least
+
+
+def _complement(vectors: Float[Tensor, "vector entry"]) -> Float[Tensor, "rest entry"]:
+    """Return an orthonormal basis of what is orthogonal to vectors."""
+    if not len(vectors):
+        return torch.eye(vectors.shape[1], dtype=vectors.dtype, device=vectors.device)
+    _, values, right = torch.linalg.svd(vectors)
+    return right[int((values > _DEPENDENT * values[:1].clamp_min(1e-300)).sum()) :]
 
 
 def distances(client: Encoder, cells: Tensor, rows: Tensor) -> Float[Tensor, "record column"]:
@@ -180,7 +261,7 @@ def distances(client: Encoder, cells: Tensor, rows: Tensor) -> Float[Tensor, "re
 
 
 def _both_layers(
-    gradient: Gradient,
+    network: Network,
     client: Encoder,
     cells: Tensor,
     inputs: Sequence[Tensor],
@@ -194,7 +275,7 @@ def _both_layers(
     # How the message changes with a raw entry of a row, in each layer: a unit that is not active does not react.
     weight = torch.diag(std.reciprocal())
     at_first = first.alone[some, None, None] * (first.off_rows[:, :-1] @ weight)
-    made = active[..., None] * (gradient.network.weights[0] @ weight)
+    made = active[..., None] * (network.weights[0] @ weight)
     at_second = second.alone[some, None, None] * (second.off_rows[:, :-1] @ made)
     change = torch.cat([at_first, at_second], 1)
     # A category is left for another one; numbers move by standard deviations.
@@ -230,7 +311,7 @@ def _both_layers(
 
 
 def _mean_of_others(
-    gradient: Gradient, client: Encoder, row: Float[Tensor, " encoded"], counts: Float[Tensor, " label"]
+    network: Network, head: Head, client: Encoder, row: Float[Tensor, " encoded"], counts: Float[Tensor, " label"]
 ) -> list[int]:
     """Return the columns in which copies of a record may be different records that have it as their mean.
 
@@ -238,7 +319,7 @@ def _mean_of_others(
     one label that leaves moves that keep the outputs; under several labels, whose errors differ in sign, any. The
     units bound how far a record can move from the others.
     """
-    schema, network = client.schema, gradient.network
+    schema = client.schema
     place = [schema.blocks[i].start for i in schema.continuous]
     if not place:
         return []
@@ -261,7 +342,7 @@ def _mean_of_others(
         # What one record is off in one direction, the others together are in the other.
         others = float(counts.sum()) - 1
         sides, room = torch.cat([sides, -sides / others]), torch.cat([room, room])
-        same = (outputs[1:] - outputs[:1] if gradient.head == "softmax" else outputs).cpu().numpy()
+        same = (outputs[1:] - outputs[:1] if head == "softmax" else outputs).cpu().numpy()
     found = []
     for at, i in enumerate(schema.continuous):
         column = schema.columns[i]

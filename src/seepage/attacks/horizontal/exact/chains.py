@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.layers import (
@@ -17,16 +18,20 @@ from seepage.attacks.horizontal.exact.layers import (
     Rectifier,
 )
 from seepage.models.batch_norm import BatchNorm
+from seepage.models.calling import watched
 from seepage.models.resnet import Residual
 
 _KNOWN = (nn.Linear, nn.ReLU, BatchNorm, nn.Unflatten, nn.Conv1d, nn.Flatten)
+# Random rows with which the form of a network is looked at.
+_ROWS = 64
 
 
 def parts_of(module: nn.Module) -> list[nn.Module] | None:
     """Return the layers of a network with closed-form passes, in order; None where it holds any other layer.
 
     These are affine layers, ReLUs of their outputs, batch normalisations, residual blocks of such layers, and a
-    convolution in front; the last one is affine.
+    convolution in front; the last one is affine. Affine layers with ReLUs between them are recognised in any module by
+    what it does with random rows, however its forward method is written.
 
     Example:
         >>> len(parts_of(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))) or [])
@@ -36,12 +41,47 @@ def parts_of(module: nn.Module) -> list[nn.Module] | None:
     """
     parts = _sequence([module])
     if not parts or type(parts[-1]) is not nn.Linear or not _fits(parts, at_start=True):
-        return None
+        return _rectified(module)
     every = [part for part in module.modules() if next(part.children(), None) is None]
     # A layer that runs twice has one gradient for both.
     runs = _leaves(parts)
     distinct = len({id(part) for part in runs}) == len(runs) == len(every)
     return parts if distinct and not any(_is_special(part) for part in module.modules()) else None
+
+
+def _rectified(module: nn.Module) -> list[nn.Module] | None:
+    """Return affine layers with ReLUs between them, in the order in which a module of any form runs them.
+
+    None unless each layer runs once, has a bias, takes exactly the ReLU of what the one before returned, and the
+    outputs are those of the last one; and unless these layers hold all parameters, in this order.
+    """
+    names = [name for name, part in module.named_modules() if type(part) is nn.Linear and part.bias is not None]
+    layers = [module.get_submodule(name) for name in names]
+    own = [parameter for layer in layers for parameter in layer.parameters(recurse=False)]
+    parameters = list(module.parameters())
+    if not layers or len(own) != len(parameters) or any(map(_is_special, module.modules())):
+        return None
+    if any(a is not b for a, b in zip(own, parameters, strict=True)) or any(True for _ in module.buffers()):
+        return None
+    rows = _random_rows(layers[0], parameters[0])
+    try:
+        runs = watched(module, names, rows)
+    except Exception:  # A user's module may raise anything; others than plain networks take rows of other widths.
+        return None
+    if [run.name for run in runs.layers] != names or not torch.equal(runs.outputs, runs.layers[-1].returned):
+        return None
+    entering = [rows, *(run.returned.relu() for run in runs.layers[:-1])]
+    if not all(torch.equal(run.entering, own) for run, own in zip(runs.layers, entering, strict=True)):
+        return None
+    return [part for layer in layers for part in (layer, nn.ReLU())][:-1]
+
+
+def _random_rows(layer: nn.Module, like: Tensor) -> Tensor:
+    """Return rows of several sizes: an activation that only begins as a ReLU does is seen."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(_ROWS, int(getattr(layer, "in_features", 1)), generator=generator, dtype=torch.float64)
+    sizes = torch.logspace(-2, 3, _ROWS, dtype=torch.float64)
+    return (rows * sizes[:, None]).to(like)
 
 
 def affine_layers(module: nn.Module) -> list[nn.Linear] | None:

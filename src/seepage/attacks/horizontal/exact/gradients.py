@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,14 +10,35 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seepage.attacks.horizontal.exact.networks import Network, extended
-from seepage.attacks.horizontal.exact.spans import Span, row_scale
+from seepage.attacks.horizontal.exact.networks import Layered, Network
+from seepage.attacks.horizontal.exact.spans import ROUNDINGS, Span, row_scale
 from seepage.models.model import Head
 from seepage.wire.horizontal import GradientView
 
-# A proof's relative distances from the spans, and how far a count of copies may be from a whole number.
-OUTSIDE = 1e-4
-_UNCOUNTED = 3e-4
+# Of the received gradient, what the replayed one may differ by to count as the same, in roundings.
+SAME = 100.0
+
+
+class Tolerances(NamedTuple):
+    """How near to the spans a record has to be.
+
+    Attributes:
+        roundings: bound on rounding in singular values, as in ``Span.of``.
+        misfit: squared misfit at which a search has arrived. False ends lie at 1e-3 and above.
+        outside: share of inputs and errors that may lie outside their spans.
+        uncounted: how far a count of copies may be from a whole number.
+    """
+
+    roundings: float
+    misfit: float
+    outside: float
+    uncounted: float
+
+
+# What proves a record, and what is enough to estimate one of which the network is so sure that little of its error is
+# above rounding.
+STRICT = Tolerances(ROUNDINGS, 1e-6, 1e-4, 3e-4)
+LOOSE = Tolerances(1.0, 1e-4, 3e-3, 1e-2)
 
 
 class Passed(NamedTuple):
@@ -26,13 +48,25 @@ class Passed(NamedTuple):
     counts: Float[Tensor, "candidate label"]
 
 
+def spell_out(counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy"]:
+    """Return the label of each copy, record by record.
+
+    Example:
+        >>> spell_out(torch.tensor([[0.0, 2.0], [1.0, 0.0]])).tolist()
+        [1.0, 1.0, 0.0]
+    """
+    labels = torch.arange(counts.shape[1], device=counts.device).expand(len(counts), -1)
+    return labels.flatten().repeat_interleave(counts.flatten().long()).double()
+
+
 class CandidateEvidence(NamedTuple):
     """What a layer's gradient says of candidates.
 
     Attributes:
         outside, off: share of the input and of the error that lies outside their spans.
-        chances: probability of each label, by the network.
-        total: copies times chances, less the number of copies with each label, if the candidate is a record.
+        chances: probability of each label, by the network; of a number as target, the output.
+        total: copies times chances, less the number of copies with each label, if the candidate is a record; of
+            a number as target, twice the difference of output and target.
     """
 
     outside: Float[Tensor, " candidate"]
@@ -47,15 +81,21 @@ class Gradient:
     Args:
         network: network whose gradient it is.
         head: head of the model: how its outputs are read.
-        layers: weights and bias side by side, (unit, input + 1).
+        layers: weights and bias side by side, (unit, input + 1), or weights where there is no bias.
         records: number of records of whose losses the gradient is the mean.
         rounding: relative precision of the numbers.
+
+    Attributes:
+        tolerances: how near to the spans a record has to be.
     """
 
-    def __init__(self, network: Network, head: Head, layers: Sequence[Tensor], records: int, rounding: float) -> None:
-        self.network, self.head, self.records, self.rounding = network, head, records, rounding
+    def __init__(self, network: Layered, head: Head, layers: Sequence[Tensor], records: int, rounding: float) -> None:
+        self.network, self.records, self.rounding = network, records, rounding
+        self.head: Head = head
         self.received = [layer.double() for layer in layers]
         self.left = list(self.received)
+        self._names: Sequence[str] = ()
+        self.tolerances = STRICT
         self._scale = [row_scale(layer) for layer in self.left]
         self._largest = [
             float(torch.linalg.matrix_norm(layer / scale[:, None], 2))
@@ -69,26 +109,81 @@ class Gradient:
         received = [g[victim] for g in view.gradient.values()]
         layers = [torch.cat([w, b[:, None]], 1) for w, b in zip(received[::2], received[1::2], strict=True)]
         rounding = torch.finfo(received[0].dtype).eps
-        return cls(Network.at(list(place.values())), view.model.head, layers, records, rounding)
+        gradient = cls(Network.at(list(place.values())), view.model.head, layers, records, rounding)
+        gradient._names = list(view.gradient)
+        return gradient
 
     @property
     def classes(self) -> int:
-        """Number of labels; one output under a sigmoid tells two apart."""
-        return 2 if self.head == "sigmoid" else len(self.network.biases[-1])
+        """Width of counts: number of labels, of which one output under a sigmoid tells two apart.
+
+        Of a number as target there are two: that of copies, and the sum of their targets.
+        """
+        return self.network.outputs if self.head == "softmax" else 2
+
+    def copies(self, counts: Float[Tensor, "record label"]) -> Float[Tensor, " record"]:
+        """Return how often each record is there."""
+        return counts[:, 0] if self.head == "regression" else counts.sum(1)
+
+    def labels(self, counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy"]:
+        """Return the label of each copy, record by record."""
+        if self.head == "regression":
+            return (counts[:, 1] / counts[:, 0]).repeat_interleave(counts[:, 0].long())
+        return spell_out(counts)
+
+    def divisor(self, counts: Float[Tensor, "record label"]) -> int:
+        """Return the greatest common divisor of the numbers of copies with each label."""
+        whole = counts[:, 0] if self.head == "regression" else counts.flatten()
+        return math.gcd(*whole.long().tolist())
+
+    def counted(self, labels: Float[Tensor, " copy"]) -> Float[Tensor, "copy label"]:
+        """Return the counts of records with these labels, one of each.
+
+        Args:
+            labels: labels or numbers.
+        """
+        if self.head == "regression":
+            return torch.stack([torch.ones_like(labels), labels], 1).double()
+        return torch.nn.functional.one_hot(labels.long(), self.classes).double()
+
+    def explained(self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]) -> bool:
+        """Return whether records that were taken away left nothing but rounding of the message.
+
+        Args:
+            rows: the records, encoded as the client did.
+            counts: number of copies of each with each label.
+        """
+        # Relative to each layer as a whole.
+        return all(
+            float(left.norm()) <= SAME * self.rounding * float(received.norm())
+            for left, received in zip(self.left, self.received, strict=True)
+        )
+
+    def remaining(
+        self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
+    ) -> dict[str, Tensor]:
+        """Return what records that were taken away leave of the message, by parameter.
+
+        Args:
+            rows: the records, encoded as the client did.
+            counts: number of copies of each with each label.
+        """
+        parts = [part for layer in self.left for part in (layer[..., :-1], layer[..., -1])]
+        return dict(zip(self._names, parts, strict=bool(self._names)))
 
     def spans(self) -> list[Span]:
-        """Return what is left of each layer's gradient spans; the last layer's says nothing of single records."""
-        return [self.span(at, layer) for at, layer in enumerate(self.left[:-1])]
+        """Return what is left of the gradient spans, in each layer that says something of single records."""
+        return [self.span(at, layer) for at, layer in enumerate(self.left[: self.network.hidden])]
 
     def span(self, at: int, layer: Tensor) -> Span:
         """Return what a layer's gradient spans, or a part of it, measured as the whole is."""
-        return Span.of(layer, self._scale[at], self._largest[at], self.rounding)
+        roundings = self.tolerances.roundings
+        return Span.of(layer, self._scale[at], self._largest[at], self.rounding, roundings=roundings)
 
     def contributions(self, rows: Tensor, counts: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Return each record's errors and extended inputs, layer by layer; their products add up to the gradient."""
-        inputs = self.network.inputs(rows)
-        errors = self.network.errors(inputs, self._error(inputs[-1], counts))
-        return errors, [extended(entered) for entered in inputs[:-1]]
+        run = self.network.run(rows)
+        return run.errors(self._error(run.outputs, counts)), run.entering
 
     def take(self, rows: Tensor, counts: Tensor) -> None:
         """Leave what the received gradient holds besides these records."""
@@ -109,15 +204,13 @@ class Gradient:
             rows: encoded records, those that were taken.
             counts: number of copies of each record with each label.
         """
-        inputs = self.network.inputs(rows)
-        outputs = inputs[-1]
-        each = [self.network.errors(inputs, one.expand_as(outputs))[:2] for one in self._basis(outputs)]
-        weight, bias = self.network.weights[0], self.network.biases[0]
-        entering = [rows.square().sum(1) + 1, 1 + (rows.square() @ weight.square().T + bias.square()).sum(1)]
-        copies = counts.sum(1) / self.records
+        run = self.network.run(rows)
+        each = [run.errors(basis.expand_as(run.outputs))[:2] for basis in self._basis(run.outputs)]
+        entering = run.reach()
+        copies = self.copies(counts) / self.records
         found = []
         for at, size in enumerate(entering):
-            reach = torch.stack([one[at].square() for one in each]).sum(0)
+            reach = torch.stack([errors[at].square() for errors in each]).sum(0)
             added = (copies * size) @ reach
             sizes = (added + self.received[at].square().sum(1)).sqrt()
             there = sizes > 0
@@ -130,6 +223,8 @@ class Gradient:
         return eye[1:] - eye[:1] if self.head == "softmax" else eye
 
     def _error(self, outputs: Tensor, counts: Tensor) -> Tensor:
+        if self.head == "regression":
+            return 2 * (counts[:, :1] * outputs - counts[:, 1:]) / self.records
         copies = counts.sum(-1, keepdim=True)
         if self.head == "softmax":
             return (copies * outputs.softmax(-1) - counts) / self.records
@@ -145,15 +240,21 @@ class Gradient:
             most: number of records not yet found.
         """
         evidence = self.evidence(at, span, rows)
+        most_outside = self.tolerances.outside
+        inside = (evidence.outside < most_outside) & (evidence.off < most_outside)
+        if self.head == "regression":
+            # The size of the error says the target, whatever it is; that several copies have.
+            targets = evidence.chances - evidence.total / 2
+            return Passed(inside & targets.isfinite().all(1), torch.cat([torch.ones_like(targets), targets], 1))
         counts = torch.zeros_like(evidence.chances)
         open_ = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
         for copies in range(1, most + 1):
             estimates = copies * evidence.chances - evidence.total
             whole = estimates.round()
-            fits = open_ & ((estimates - whole).abs().amax(1) < _UNCOUNTED) & (whole >= 0).all(1)
+            fits = open_ & ((estimates - whole).abs().amax(1) < self.tolerances.uncounted) & (whole >= 0).all(1)
             counts[fits] = whole[fits]
             open_ &= ~fits
-        return Passed(~open_ & (evidence.outside < OUTSIDE) & (evidence.off < OUTSIDE), counts)
+        return Passed(~open_ & inside, counts)
 
     def evidence(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> CandidateEvidence:
         """Return what one layer says of candidates.
@@ -167,12 +268,12 @@ class Gradient:
             span: span of what is left of the layer's gradient.
             rows: encoded as the client did.
         """
-        inputs = self.network.inputs(rows)
-        entered = extended(inputs[at])
+        run = self.network.run(rows)
+        entered = run.entering[at]
         outside = (entered @ span.off_rows.T).norm(dim=1) / entered.norm(dim=1)
-        outputs = inputs[-1]
+        outputs = run.outputs
         basis = self._basis(outputs)
-        back = torch.stack([self.network.errors(inputs, one.expand_as(outputs))[at] for one in basis], 1) / span.scale
+        back = torch.stack([run.errors(direction.expand_as(outputs))[at] for direction in basis], 1) / span.scale
         beyond = back @ span.off_columns.T
         if len(basis) == 1:
             weights = torch.ones_like(back[..., 0])
@@ -184,5 +285,7 @@ class Gradient:
         total = self.records * share[:, None] * (weights @ basis)
         if self.head == "softmax":
             return CandidateEvidence(outside, off, outputs.softmax(-1), total)
+        if self.head == "regression":
+            return CandidateEvidence(outside, off, outputs, total)
         chances = torch.cat([1 - outputs.sigmoid(), outputs.sigmoid()], -1)
         return CandidateEvidence(outside, off, chances, torch.cat([-total, total], -1))

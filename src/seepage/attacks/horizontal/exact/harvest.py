@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
@@ -13,15 +12,14 @@ from torch import Tensor
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, SearchEnds, occurring
 from seepage.attacks.horizontal.exact.certificates import prove_cells
 from seepage.attacks.horizontal.exact.first_layer import quotients
-from seepage.attacks.horizontal.exact.gradients import Gradient
+from seepage.attacks.horizontal.exact.gradients import LOOSE, STRICT, Gradient
+from seepage.attacks.horizontal.exact.networks import Network
 from seepage.attacks.horizontal.exact.one_layer import search_one_layer
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
 from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
 from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
 
-# Squared misfit at which a search has arrived. False ends lie at 1e-3 and above.
-ARRIVED = 1e-6
 # Fewer dimensions outside a span prove nothing.
 _LEAST_OUTSIDE = 2
 # Dimensions outside the spans without which a record is not certified while others are missing.
@@ -38,8 +36,11 @@ _MOVE = 1e-3
 _DECODED = 32.0
 # Rows among which one that activates no unit is sought.
 _TYPICAL = 256
-# Of the received gradient, what the replayed one may differ by to count as the same, in roundings.
-_SAME = 100.0
+# Times that all numbers of a whole batch are fitted, of which each has to bring them nearer by this factor.
+_FITS = 8
+_NEARER = 0.9
+# Step of their central differences, standardised.
+_MOVED = 1e-5
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Harvest:
         cells: cells of the records taken out; each copy of a record has its own row.
         labels: labels of these records.
         spread: standard error of each number in its column's unit, NaN for discrete columns.
-        left: remaining gradient of each layer (weights and bias side by side).
+        left: remaining gradient by parameter; empty where it was not taken apart.
         complete: whether the records replay the message, so that nothing but rounding is left.
         proved: cells that the message proves, see ``Harvester``.
         traceless: records whose cells leave no trace in the message.
@@ -61,7 +62,7 @@ class Harvest:
     cells: Float[Tensor, "record column"]
     labels: Float[Tensor, " record"]
     spread: Float[Tensor, "record column"]
-    left: list[Tensor]
+    left: Mapping[str, Tensor]
     complete: bool
     proved: Bool[Tensor, "record column"]
     traceless: Bool[Tensor, " record"]
@@ -106,10 +107,16 @@ class Harvester:
         spans = gradient.spans()
         dimensions = tuple(span.rank for span in spans)
         silent = self._silent(gradient)
-        barren = 0
+        barren, surely = 0, None
         for _ in rounds_within(self._rounds, self._seconds):
-            left = gradient.records - int(counts.sum())
-            if left == 0 or barren == _PATIENCE or not any(tells(span) for span in spans):
+            left = gradient.records - int(gradient.copies(counts).sum())
+            if left and surely is None and (barren == _PATIENCE or not any(map(tells, spans))):
+                # With one hidden layer combinations of records pass as well.
+                if len(spans) < 2:
+                    break
+                surely, barren, gradient.tolerances = (cells, counts), 0, LOOSE
+                spans = gradient.spans()
+            if left == 0 or barren == _PATIENCE or not any(map(tells, spans)):
                 break
             candidates = torch.cat([silent, self._candidates(gradient, spans, generator)])
             new, held = self._proved(gradient, spans, candidates, left)
@@ -118,50 +125,94 @@ class Harvester:
                 cells = self._refine(gradient, cells, counts)
             barren = 0 if len(new) else barren + 1
             spans = gradient.spans()
-        repeats = counts.sum(1).long()
-        complete = int(repeats.sum()) == gradient.records and _rounding_left(gradient)
+        complete = int(gradient.copies(counts).sum()) == gradient.records
+        if complete and (surely is not None or not isinstance(gradient.network, Network)):
+            cells, counts = self._fitted(gradient, cells, counts)
+        rows = self._client.encode(cells).double()
+        complete = complete and gradient.explained(rows, counts)
+        if not complete and surely is not None:
+            return self._joined(gradient, surely, (cells, counts), dimensions)
+        return self._harvest(gradient, cells, counts, complete, dimensions)
+
+    def _joined(
+        self,
+        gradient: Gradient,
+        surely: tuple[Tensor, Tensor],
+        every: tuple[Tensor, Tensor],
+        dimensions: tuple[int, ...],
+    ) -> Harvest:
+        """Return what was taken with strict tolerances, as far as it is proved without the rest, and estimates of that.
+
+        Args:
+            gradient: gradient of the victim, all taken away.
+            surely: cells and counts of the records that were taken with strict tolerances.
+            every: those of all, these first.
+            dimensions: rank of each hidden layer's gradient.
+        """
+        gradient.tolerances = STRICT
+        gradient.take(self._client.encode(surely[0]).double(), surely[1])
+        proved = self._harvest(gradient, *surely, False, dimensions)
+        gradient.take(self._client.encode(every[0]).double(), every[1])
+        found = self._harvest(gradient, *every, False, dimensions)
+        certain, silent = torch.zeros_like(found.proved), torch.zeros_like(found.traceless)
+        certain[: len(proved.cells)], silent[: len(proved.cells)] = proved.proved, proved.traceless
+        cells = torch.cat([proved.cells, found.cells[len(proved.cells) :]])
+        spread = torch.cat([proved.spread, found.spread[len(proved.cells) :]])
+        return replace(found, cells=cells, spread=spread, proved=certain, traceless=silent)
+
+    def _harvest(
+        self, gradient: Gradient, cells: Tensor, counts: Tensor, complete: bool, dimensions: tuple[int, ...]
+    ) -> Harvest:
+        """Return records that were taken away, and which of their cells are proved."""
+        rows, repeats = self._client.encode(cells).double(), gradient.copies(counts).long()
         proofs = prove_cells(gradient, self._client, cells, counts, complete)
         needed = torch.ones_like(proofs.traceless) if complete else self._needed(gradient, cells, counts)
         proved = proofs.cells & needed[:, None]
         return Harvest(
             cells=cells.repeat_interleave(repeats, 0),
-            labels=spell_out(counts),
+            labels=gradient.labels(counts),
             spread=self._spread(gradient, cells, counts).repeat_interleave(repeats, 0),
-            left=gradient.left,
+            left=gradient.remaining(rows, counts),
             complete=complete,
             proved=proved.repeat_interleave(repeats, 0),
             traceless=proofs.traceless.repeat_interleave(repeats),
-            divisor=math.gcd(*counts.flatten().long().tolist()),
+            divisor=gradient.divisor(counts),
             dimensions=dimensions,
         )
 
     def _candidates(self, gradient: Gradient, spans: Sequence[Span], generator: torch.Generator) -> Tensor:
         """Return cells of rows that may be records."""
         single = self._alone(gradient)
-        allowed = occurring(self._encoder, spans[0], gradient.rounding)
-        if len(spans) > 1:
-            search = CellsSearch(self._encoder, gradient.network, spans[:2], allowed)
-            return self._starts.distinct(
-                torch.cat([single, self._arrived(search.run(*self._starts.draw(allowed, generator), CHANGES))])
-            )
-        found, rows = search_one_layer(
-            *(self._encoder, gradient.network, gradient.left[0], spans[0], allowed),
+        network = gradient.network
+        if network.takes_rows:
+            allowed = occurring(self._encoder, spans[0], gradient.rounding)
+        else:
+            allowed = torch.ones_like(self._encoder.is_continuous)
+        if len(spans) > 1 or not isinstance(network, Network):
+            search = CellsSearch(self._encoder, network, spans, allowed)
+            found = search.run(*self._starts.draw(allowed, generator), CHANGES)
+            return self._starts.distinct(torch.cat([single, self._arrived(gradient, found)]))
+        ends, rows = search_one_layer(
+            *(self._encoder, network, gradient.left[0], spans[0], allowed),
             lambda: self._starts.draw(allowed, generator),
             CHANGES,
         )
-        return self._starts.distinct(torch.cat([single, self._encoder.decode(rows), *map(self._arrived, found)]))
+        arrived = [self._arrived(gradient, part) for part in ends]
+        return self._starts.distinct(torch.cat([single, self._encoder.decode(rows), *arrived]))
 
-    def _arrived(self, found: SearchEnds) -> Tensor:
-        return self._starts.ends(found, ARRIVED)
+    def _arrived(self, gradient: Gradient, found: SearchEnds) -> Tensor:
+        return self._starts.ends(found, gradient.tolerances.misfit)
 
     def _silent(self, gradient: Gradient) -> Float[Tensor, "one column"]:
         """Return the most typical of some rows that activate no unit of the first layer; none where all do."""
         cells = self._starts.typical(_TYPICAL)
         rows = self._client.encode(cells).double()
-        return cells[~(gradient.network.inputs(rows)[1] > 0).any(1)][:1]
+        return cells[gradient.network.run(rows).silent()][:1]
 
     def _alone(self, gradient: Gradient) -> Tensor:
         """Return what the rows of single units decode to, where that is nearly what they say."""
+        if not gradient.network.takes_rows:
+            return self._encoder.mean.new_empty(0, len(self._encoder.schema.columns))
         layer = gradient.left[0]
         # Where a unit's records have been taken, rounding is left, which decodes to anything.
         sizes = [torch.linalg.vector_norm(part, dim=1) for part in (layer, gradient.received[0])]
@@ -185,28 +236,33 @@ class Harvester:
         if counts is None:
             return cells[:0], cells.new_empty(0, gradient.classes)
         # Rows that activate no unit pass as one: they stand for the same records.
-        silent = passed & ~(gradient.network.inputs(rows)[1] > 0).any(1)
+        silent = passed & gradient.network.run(rows).silent()
         passed &= ~silent | (silent.cumsum(0) == 1)
         # Several copies may be the mean of records that no layer tells apart; what comes alone goes first.
-        alone = passed & (counts.sum(1) == 1)
+        alone = passed & (gradient.copies(counts) == 1)
         passed = alone if alone.any() else passed
         # More than there are cannot all be there.
-        fits = counts[passed].sum(1).cumsum(0) <= left
+        fits = gradient.copies(counts[passed]).cumsum(0) <= left
         return cells[passed][fits], counts[passed][fits]
 
     def _needed(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
         """Return which records are needed though some are missing: single ones that pass again beside the rest."""
         sure = torch.zeros(len(cells), dtype=torch.bool, device=cells.device)
-        at = len(gradient.received) - 2
+        at = gradient.network.hidden - 1
         # All taken and yet not the gradient: something among them is wrong. One hidden layer does not tell which
         # records are mixtures of others that activate the same units.
-        if not len(cells) or at < 1 or int(counts.sum()) >= gradient.records:
+        if (
+            not isinstance(gradient.network, Network)
+            or not len(cells)
+            or at < 1
+            or int(gradient.copies(counts).sum()) >= gradient.records
+        ):
             return sure
         at = min(at, 1)
         rows = self._client.encode(cells).double()
         errors, inputs = gradient.contributions(rows, counts)
         unlike = (cells[:, None] - cells[None]).abs() > tolerances(self._encoder.schema).to(cells)
-        single = (counts.sum(1) == 1) & (
+        single = (gradient.copies(counts) == 1) & (
             unlike.any(-1) | torch.eye(len(cells), dtype=torch.bool, device=cells.device)
         ).all(1)
         for i in single.nonzero()[:, 0].tolist():
@@ -239,24 +295,84 @@ class Harvester:
         columns = len(self._continuous)
         if not columns or not len(cells) or len(cells) * columns > _REFINED_AT_ONCE:
             return None
-        errors, inputs = gradient.contributions(self._client.encode(cells).double(), counts)
+        errors, _ = gradient.contributions(self._client.encode(cells).double(), counts)
         size = len(cells) * columns
         gram, pull = cells.new_zeros(size, size), cells.new_zeros(size)
-        slope = gradient.network.weights[0][:, self._place]
-        for at, span in enumerate(gradient.spans()[:2]):
+        network, spans = gradient.network, gradient.spans()
+        # How the layers' inputs move with each number: of those that take the row, and the taps'.
+        entries = [entry[:, self._place].T.expand(len(cells), -1, -1) for entry in network.entries()]
+        changes = list(enumerate(entries))
+        rows = self._client.encode(cells).double()
+        state = torch.nn.functional.linear(rows, network.state_weight, network.state_bias)
+        slopes = network.slopes(state, network.state_weight[:, self._place]) if len(spans) > 1 else []
+        changes += [(tap.at, slope.mT) for tap, slope in zip(network.taps, slopes, strict=False)]
+        for at, change in changes:
+            span = spans[at]
             error = (errors[at] / span.scale) @ span.off_columns.T
-            if at == 0:
-                change = torch.eye(len(gradient.left[0][0]), dtype=cells.dtype, device=cells.device)[self._place]
-                change = change.expand(len(cells), -1, -1)
-            else:
-                change = (inputs[1][:, None, :-1] > 0) * slope.T
-                change = torch.cat([change, change.new_zeros(*change.shape[:2], 1)], -1)
-            change = change @ span.off_rows.T
+            one = span.off_rows.shape[1] - change.shape[2]
+            change = torch.nn.functional.pad(change, (0, one)) @ span.off_rows.T
             flat = change.reshape(size, -1)
             gram += (error @ error.T).repeat_interleave(columns, 0).repeat_interleave(columns, 1) * (flat @ flat.T)
             rest = span.off_columns @ (gradient.left[at] / span.scale[:, None]) @ span.off_rows.T
             pull += torch.einsum("nu,uv,ncv->nc", error, rest, change).reshape(size)
         return gram, pull
+
+    def _fitted(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Return all records with the numbers and targets that explain all layers best, and take them away.
+
+        Gauss-Newton steps from central differences of what each record adds, in roundings of the layers' rows.
+        """
+        columns = len(self._continuous)
+        targets = int(gradient.head == "regression")
+        free = columns + targets
+        if not free or len(cells) * free > _REFINED_AT_ONCE:
+            return cells, counts
+        before = torch.inf
+        best = cells, counts
+        scales = [gradient.rounding * row_scale(layer) for layer in gradient.received]
+        for _ in range(_FITS):
+            gradient.take(self._client.encode(cells).double(), counts)
+            length = sum(float((w / s[:, None]).square().sum()) for w, s in zip(gradient.left, scales, strict=True))
+            if length >= before:
+                break
+            worse, before, best = length > _NEARER * before, length, (cells, counts)
+            if worse:
+                break
+            rows = self._encoder.encode(cells)
+            size = len(cells) * free
+            gram, pull = cells.new_zeros(size, size), cells.new_zeros(size)
+            ahead, behind = (self._added(gradient, rows, counts, way * _MOVED) for way in (1.0, -1.0))
+            for at, (layer, scale) in enumerate(zip(gradient.left, scales, strict=True)):
+                errors = torch.cat([ahead[0][at], behind[0][at]]) / scale
+                inputs = torch.cat([ahead[1][at], -behind[1][at]]) / (2 * _MOVED)
+                both = (errors @ errors.T) * (inputs @ inputs.T)
+                gram += both.view(2, size, 2, size).sum((0, 2))
+                pull += torch.einsum("nu,uv,nv->n", errors, layer / scale[:, None], inputs).view(2, size).sum(0)
+            gram.diagonal().add_(1e-12 * gram.diagonal().mean() + 1e-300)
+            moved = torch.linalg.solve(gram, pull).view(free, len(cells)).T
+            low, high = self._encoder.low[self._place], self._encoder.high[self._place]
+            cells, counts = cells.clone(), counts.clone()
+            numbers = (self._starts.numbers(cells) + moved[:, :columns]).clamp(low, high)
+            cells[:, self._continuous] = self._starts.values(numbers)
+            if targets:
+                counts[:, 1] += moved[:, columns]
+        gradient.take(self._client.encode(best[0]).double(), best[1])
+        return best
+
+    def _added(
+        self, gradient: Gradient, rows: Tensor, counts: Tensor, move: float
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Return what each record adds when one of its numbers, then its target, has moved: column by column."""
+        every, held = [], []
+        for place in self._place.tolist():
+            other = rows.clone()
+            other[:, place] += move
+            every.append(other)
+            held.append(counts)
+        if gradient.head == "regression":
+            every.append(rows)
+            held.append(torch.stack([counts[:, 0], counts[:, 1] + move], 1))
+        return gradient.contributions(torch.cat(every), torch.cat(held))
 
     def _spread(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
         spread = torch.full_like(cells, torch.nan)
@@ -280,17 +396,3 @@ def tells(span: Span) -> bool:
     """Whether anything lies outside the spans, so that lying inside says something."""
     reacting = int(span.scale.isfinite().sum())
     return 0 < span.rank <= min(reacting - _LEAST_OUTSIDE, span.rows.shape[1] - _LEAST_OUTSIDE)
-
-
-def _rounding_left(gradient: Gradient) -> bool:
-    # Relative to each layer as a whole.
-    return all(
-        float(left.norm()) <= _SAME * gradient.rounding * float(received.norm())
-        for left, received in zip(gradient.left, gradient.received, strict=True)
-    )
-
-
-def spell_out(counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy"]:
-    """Return the label of each copy, record by record."""
-    labels = torch.arange(counts.shape[1], device=counts.device).expand(len(counts), -1)
-    return labels.flatten().repeat_interleave(counts.flatten().long()).double()

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, SearchEnds
 from seepage.attacks.horizontal.exact.first_layer import quotients
-from seepage.attacks.horizontal.exact.gradients import CandidateEvidence, Gradient
-from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, spell_out, tells
+from seepage.attacks.horizontal.exact.gradients import CandidateEvidence, Gradient, spell_out
+from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, tells
 from seepage.attacks.horizontal.exact.spans import Span
 from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
 from seepage.tabular.encoder import Encoder
@@ -103,7 +103,7 @@ class InexactHarvester:
             cells=cells.repeat_interleave(repeats, 0),
             labels=spell_out(counts),
             spread=spreads.repeat_interleave(repeats, 0),
-            left=gradient.left,
+            left={},
             complete=False,
             proved=torch.zeros(int(repeats.sum()), cells.shape[1], dtype=torch.bool, device=cells.device),
             traceless=torch.zeros(int(repeats.sum()), dtype=torch.bool, device=cells.device),

@@ -1,13 +1,160 @@
-"""Plain ReLU networks at given parameters: inputs and errors of each layer, record by record."""
+"""Networks at given parameters, layer by layer and record by record: what attacks need, and plain ReLU networks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
+
+from seepage.attacks.horizontal.exact.spans import Span
+
+
+@runtime_checkable
+class ForwardRun(Protocol):
+    """Records on their way through a network."""
+
+    @property
+    def entering(self) -> list[Float[Tensor, "record _"]]:
+        """What enters each layer, with an appended 1 where it has a bias: errors times these add up to its gradient."""
+        ...
+
+    @property
+    def outputs(self) -> Float[Tensor, "record output"]:
+        """Outputs of the network."""
+        ...
+
+    def errors(self, error: Float[Tensor, "record output"]) -> list[Float[Tensor, "record _"]]:
+        """Return the derivative with respect to each layer's outputs, from that with respect to the network's."""
+        ...
+
+    def silent(self) -> Bool[Tensor, " record"]:
+        """Return which records leave the first layer's units without an error, whatever their labels are."""
+        ...
+
+    def reach(self) -> list[Float[Tensor, " record"]]:
+        """Return, for the first two layers, the squared length of what is added up to their inputs."""
+        ...
+
+
+class Tap(NamedTuple):
+    """A deeper layer whose inputs a search compares with their span.
+
+    Attributes:
+        at: index of the layer.
+        inputs: number of its inputs.
+        scale: factor of its inputs' lengths.
+    """
+
+    at: int
+    inputs: int
+    scale: float = 1.0
+
+
+@runtime_checkable
+class Layered(Protocol):
+    """A network whose affine layers take one input a record.
+
+    The first ``affine`` layers take inputs that are affine in the encoded row, ``taps`` others. A state is all that the
+    taps' inputs depend on and is itself affine in the encoded row, so that a search that changes one cell at a time
+    computes it incrementally.
+    """
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs."""
+        ...
+
+    @property
+    def hidden(self) -> int:
+        """Number of leading layers whose gradients say something of single records."""
+        ...
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether the first layer takes the encoded row itself and has a bias."""
+        ...
+
+    @property
+    def taps(self) -> Sequence[Tap]:
+        """Layers whose inputs a search compares, besides the affine ones, where their spans are known."""
+        ...
+
+    @property
+    def state_weight(self) -> Float[Tensor, "state encoded"]:
+        """Map from the encoded row to the state."""
+        ...
+
+    @property
+    def state_bias(self) -> Float[Tensor, " state"]:
+        """Constant part of the state."""
+        ...
+
+    @property
+    def held(self) -> int:
+        """Numbers a row that computing the taps' inputs takes."""
+        ...
+
+    def run(self, rows: Float[Tensor, "record encoded"]) -> ForwardRun:
+        """Return the records' way through the network."""
+        ...
+
+    def away(self, spans: Sequence[Span]) -> tuple[Float[Tensor, "rest encoded"], Float[Tensor, " rest"]]:
+        """Return the map from the encoded row to what lies outside the spans of the affine layers' inputs."""
+        ...
+
+    def entries(self) -> list[Float[Tensor, "_ encoded"]]:
+        """Return the maps from the encoded row to the affine layers' inputs, less their constants."""
+        ...
+
+    def deep(self, state: Float[Tensor, "*batch state"]) -> list[Float[Tensor, "*batch _"]]:
+        """Return the taps' inputs."""
+        ...
+
+    def slopes(
+        self, state: Float[Tensor, "start state"], direction: Float[Tensor, "state number"]
+    ) -> list[Float[Tensor, "start _ number"]]:
+        """Return the derivative of the taps' inputs along directions of the state."""
+        ...
+
+
+@dataclass(frozen=True)
+class PlainRun:
+    """Records on their way through a plain ReLU network.
+
+    Attributes:
+        network: the network.
+        inputs: inputs of each layer, and last the outputs.
+    """
+
+    network: Network
+    inputs: list[Tensor]
+
+    @property
+    def entering(self) -> list[Float[Tensor, "record _"]]:
+        """What enters each layer, with an appended 1."""
+        return [extended(entered) for entered in self.inputs[:-1]]
+
+    @property
+    def outputs(self) -> Float[Tensor, "record output"]:
+        """Outputs of the network."""
+        return self.inputs[-1]
+
+    def errors(self, error: Float[Tensor, "record output"]) -> list[Float[Tensor, "record _"]]:
+        """Return the derivative with respect to each layer's outputs before its ReLU."""
+        return self.network.errors(self.inputs, error)
+
+    def silent(self) -> Bool[Tensor, " record"]:
+        """Return which records activate no unit of the first layer."""
+        return ~(self.inputs[1] > 0).any(1)
+
+    def reach(self) -> list[Float[Tensor, " record"]]:
+        """Return the squared length of what is added up to the first two layers' inputs."""
+        rows, weight, bias = self.inputs[0], self.network.weights[0], self.network.biases[0]
+        return [rows.square().sum(1) + 1, 1 + (rows.square() @ weight.square().T + bias.square()).sum(1)]
 
 
 @dataclass(frozen=True)
@@ -35,6 +182,64 @@ class Network:
         """Return the network of the parameters, which are weights and biases in turn."""
         held = [parameter.detach().double() for parameter in parameters]
         return cls(tuple(held[::2]), tuple(held[1::2]))
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs."""
+        return len(self.biases[-1])
+
+    @property
+    def hidden(self) -> int:
+        """All but the last layer: its gradient has no more dimensions than there are outputs."""
+        return len(self.weights) - 1
+
+    @property
+    def takes_rows(self) -> bool:
+        """As it does in plain networks."""
+        return True
+
+    @property
+    def taps(self) -> Sequence[Tap]:
+        """The second layer, where its span is known."""
+        return (Tap(1, len(self.weights[0])),)
+
+    @property
+    def state_weight(self) -> Float[Tensor, "state encoded"]:
+        """Weights of the first layer: the state is what it returns."""
+        return self.weights[0]
+
+    @property
+    def state_bias(self) -> Float[Tensor, " state"]:
+        """Biases of the first layer."""
+        return self.biases[0]
+
+    @property
+    def held(self) -> int:
+        """Nothing besides the state."""
+        return 0
+
+    def run(self, rows: Float[Tensor, "record encoded"]) -> PlainRun:
+        """Return the records' way through the network."""
+        return PlainRun(self, self.inputs(rows))
+
+    def away(self, spans: Sequence[Span]) -> tuple[Float[Tensor, "rest encoded"], Float[Tensor, " rest"]]:
+        """Return the map from the encoded row to what lies outside the span of the first layer's inputs."""
+        return spans[0].off_rows[:, :-1], spans[0].off_rows[:, -1]
+
+    def entries(self) -> list[Float[Tensor, "_ encoded"]]:
+        """The first layer takes the encoded row itself."""
+        first = self.weights[0]
+        return [torch.eye(first.shape[1], dtype=first.dtype, device=first.device)]
+
+    def deep(self, state: Float[Tensor, "*batch state"]) -> list[Float[Tensor, "*batch _"]]:
+        """Return the input of the second layer."""
+        return [state.relu()]
+
+    def slopes(
+        self, state: Float[Tensor, "start state"], direction: Float[Tensor, "state number"]
+    ) -> list[Float[Tensor, "start _ number"]]:
+        """Return the derivative of the second layer's input for the units that are active now."""
+        return [(state > 0).to(state.dtype)[..., None] * direction]
 
     def inputs(self, rows: Float[Tensor, "*batch encoded"]) -> list[Float[Tensor, "*batch entering"]]:
         """Return the inputs of each layer, and last the outputs."""

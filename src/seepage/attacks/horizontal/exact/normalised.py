@@ -15,8 +15,8 @@ from torch.func import functional_call
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch
 from seepage.attacks.horizontal.exact.certificates import move
 from seepage.attacks.horizontal.exact.chains import branch_of, parts_of
-from seepage.attacks.horizontal.exact.gradients import CandidateEvidence
-from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, spell_out
+from seepage.attacks.horizontal.exact.gradients import CandidateEvidence, spell_out
+from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest
 from seepage.attacks.horizontal.exact.inexact import counted
 from seepage.attacks.horizontal.exact.networks import Network, extended
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
@@ -181,7 +181,7 @@ class NormalisedHarvester:
             cells=cells,
             labels=labels,
             spread=errors,
-            left=[],
+            left={},
             complete=spread is not None,
             proved=self._visible(seen, cells, labels, spread),
             traceless=torch.zeros(len(cells), dtype=torch.bool, device=cells.device),

@@ -8,8 +8,8 @@ import torch
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
 from seepage.attacks.horizontal.exact.chains import affine_layers
-from seepage.attacks.horizontal.exact.gradients import OUTSIDE, Gradient
-from seepage.attacks.horizontal.exact.harvest import ARRIVED, CHANGES, tells
+from seepage.attacks.horizontal.exact.gradients import STRICT, Gradient
+from seepage.attacks.horizontal.exact.harvest import CHANGES, tells
 from seepage.attacks.horizontal.matching.starts import Starts
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
@@ -68,9 +68,9 @@ def count_records(
     votes: Counter[int] = Counter()
     for _ in range(_ROUNDS):
         found = search.run(*starts.draw(allowed, generator), CHANGES)
-        cells = starts.cells(found)[found.misfit < ARRIVED].unique(dim=0)
+        cells = starts.cells(found)[found.misfit < STRICT.misfit].unique(dim=0)
         told = gradient.evidence(1, spans[1], client.encode(cells).double())
-        passed = (told.outside < OUTSIDE) & (told.off < OUTSIDE)
+        passed = (told.outside < STRICT.outside) & (told.off < STRICT.outside)
         for chances, total in zip(told.chances[passed], told.total[passed], strict=True):
             votes.update(_counts(chances, total))
         if votes:

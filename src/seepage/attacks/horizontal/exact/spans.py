@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 # Bound on rounding, as a share of the largest singular value, in roundings of the received numbers.
-_ROUNDINGS = 16.0
+ROUNDINGS = 16.0
 # Bound on noise, in units of the largest singular value that noise alone would have.
 _ABOVE_NOISE = 1.2
 # Ratio to the largest gradient below which a unit has not reacted.
@@ -52,6 +52,7 @@ class Span:
         rounding: float,
         noise: float = 0.0,
         most: int | None = None,
+        roundings: float = ROUNDINGS,
     ) -> Span:
         """Return the spans of a gradient.
 
@@ -62,6 +63,7 @@ class Span:
             rounding: relative precision of the received numbers.
             noise: standard deviation of the noise on each entry of the scaled gradient.
             most: largest number of dimensions of the span.
+            roundings: bound on rounding, as a share of the largest singular value, in roundings of the numbers.
 
         Example:
             >>> gradient = torch.tensor([[1.0, 1.0], [2.0, 2.0]], dtype=torch.float64)
@@ -72,7 +74,7 @@ class Span:
         left, values, right = torch.linalg.svd(gradient / scale[:, None])
         # A matrix of noise alone has a norm next to this (Davidson and Szarek 2001).
         loudest = noise * (gradient.shape[0] ** 0.5 + gradient.shape[1] ** 0.5)
-        rank = int((values > max(_ROUNDINGS * rounding * largest, _ABOVE_NOISE * loudest)).sum())
+        rank = int((values > max(roundings * rounding * largest, _ABOVE_NOISE * loudest)).sum())
         rank = rank if most is None else min(rank, most)
         inverse = right[:rank].T @ (left[:, :rank] / values[:rank]).T
         return cls(scale, right[:rank], right[rank:], left[:, rank:].T, inverse)

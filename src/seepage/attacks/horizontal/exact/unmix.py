@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from seepage.attacks.horizontal.exact.harvest import Harvest, Harvester
 from seepage.attacks.horizontal.exact.inexact import InexactHarvester
 from seepage.attacks.horizontal.exact.normalised import SAME, NormalisedHarvester, opening
 from seepage.attacks.horizontal.exact.replay import SEEN, can_replay, replayed
+from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, UnreadableError
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.optimise import Progress, scaled
@@ -47,6 +48,8 @@ _SURE = 4.0
 _ROUNDING_OF_A_STEP = 0.25
 # Changes of a start that are usual before it ends.
 _TRIED = 6
+# Rows of the public marginals with which the layers of a network are looked at.
+_TYPICAL = 1024
 
 
 @attacks.register("unmix", "horizontal")
@@ -58,7 +61,7 @@ def unmix(
     operations: float = 1e12,
     **options: Any,
 ) -> Unmix:
-    """Exact and certified records out of plain ReLU networks; TabLeak (to which options go) for what is left."""
+    """Exact and certified records out of networks of any form; TabLeak (to which options go) for what is left."""
     return Unmix(reconstruction(profile, **options), starts, rounds, seconds, operations)
 
 
@@ -86,8 +89,8 @@ class Unmix:
     Works up to about 0.9 times as many records as the narrowest hidden layer but the last has units. With one hidden
     layer records are sought by the zeros of their errors, see ``search_one_layer``: up to about a third of its width,
     in batches whose rows are affinely independent, without noise or local steps. Behind batch normalisation, residual
-    blocks and a convolution in front where the batch's statistics are granted, see ``NormalisedHarvester``. No linear
-    models, no smooth activations.
+    blocks and a convolution in front where the batch's statistics are granted, see ``NormalisedHarvester``. Networks of
+    any other form, from exact gradients, see ``TracedNetwork``. No linear models.
 
     Source: own. SPEAR (Dimitrov et al., NeurIPS 2024) reads batches out of the first layer's gradient by its sparse
     columns; here the next layer's rows are used, and the discreteness of tables.
@@ -151,7 +154,12 @@ class Unmix:
             BadInputError: as ``Reconstruction``.
         """
         check(view, knowledge, seeds)
-        why = _outside(view, knowledge)
+        network = None
+        try:
+            network = _traced(view, knowledge)
+            why = _outside(view, knowledge)
+        except UnreadableError as error:
+            why = str(error)
         effort = self._effort(view, knowledge)
         rounds = int(min(self.rounds, self.operations / effort))
         if not why and not rounds:
@@ -168,7 +176,7 @@ class Unmix:
         first = next(iter(read.gradient.values()))
         encoder = Encoder(known.schema, known.statistics, dtype=first.dtype, device=first.device)
         noise = _noise(view, known)
-        normalised = affine_layers(view.model.module) is None
+        normalised = opening(view.model.module) is not None and affine_layers(view.model.module) is None
         precise = Encoder(known.schema, known.statistics, device=first.device)
         starts = Starts(precise, known.statistics, self.starts)
         limits = encoder, starts, rounds, self.seconds
@@ -178,7 +186,11 @@ class Unmix:
                 granted = known.batch_statistics or {}
                 harvest = NormalisedHarvester(*limits).run(read, victim, known.batch_size, granted, seed)
             else:
-                gradient = Gradient.of(read, victim, known.batch_size)
+                if network is None:
+                    gradient = Gradient.of(read, victim, known.batch_size)
+                else:
+                    own = network if read.parameters is None else network.at(_of_victim(read.parameters, victim))
+                    gradient = TracedGradient(own, read, victim, known.batch_size)
                 if noise is None:
                     harvest = Harvester(*limits).run(gradient, seed)
                 else:
@@ -310,23 +322,46 @@ class Unmix:
 
 def _outside(view: View, knowledge: Knowledge) -> str | None:
     """Return why nothing can be proved for this kind of view, if so."""
+    if normalisations(view.model.module):
+        return _outside_normalised(view, knowledge)
     layers = affine_layers(view.model.module)
     if layers is None:
-        return _outside_normalised(view, knowledge)
+        exact = isinstance(view, GradientView) and knowledge.defense.name == "none"
+        return None if exact else "no plain ReLU network, and gradients that are not exact"
     if len(layers) < 2:
         return "no hidden layer"
-    if view.model.head == "regression":
-        return "labels are numbers"
     if knowledge.defense.signs or knowledge.defense.kept < 1:
         return f"gradients went through {knowledge.defense.name}"
-    if (knowledge.defense.name != "none" or not isinstance(view, GradientView)) and len(layers) < 3:
-        return "one hidden layer, and gradients that are not exact"
+    if knowledge.defense.name != "none" or not isinstance(view, GradientView):
+        if len(layers) < 3:
+            return "one hidden layer, and gradients that are not exact"
+        if view.model.head == "regression":
+            return "targets are numbers, and gradients that are not exact"
     return None
+
+
+def _traced(view: View, knowledge: Knowledge) -> TracedNetwork | None:
+    """Return the network as its layers are seen to run; None where it is plain or normalised by the batch.
+
+    Raises:
+        UnreadableError: no layer says anything of single records.
+    """
+    module = view.model.module
+    if normalisations(module) or affine_layers(module) is not None:
+        return None
+    first = next(iter(view.message.values()))
+    precise = Encoder(knowledge.schema, knowledge.statistics, device=first.device)
+    rows = precise.encode(Starts(precise, knowledge.statistics, 1).typical(_TYPICAL))
+    return TracedNetwork.of(view.model, rows, view.model.parameters)
+
+
+def _of_victim(parameters: Mapping[str, Tensor], victim: int) -> dict[str, Tensor]:
+    return {name: part[victim] for name, part in parameters.items()}
 
 
 def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
     if opening(view.model.module) is None:
-        return f"no plain ReLU network ({obstacle(view.model.module)})"
+        return f"batch normalisation in another network than a plain one ({obstacle(view.model.module)})"
     if view.model.head == "regression":
         return "labels are numbers"
     if not isinstance(view, GradientView) or knowledge.defense.name != "none":
@@ -391,11 +426,10 @@ def _unmatched(encoder: Encoder, taken: Tensor, guessed: Tensor) -> Tensor:
 
 def _rest(view: GradientView, found: Sequence[Harvest], factor: float, victims: Sequence[int]) -> GradientView:
     """Return the mean gradient of the records that were not taken."""
-    names = list(view.gradient)
-    left: dict[str, Tensor] = {}
-    for i, (weight, bias) in enumerate(zip(names[::2], names[1::2], strict=True)):
-        stacked = torch.stack([harvest.left[i] for harvest in found]).to(view.gradient[weight].dtype) * factor
-        left[weight], left[bias] = stacked[..., :-1].contiguous(), stacked[..., -1].contiguous()
+    left = {
+        name: (torch.stack([harvest.left[name] for harvest in found]).to(part.dtype) * factor).contiguous()
+        for name, part in view.gradient.items()
+    }
     where = None if view.parameters is None else {name: p[list(victims)] for name, p in view.parameters.items()}
     return GradientView(view.model, left, where)
 

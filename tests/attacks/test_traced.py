@@ -1,0 +1,291 @@
+"""The exact attack on networks as their users write them, against batches that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seepage.attacks.horizontal.exact.chains import affine_layers, parts_of
+from seepage.attacks.horizontal.exact.traced import TracedNetwork, UnreadableError
+from seepage.attacks.horizontal.exact.unmix import unmix
+from seepage.datasets.german import german
+from seepage.learning import gradient, mean_loss
+from seepage.models.embedding import adapted
+from seepage.models.mlp import mlp
+from seepage.models.model import Model, seeded
+from seepage.tabular.align import match, pairwise_error, reorder, tolerances
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.schema import Discrete
+from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
+
+GERMAN = german()
+WIDTH = GERMAN.schema.width
+CLIENT = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
+CARDINALITIES = [column.width for column in GERMAN.schema.columns if isinstance(column, Discrete)]
+NUMBERS = len(GERMAN.schema.continuous)
+BATCH = 8
+
+
+class Layers(nn.Module):
+    """Three affine layers; how they are run is what the tests are about."""
+
+    def __init__(self, bias: bool = True, units: int = 60) -> None:
+        super().__init__()
+        self.first, self.hidden = nn.Linear(WIDTH, units, bias), nn.Linear(units, units, bias)
+        self.last, self.relu, self.nothing = nn.Linear(units, 2), nn.ReLU(), nn.Dropout(0.0)
+
+
+class OwnForward(Layers):
+    def forward(self, rows: Tensor) -> Tensor:
+        hidden = self.relu(self.hidden(self.relu(self.first(rows.flatten(1)))))
+        return self.last(self.nothing(hidden))
+
+
+class Functional(Layers):
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.last(functional.relu(self.hidden(torch.clamp(self.first(rows), min=0))))
+
+
+class Smooth(Layers):
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.last(functional.silu(self.hidden(torch.tanh(self.first(rows)))))
+
+
+class Biasless(Layers):
+    def __init__(self) -> None:
+        super().__init__(bias=False)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.last(functional.leaky_relu(self.hidden(functional.leaky_relu(self.first(rows)))))
+
+
+class WideAndDeep(Layers):
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = nn.Linear(WIDTH, 2)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.wide(rows) + self.last(functional.elu(self.hidden(functional.gelu(self.first(rows)))))
+
+
+class Residual(Layers):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(60)
+        self.up = nn.Linear(60, 90)
+        self.down = nn.Linear(90, 60)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        hidden = self.first(rows)
+        hidden = hidden + self.down(functional.relu(self.up(self.norm(hidden))))
+        return self.last(functional.relu(self.hidden(hidden)))
+
+
+class Branches(Layers):
+    """Numbers and categories enter through layers of their own, one activation serves both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.categories, self.numbers = nn.Linear(WIDTH - 4, 40), nn.Linear(4, 20)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        parts = [self.categories(rows[:, 4:]), self.numbers(rows[:, :4])]
+        return self.last(self.relu(self.hidden(self.relu(torch.cat(parts, 1)))))
+
+
+class Shallow(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(WIDTH, 80), nn.Linear(80, 2)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.last(torch.tanh(self.first(rows)))
+
+
+class Embeddings(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList([nn.Embedding(count, (count + 1) // 2) for count in CARDINALITIES])
+        width = sum((count + 1) // 2 for count in CARDINALITIES) + NUMBERS
+        self.first, self.hidden, self.last = nn.Linear(width, 80), nn.Linear(80, 60), nn.Linear(60, 2)
+
+    def forward(self, codes: Tensor, numbers: Tensor) -> Tensor:
+        rows = torch.cat([*(table(codes[:, i]) for i, table in enumerate(self.tables)), numbers], 1)
+        return self.last(functional.relu(self.hidden(functional.relu(self.first(rows)))))
+
+
+class Transformer(nn.Module):
+    """Tokens of cells, one block of attention, whose output is read at the first token alone."""
+
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList([nn.Embedding(count, width) for count in CARDINALITIES])
+        self.numbers = nn.Parameter(torch.randn(2, NUMBERS, width) / 4)
+        self.start = nn.Parameter(torch.randn(1, width))
+        self.norm, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.mixed, self.up, self.down = nn.Linear(width, width), nn.Linear(width, 48), nn.Linear(48, width)
+        self.last = nn.Linear(width, 2)
+
+    def forward(self, codes: Tensor, numbers: Tensor) -> Tensor:
+        cells = torch.stack([table(codes[:, i]) for i, table in enumerate(self.tables)], 1)
+        values = numbers[..., None] * self.numbers[0] + self.numbers[1]
+        tokens = self.norm(torch.cat([self.start.expand(len(codes), 1, -1), cells, values], 1))
+        parts = [layer(tokens).unflatten(2, (4, -1)).transpose(1, 2) for layer in (self.query, self.key, self.value)]
+        mixed = functional.scaled_dot_product_attention(parts[0][:, :, :1], parts[1], parts[2])
+        hidden = tokens[:, 0] + self.mixed(mixed.transpose(1, 2).flatten(1))
+        hidden = hidden + self.down(functional.relu(self.up(self.between(hidden))))
+        return self.last(functional.relu(hidden))
+
+
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "own forward": OwnForward,
+    "functional": Functional,
+    "smooth": Smooth,
+    "biasless": Biasless,
+    "wide and deep": WideAndDeep,
+    "residual": Residual,
+    "branches": Branches,
+    "shallow": Shallow,
+    "embeddings": Embeddings,
+}
+
+
+def built(build: Callable[[], nn.Module]) -> Model:
+    return Model(adapted(seeded(build, 1), GERMAN.schema, GERMAN.statistics), "softmax", "mine")
+
+
+def attacked(model: Model, cells: Tensor, labels: Tensor, starts: int = 256) -> RecordsGuess:
+    sent = gradient(model, CLIENT.encode(cells)[None], labels[None].float())
+    known = Knowledge(GERMAN.schema, GERMAN.statistics, len(cells))
+    return unmix(restarts=1, iterations=10, starts=starts)(GradientView(model, sent), known, [0])
+
+
+def right(guess: RecordsGuess, cells: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which cells are right and which are certified, record by record of the truth."""
+    order = match(pairwise_error(GERMAN.schema, guess.cells, cells[None]))
+    assert guess.certified is not None
+    certified = reorder(guess.certified.double(), order)[0] > 0
+    return (reorder(guess.cells, order)[0] - cells).abs() <= tolerances(GERMAN.schema), certified
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_records_are_read_out_of_networks_of_any_form(name: str) -> None:
+    cells, labels = GERMAN.train.cells[:BATCH], GERMAN.train.labels[:BATCH]
+    guess = attacked(built(NETWORKS[name]), cells, labels)
+    same, certified = right(guess, cells)
+    assert same.all()
+    assert not (certified & ~same).any()
+    # Without biases a row and a multiple of it are one direction, so that not every cell is proved.
+    assert certified.any(1).all() if name == "biasless" else certified.all()
+    assert guess.regime == (f"all {BATCH} records proved" + f", {BATCH} of them in part" * (name == "biasless"),)
+    assert sorted(guess.labels[0].tolist() if guess.labels is not None else []) == sorted(labels.tolist())
+
+
+def test_the_last_block_of_a_transformer_gives_its_records_away() -> None:
+    cells, labels = GERMAN.train.cells[:3], GERMAN.train.labels[:3]
+    same, certified = right(attacked(built(Transformer), cells, labels, starts=24), cells)
+    assert same.all()
+    # No layer takes the row, so that nothing bounds what other rows could have done.
+    assert not certified.any()
+
+
+@pytest.mark.parametrize("name", ["own forward", "functional"])
+def test_a_plain_network_is_recognised_in_any_form(name: str) -> None:
+    model = built(NETWORKS[name])
+    layers = affine_layers(model.module)
+    assert layers is not None
+    assert [type(part) for part in parts_of(model.module) or []] == [nn.Linear, nn.ReLU] * 2 + [nn.Linear]
+    chain = mlp(GERMAN.schema, (60, 60), seed=1)
+    cells, labels = GERMAN.train.cells[:BATCH], GERMAN.train.labels[:BATCH]
+    chain.module.load_state_dict(
+        dict(
+            zip(
+                chain.module.state_dict(),
+                [part for layer in layers for part in (layer.weight, layer.bias)],
+                strict=True,
+            )
+        )
+    )
+    ours, theirs = attacked(model, cells, labels), attacked(chain, cells, labels)
+    assert torch.equal(ours.cells, theirs.cells)
+    assert ours.regime == theirs.regime
+
+
+@pytest.mark.parametrize("form", [functional.relu6, functional.gelu, functional.hardtanh, torch.tanh])
+def test_what_only_resembles_a_plain_network_is_none(form: Callable[[Tensor], Tensor]) -> None:
+    class Almost(Layers):
+        def forward(self, rows: Tensor) -> Tensor:
+            return self.last(form(self.hidden(torch.relu(self.first(rows)))))
+
+    assert affine_layers(Almost()) is None
+
+
+@pytest.mark.parametrize("name", [*NETWORKS, "transformer"])
+def test_errors_times_inputs_are_the_gradient(name: str) -> None:
+    model = built({**NETWORKS, "transformer": Transformer}[name])
+    rows, labels = Encoder(GERMAN.schema, GERMAN.statistics).encode(GERMAN.train.cells[:70]), GERMAN.train.labels[:70]
+    network = TracedNetwork.of(model, rows, model.parameters)
+    run = network.run(rows)
+    outputs = run.outputs.clone().requires_grad_()
+    (error,) = torch.autograd.grad(mean_loss(model.head, outputs, labels), outputs)
+    sent = gradient(Model(network.module, model.head, "double"), rows, labels)
+    for layer, own, entering in zip(network.layers, run.errors(error), run.entering, strict=True):
+        added = own.T @ entering
+        assert torch.allclose(
+            added[:, : sent[f"{layer.name}.weight"].shape[1]], sent[f"{layer.name}.weight"], atol=1e-12
+        )
+        if layer.biased:
+            assert torch.allclose(added[:, -1], sent[f"{layer.name}.bias"], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [*NETWORKS, "transformer"])
+def test_a_search_sees_the_inputs_that_the_network_computes(name: str) -> None:
+    model = built({**NETWORKS, "transformer": Transformer}[name])
+    rows = Encoder(GERMAN.schema, GERMAN.statistics).encode(GERMAN.train.cells[:70])
+    network = TracedNetwork.of(model, rows, model.parameters)
+    state = functional.linear(rows, network.state_weight, network.state_bias)
+    real = network.run(rows).entering
+    for tap, entering in zip(network.taps, network.deep(state), strict=True):
+        assert torch.allclose(entering, real[tap.at][:, : tap.inputs], atol=1e-10)
+    along = network.state_weight[:, :2]
+    slopes = network.slopes(state, along)
+    for tap, slope in zip(network.taps, slopes, strict=True):
+        moved = network.deep(state + 1e-5 * along[:, 1])[network.taps.index(tap)]
+        assert torch.allclose(slope[..., 1], (moved - real[tap.at][:, : tap.inputs]) / 1e-5, atol=1e-3)
+
+
+def test_what_cannot_be_read_says_why() -> None:
+    rows = torch.randn(64, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    class Mixing(Layers):
+        def forward(self, rows: Tensor) -> Tensor:
+            return self.last(torch.tanh(self.first(rows - rows.mean(0))))
+
+    class Twice(Layers):
+        def forward(self, rows: Tensor) -> Tensor:
+            hidden = rows[:, :60]
+            return self.hidden(torch.tanh(self.hidden(hidden)))[:, :2]
+
+    class Product(Layers):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = self.hidden = self.last = nn.Identity()
+            self.weight = nn.Parameter(torch.ones(WIDTH, 2))
+
+        def forward(self, rows: Tensor) -> Tensor:
+            return torch.tanh(rows @ self.weight)
+
+    for build, reason in (
+        (Product, "no affine layer"),
+        (Mixing, "depend on the others"),
+        (Twice, "no affine layer that runs once"),
+    ):
+        model = Model(cast(nn.Module, build()), "softmax", "mine")
+        with pytest.raises(UnreadableError, match=reason):
+            TracedNetwork.of(model, rows, model.parameters)
