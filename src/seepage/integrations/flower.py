@@ -42,8 +42,8 @@ def leak_guard_mod(
 ) -> Mod:
     """Return a mod that checks the reply to each training message before it is sent.
 
-    Register it first, since the first mod is the last to see the reply: ``@app.train(mods=[leak_guard_mod(...), ...])``,
-    or before all of these with ``ClientApp(mods=[...])``. A reply that is blocked becomes an error, which strategies
+    Register it first, since the first mod is the last to see the reply: ``@app.train(mods=[leak_guard_mod(...)])``, or
+    before all of these with ``ClientApp(mods=[...])``. A reply that is blocked becomes an error, which strategies
     count as a failure. So does a reply that cannot be checked: one without exactly one ``ArrayRecord``, or with that of
     another network.
 
