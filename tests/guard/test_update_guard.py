@@ -165,7 +165,7 @@ def test_a_gradient_is_counted_where_nobody_says_how_many_records_it_is_of() -> 
 @pytest.mark.parametrize(
     ("options", "change", "why"),
     [
-        ({"model": network(nn.Tanh)}, None, "Tanh"),
+        ({"model": nn.Sequential(nn.Linear(DATA.schema.width, 2))}, None, "no hidden layer"),
         ({"model": nn.Sequential(nn.Dropout(0.5), *network().children())}, None, "drops values at random"),
         ({"recipe": FEDAVG.model_copy(update={"batch_size": None})}, None, "the number of records is not known"),
         ({"recipe": FEDAVG.model_copy(update={"precision": "mixed"})}, None, "computed in mixed"),
@@ -189,13 +189,9 @@ def test_what_was_not_tried_never_passes(options: dict[str, Any], change: Any, w
     assert answer.finding.proved_cells == 0
 
 
-@pytest.mark.parametrize("kind", [nn.Tanh, nn.GELU])
-def test_a_record_that_no_proof_covers_is_matched_whole(kind: type[nn.Module]) -> None:
-    """One record in a network that is no plain ReLU network: what is read in closed form replays the message."""
-    width = DATA.schema.width
-    with torch.random.fork_rng():
-        torch.manual_seed(0)  # noqa: TID251  initialisers of torch.nn take no generator
-        module = nn.Sequential(nn.Linear(width, width), kind(), nn.Linear(width, 2))
+def test_a_record_that_no_proof_covers_is_matched_whole() -> None:
+    """One record in a linear model: what is read in closed form replays the message."""
+    module = nn.Sequential(nn.Linear(DATA.schema.width, 2))
     recipe = guard.MessageRecipe(batch_size=1)
     options: dict[str, Any] = {"model": module, "policy": BLOCK}
     answer = made(recipe, keep_records=True, **options)(module.state_dict(), gradients(module, 1, first=3))
