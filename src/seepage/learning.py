@@ -271,6 +271,29 @@ class LocalTraining:
             return [first * (1 + math.cos(math.pi * step / steps)) / 2 for step in range(steps)]
         return [first] * steps
 
+    def factors(self, records: int) -> list[float]:
+        """Return the factor of each of SGD's step directions in the update, as gradient and weight decay enter it.
+
+        With rates r_t and momentum m, step s enters by the sum over all steps t from s on of r_t m^(t - s); under
+        Nesterov's momentum by r_s and the sum of r_t m^(t - s + 1).
+
+        Raises:
+            BadInputError: the optimiser is not SGD, whose steps are no sum of gradients.
+
+        Example:
+            >>> LocalTraining(2, 8, 1.0, momentum=0.5).factors(records=8)
+            [1.5, 1.0]
+            >>> LocalTraining(2, 8, 1.0, momentum=0.5, nesterov=True).factors(records=8)
+            [1.75, 1.5]
+        """
+        if self.optimizer != "sgd":
+            raise BadInputError(f"a step of SGD alone is a sum of gradients, got optimizer={self.optimizer!r}.")
+        found, later = [], 0.0
+        for rate in reversed(self.rates(records)):
+            later = rate * (self.momentum if self.nesterov else 1.0) + self.momentum * later
+            found.append(later + rate if self.nesterov else later)
+        return found[::-1]
+
     def to_plain(self) -> dict[str, object]:
         """Return all settings as values of JSON.
 

@@ -161,7 +161,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
         str,
         Option(
             "Training of the parties: fedsgd, or fedavg with options such as "
-            "'fedavg:{epochs: 5, local_batch_size: 8, learning_rate: 0.01}'.",
+            "'fedavg:{epochs: 5, local_batch_size: 8, optimizer: adam}'.",
             PARTIES,
             "NAME[:OPTIONS]",
             parts="protocols",

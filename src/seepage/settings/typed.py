@@ -86,7 +86,7 @@ class HorizontalOptions(TypedDict, total=False):
     """
     protocol: str
     """Training of the parties: fedsgd, or fedavg with options such as 'fedavg:{epochs: 5, local_batch_size: 8,
-    learning_rate: 0.01}'.
+    optimizer: adam}'.
     """
     protocol_options: Mapping[str, Any]
     """Argument of the protocol, such as epochs=5 of fedavg."""
