@@ -4,6 +4,7 @@
     python benchmarks/certificates.py --victims 1000 --sent update --out certificates_update.csv
     python benchmarks/certificates.py --victims 1000 --sent noise --out certificates_noise.csv
     python benchmarks/certificates.py --victims 1000 --sent normalised --out certificates_normalised.csv
+    python benchmarks/certificates.py --victims 10000 --sent forms --out certificates_forms.csv
     python benchmarks/certificates.py --count benchmarks/results/unmix_certificates.csv
 
 Each victim has a network of random depth and widths with a random initialisation, and a batch of a random size from a
@@ -15,8 +16,9 @@ the certificate says that it leaves the same message, though the true one is no 
 
 With `--sent` the client sends what 1 to 10 epochs over the whole batch changed, or a gradient with noise of a standard
 deviation between 1e-8 and 1e-4, in place of an exact gradient; or each of two or three hidden layers is normalised by
-the batch, whose statistics are granted. Victims come in blocks of 60, one line a block and kind; a block that is in
-the file is not run again. `--count` adds a file up, with the upper end of the exact 95% interval of the share of
+the batch, whose statistics are granted. `forms` are exact gradients of networks of other forms than a chain of affine
+layers and ReLUs, see `forms.py`, of all kinds. Victims come in blocks of 60, one line a block and kind; a block that
+is in the file is not run again. `--count` adds a file up, with the upper end of the exact 95% interval of the share of
 victims with a false certificate.
 """
 
@@ -35,6 +37,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import pandas as pd
 import torch
+from forms import ACTIVATIONS, FORMS, network
 from scipy.optimize import linear_sum_assignment
 from scipy.special import betaincinv
 from torch import Tensor, nn
@@ -106,7 +109,7 @@ def main() -> None:
     """Add one line a block and kind to a CSV file, or count one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--victims", type=int, default=10_000)
-    parser.add_argument("--sent", choices=("gradient", "update", "noise", "normalised"), default="gradient")
+    parser.add_argument("--sent", choices=("gradient", "update", "noise", "normalised", "forms"), default="gradient")
     parser.add_argument("--tables", nargs="+", choices=REAL, default=list(REAL), help="real tables to draw from")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--count", type=Path, help="file to add up")
@@ -122,7 +125,7 @@ def main() -> None:
     if arguments.out.exists():
         with arguments.out.open(encoding="utf-8", newline="") as file:
             done = {int(line["block"]) for line in csv.DictReader(file)}
-    kinds = KINDS if arguments.sent == "gradient" else PLAIN
+    kinds = KINDS if arguments.sent in ("gradient", "forms") else PLAIN
     for block in range(-(-arguments.victims // BLOCK)):
         if block in done:
             continue
@@ -222,18 +225,26 @@ def widths_of(kind: str, draw: Draw, least: int) -> list[int]:
     return [draw(low, high) for _ in range(draw(least, 3))]
 
 
-def drawn(victim: int, kind: str, tables: list[str], normalised: bool) -> Drawn:
+def drawn(victim: int, kind: str, tables: list[str], sent: str) -> Drawn:
     """Return a random table, network and batch."""
     generator = torch.Generator().manual_seed(victim)
 
     def draw(low: int, high: int) -> int:
         return int(torch.randint(low, high + 1, (), generator=generator))
 
-    data = table_of(kind, draw, tables)
+    data, normalised = table_of(kind, draw, tables), sent == "normalised"
+    form, activation = "", ""
+    if sent == "forms":
+        # Units lose their records by the bias of a layer that takes the encoded row.
+        form = FORMS[draw(0, len(FORMS) - 3 if kind.endswith("dead units") else len(FORMS) - 1)]
+        activation = list(ACTIVATIONS)[draw(0, len(ACTIVATIONS) - 1)]
     if kind.startswith("trained"):
         depth = draw(1, 2)
-        model = trained(data, depth, int(kind.split()[1]))
+        model = trained(data, depth, int(kind.split()[1]), form, activation)
         widths = [TRAINED_WIDTH] * depth
+    elif form:
+        widths = widths_of(kind, draw, 1)
+        model = network(data, form, activation, widths, victim)
     else:
         widths = widths_of(kind, draw, 1 + normalised)
         model = mlp(data.schema, widths, seed=victim)
@@ -283,9 +294,11 @@ TRAINED_WIDTH = 40
 
 
 @cache
-def trained(data: Dataset, depth: int, steps: int) -> Model:
+def trained(data: Dataset, depth: int, steps: int, form: str, activation: str) -> Model:
     """Return a network after so many steps of Adam on its table."""
-    model = mlp(data.schema, [TRAINED_WIDTH] * depth, seed=steps + depth)
+    widths = [TRAINED_WIDTH] * depth
+    model = mlp(data.schema, widths, seed=steps + depth)
+    model = network(data, form, activation, widths, steps + depth) if form else model
     encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
     generator = torch.Generator().manual_seed(steps)
     optimiser = torch.optim.Adam(model.module.parameters(), lr=1e-3)
@@ -301,7 +314,7 @@ def trained(data: Dataset, depth: int, steps: int) -> Model:
 def attack_one(victim: int, tables: list[str], kind: str, tallies: dict[str, Tally], sent: str) -> None:
     """Attack one random victim and count what was certified."""
     normalised = sent == "normalised"
-    data, model, cells, labels = drawn(victim, kind, tables, normalised)
+    data, model, cells, labels = drawn(victim, kind, tables, sent)
     generator = torch.Generator().manual_seed(victim + 10**6)
 
     def draw(low: int, high: int) -> int:

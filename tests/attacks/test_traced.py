@@ -15,6 +15,7 @@ from seepage.attacks.horizontal.exact.traced import TracedNetwork, UnreadableErr
 from seepage.attacks.horizontal.exact.unmix import unmix
 from seepage.datasets.german import german
 from seepage.learning import gradient, mean_loss
+from seepage.models.batch_norm import BatchNorm
 from seepage.models.embedding import adapted
 from seepage.models.mlp import mlp
 from seepage.models.model import Model, seeded
@@ -215,6 +216,33 @@ def test_a_plain_network_is_recognised_in_any_form(name: str) -> None:
     ours, theirs = attacked(model, cells, labels), attacked(chain, cells, labels)
     assert torch.equal(ours.cells, theirs.cells)
     assert ours.regime == theirs.regime
+
+
+def test_normalisation_in_an_own_forward_is_recognised() -> None:
+    class Normalised(Layers):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.norm = nn.Linear(WIDTH, 60), nn.BatchNorm1d(60)
+            self.hidden, self.last = nn.Linear(60, 60), nn.Linear(60, 2)
+
+        def forward(self, rows: Tensor) -> Tensor:
+            return self.last(functional.relu(self.hidden(functional.relu(self.norm(self.first(rows))))))
+
+    parts = parts_of(Model(Normalised(), "softmax", "mine").module)
+    # In the order in which they run, which has to be that of their parameters.
+    assert parts is None
+    module = nn.Sequential(nn.Linear(WIDTH, 60), nn.BatchNorm1d(60), nn.Linear(60, 2))
+
+    class InOrder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.norm, self.last = module
+
+        def forward(self, rows: Tensor) -> Tensor:
+            return self.last(functional.relu(self.norm(self.first(rows))))
+
+    parts = parts_of(Model(InOrder(), "softmax", "mine").module)
+    assert [type(part) for part in parts or []] == [nn.Linear, BatchNorm, nn.ReLU, nn.Linear]
 
 
 @pytest.mark.parametrize("form", [functional.relu6, functional.gelu, functional.hardtanh, torch.tanh])

@@ -15,8 +15,12 @@ from seepage.tabular.encoder import Encoder
 
 # Number of entries of the largest temporary, so that it stays in the processor's cache.
 _NUMBERS_AT_ONCE = 2**21
+# Layers of a network after each of which what it returned is no longer needed.
+_LAYERS = 10
 # Share of the largest squared slope below which a slope is a rounding error; such numbers keep their start values.
 _DETERMINED = 1e-8
+# Numbers that a row takes, in sizes of the state, from which its numbers do not move along with each category tried.
+_COSTLY = 50
 # An improvement by less than this share ends a search.
 _GAIN = 1e-6
 
@@ -90,6 +94,7 @@ class CellsSearch:
         self._away_base = off @ base + shift
         self._slope = weight[:, self._place]
         self._away_slope = off[:, self._place]
+        self._costly = network.held > _COSTLY * len(weight)
         self._deep = [_Tap.of(spans[tap.at], tap.inputs, tap.scale) for tap in network.taps if tap.at < len(spans)]
         self._errors = errors
         back = errors_back(network) if errors and isinstance(network, Network) else ()
@@ -120,7 +125,7 @@ class CellsSearch:
             codes, numbers: starting points; numbers standardised.
             rounds: largest number of changes of a start.
         """
-        held = len(self._made_base) + len(self._away_base) + self._network.held
+        held = len(self._made_base) + len(self._away_base) + self._network.held // _LAYERS
         per_start = max(1, len(self._code)) * held
         chunk = max(1, _NUMBERS_AT_ONCE // per_start)
         parts = [
@@ -172,9 +177,10 @@ class CellsSearch:
                 new = self._first[self._column] + self._code
                 dm = self._made[new] - self._made[old]
                 da = self._away[new] - self._away[old]
-                every = n[:, None].expand(-1, len(new), -1)
-                tried = (every - step((m[:, None] + dm), (a[:, None] + da), every)).clamp(self._low, self._high)
-                g = self._misfit(m[:, None] + dm, a[:, None] + da, tried)
+                tried = every = n[:, None].expand(-1, len(new), -1)
+                if not self._costly:
+                    tried = (every - step((m[:, None] + dm), (a[:, None] + da), every)).clamp(self._low, self._high)
+                g = self._misfit(m[:, None] + dm, a[:, None] + da, tried, rough=self._costly)
                 best = g.min(1)
                 take = (best.values < f * (1 - _GAIN)).nonzero()[:, 0]
                 which, at = live[take], best.indices[take]
@@ -186,7 +192,7 @@ class CellsSearch:
             live = live[improved]
         return SearchEnds(codes, numbers, misfit)
 
-    def _misfit(self, outputs: Tensor, away: Tensor, numbers: Tensor) -> Tensor:
+    def _misfit(self, outputs: Tensor, away: Tensor, numbers: Tensor, rough: bool = False) -> Tensor:
         found = (away + numbers @ self._away_slope.T).square().sum(-1)
         if self._errors:
             active = ((outputs + numbers @ self._slope.T) > 0).to(outputs.dtype)
@@ -194,7 +200,7 @@ class CellsSearch:
             return found + self._errors * outside
         if not self._deep:
             return found
-        for tap, entered in zip(self._deep, self._network.deep(outputs + numbers @ self._slope.T), strict=True):
+        for tap, entered in zip(self._deep, self._network.deep(outputs + numbers @ self._slope.T, rough), strict=True):
             found = found + tap.distance(entered)
         return found
 

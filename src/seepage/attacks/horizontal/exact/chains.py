@@ -30,8 +30,8 @@ def parts_of(module: nn.Module) -> list[nn.Module] | None:
     """Return the layers of a network with closed-form passes, in order; None where it holds any other layer.
 
     These are affine layers, ReLUs of their outputs, batch normalisations, residual blocks of such layers, and a
-    convolution in front; the last one is affine. Affine layers with ReLUs between them are recognised in any module by
-    what it does with random rows, however its forward method is written.
+    convolution in front; the last one is affine. Chains of affine layers, normalisations and ReLUs are recognised in
+    any module by what it does with random rows, however its forward method is written.
 
     Example:
         >>> len(parts_of(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))) or [])
@@ -50,36 +50,42 @@ def parts_of(module: nn.Module) -> list[nn.Module] | None:
 
 
 def _rectified(module: nn.Module) -> list[nn.Module] | None:
-    """Return affine layers with ReLUs between them, in the order in which a module of any form runs them.
+    """Return affine layers, normalisations and the ReLUs between them, in the order in which a module runs them.
 
-    None unless each layer runs once, has a bias, takes exactly the ReLU of what the one before returned, and the
-    outputs are those of the last one; and unless these layers hold all parameters, in this order.
+    None unless each layer runs once, takes exactly what the one before returned or the ReLU of it, and the outputs are
+    those of the last one; and unless these layers hold all parameters, in this order.
     """
-    names = [name for name, part in module.named_modules() if type(part) is nn.Linear and part.bias is not None]
-    layers = [module.get_submodule(name) for name in names]
-    own = [parameter for layer in layers for parameter in layer.parameters(recurse=False)]
+    leaves = {name: part for name, part in module.named_modules() if isinstance(part, nn.Linear | BatchNorm)}
+    own = [parameter for layer in leaves.values() for parameter in layer.parameters(recurse=False)]
     parameters = list(module.parameters())
-    if not layers or len(own) != len(parameters) or any(map(_is_special, module.modules())):
+    first = next(iter(leaves.values()), None)
+    if not isinstance(first, nn.Linear) or len(own) != len(parameters) or any(map(_is_special, module.modules())):
         return None
-    if any(a is not b for a, b in zip(own, parameters, strict=True)) or any(True for _ in module.buffers()):
+    if any(a is not b for a, b in zip(own, parameters, strict=True)):
         return None
-    rows = _random_rows(layers[0], parameters[0])
+    rows = _random_rows(first.in_features, parameters[0])
     try:
-        runs = watched(module, names, rows)
+        runs = watched(module, leaves, rows)
     except Exception:  # A user's module may raise anything; others than plain networks take rows of other widths.
         return None
-    if [run.name for run in runs.layers] != names or not torch.equal(runs.outputs, runs.layers[-1].returned):
+    if [run.name for run in runs.layers] != list(leaves) or not torch.equal(runs.outputs, runs.layers[-1].returned):
         return None
-    entering = [rows, *(run.returned.relu() for run in runs.layers[:-1])]
-    if not all(torch.equal(run.entering, own) for run, own in zip(runs.layers, entering, strict=True)):
-        return None
-    return [part for layer in layers for part in (layer, nn.ReLU())][:-1]
+    parts: list[nn.Module] = []
+    before, rectified = rows, rows
+    for run in runs.layers:
+        if parts and torch.equal(run.entering, rectified):
+            parts.append(nn.ReLU())
+        elif not torch.equal(run.entering, before):
+            return None
+        parts.append(leaves[run.name])
+        before, rectified = run.returned, run.returned.relu()
+    return parts if type(parts[-1]) is nn.Linear and _fits(parts, at_start=True) else None
 
 
-def _random_rows(layer: nn.Module, like: Tensor) -> Tensor:
+def _random_rows(width: int, like: Tensor) -> Tensor:
     """Return rows of several sizes: an activation that only begins as a ReLU does is seen."""
     generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(_ROWS, int(getattr(layer, "in_features", 1)), generator=generator, dtype=torch.float64)
+    rows = torch.randn(_ROWS, width, generator=generator, dtype=torch.float64)
     sizes = torch.logspace(-2, 3, _ROWS, dtype=torch.float64)
     return (rows * sizes[:, None]).to(like)
 

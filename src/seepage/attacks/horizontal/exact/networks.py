@@ -110,8 +110,8 @@ class Layered(Protocol):
         """Return the maps from the encoded row to the affine layers' inputs, less their constants."""
         ...
 
-    def deep(self, state: Float[Tensor, "*batch state"]) -> list[Float[Tensor, "*batch _"]]:
-        """Return the taps' inputs."""
+    def deep(self, state: Float[Tensor, "*batch state"], rough: bool = False) -> list[Float[Tensor, "*batch _"]]:
+        """Return the taps' inputs; computed in float32 if they may be rough."""
         ...
 
     def slopes(
@@ -231,8 +231,8 @@ class Network:
         first = self.weights[0]
         return [torch.eye(first.shape[1], dtype=first.dtype, device=first.device)]
 
-    def deep(self, state: Float[Tensor, "*batch state"]) -> list[Float[Tensor, "*batch _"]]:
-        """Return the input of the second layer."""
+    def deep(self, state: Float[Tensor, "*batch state"], rough: bool = False) -> list[Float[Tensor, "*batch _"]]:
+        """Return the input of the second layer, which costs so little that it is never rough."""
         return [state.relu()]
 
     def slopes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float
@@ -165,9 +166,10 @@ class TracedNetwork:
             raise UnreadableError("no layer behind which single records could be told apart")
         width = rows.shape[1]
         maps = tuple(layer.linear for layer in chosen if layer.linear is not None)
-        held = sum(layer.numbers for layer in seen)
         layers = tuple(layer.layer for layer in chosen)
-        return cls(module, layers, seen[0].outputs, maps, by_outputs, tuple(taps), held, rows.new_zeros(width))
+        return cls(
+            module, layers, seen[0].outputs, maps, by_outputs, tuple(taps), seen[0].numbers, rows.new_zeros(width)
+        )
 
     def at(self, parameters: Mapping[str, Tensor]) -> TracedNetwork:
         """Return the same network with other parameters of the same names."""
@@ -238,21 +240,26 @@ class TracedNetwork:
         returned = [runs[layer.name].returned for layer in self.layers]
         return TracedRun(entering, found.outputs.detach(), returned, found.outputs, self.layers)
 
-    def deep(self, state: Float[Tensor, "*batch state"]) -> list[Float[Tensor, "*batch _"]]:
-        """Return the taps' inputs."""
-        flat = state.reshape(-1, state.shape[-1])
+    def deep(self, state: Float[Tensor, "*batch state"], rough: bool = False) -> list[Float[Tensor, "*batch _"]]:
+        """Return the taps' inputs; computed in float32 if they may be rough."""
+        module = self._in_float32 if rough else self.module
+        flat = state.reshape(-1, state.shape[-1]).to(next(module.parameters()).dtype)
         names = [self.layers[tap.at].name for tap in self.taps]
         if not names:
             return []
         if self.by_outputs:
             first = self.layers[0].name
-            dummy = self.zeros.expand(len(flat), -1)
-            found = watched(self.module, [first, *names], dummy, {first: flat}, until=names)
+            dummy = self.zeros.to(flat.dtype).expand(len(flat), -1)
+            found = watched(module, [first, *names], dummy, {first: flat}, until=names)
         else:
-            found = watched(self.module, names, flat, until=names)
+            found = watched(module, names, flat, until=names)
         runs = {run.name: run for run in found.layers}
         entering = [_chosen(runs[self.layers[tap.at].name].entering, self.layers[tap.at]) for tap in self.taps]
-        return [entered.view(*state.shape[:-1], -1) for entered in entering]
+        return [entered.to(state.dtype).view(*state.shape[:-1], -1) for entered in entering]
+
+    @cached_property
+    def _in_float32(self) -> nn.Module:
+        return copy.deepcopy(self.module).float()
 
     def slopes(
         self, state: Float[Tensor, "start state"], direction: Float[Tensor, "state number"]
@@ -275,7 +282,7 @@ class _LayerProbe:
         linear: map from the encoded row to its input and the constant part, where that is affine.
         rank: number of dimensions of its gradient, however many records there are.
         scale: factor that brings its inputs to the usual length.
-        numbers: numbers a row that it returns.
+        numbers: numbers a row that all affine layers take and return.
     """
 
     layer: WatchedLayer
@@ -345,7 +352,7 @@ def _seen(module: nn.Module, head: Head, rows: Tensor) -> list[_LayerProbe]:
                 (linear, base[0]) if affine else None,
                 _rank(back.T @ whole),
                 scale,
-                run.returned[0].numel() + run.entering[0].numel(),
+                sum(one.returned[0].numel() + one.entering[0].numel() for one in alone.layers),
             )
         )
     return seen

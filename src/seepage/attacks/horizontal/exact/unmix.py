@@ -50,6 +50,8 @@ _SURE = 4.0
 _ROUNDING_OF_A_STEP = 0.25
 # Changes of a start that are usual before it ends.
 _TRIED = 6
+# Relative difference up to which a granted number is the one that was read.
+_SAME_LABEL = 1e-3
 # Rows of the public marginals with which the layers of a network are looked at.
 _TYPICAL = 1024
 
@@ -459,9 +461,11 @@ def _other_labels(knowledge: Knowledge, found: Sequence[Harvest], victims: Seque
     for victim in victims:
         own = knowledge.labels[victim].tolist()
         for label in found[victim].labels.tolist():
-            if label not in own:
+            # A number is read up to rounding.
+            nearest = min(own, key=lambda granted: abs(granted - label))
+            if abs(nearest - label) > _SAME_LABEL * max(1.0, abs(label)):
                 return None
-            own.remove(label)
+            own.remove(nearest)
         rest.append(own)
     return torch.tensor(rest, dtype=knowledge.labels.dtype, device=knowledge.labels.device)
 
@@ -505,8 +509,9 @@ def _regime(harvest: Harvest, certified: Bool[Tensor, "record column"], exact: b
         text += f", {proved - whole} of them in part"
     if silent:
         text += f", {silent} leave{'s' if silent == 1 else ''} no trace"
-    rest = exact and proved + silent < records
-    return f"{text}, the others estimated" if rest else text
+    if not exact or proved + silent == records:
+        return text
+    return f"{text}, {'all of them explain the whole message' if harvest.complete else 'the others estimated'}"
 
 
 def _certificate(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seepage.attacks.horizontal.exact.defended import counts_by_effects, counts_by_sign, lost_to_clipping, weigh_counts
 from seepage.attacks.horizontal.matching.published_labels import by_embedding, by_impact, by_minimum, by_sign
 from seepage.errors import BadInputError, check_choice
-from seepage.models.calling import call
+from seepage.models.calling import call, watched
 from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge
@@ -23,6 +23,9 @@ _BIAS_DUMMIES = 8192
 _GENG_DUMMIES = 1000
 # Number of dummy rows whose own gradient is computed, with each class as their label.
 _CLIPPED_DUMMIES = 512
+# Number of dummy rows with which the output layer is looked for, and what counts as rounding there.
+_LOOKED_AT = 64
+_TERM = 1e-4
 
 
 def restore_labels(
@@ -205,7 +208,7 @@ def spell_out(counts: Float[Tensor, "victim class"], records: int) -> Float[Tens
 
 
 class _End(NamedTuple):
-    """The affine layer whose outputs are the model's, with its inputs and outputs."""
+    """The affine layer whose error is that of the model's outputs, with its inputs and these outputs."""
 
     layer: nn.Linear
     name: str
@@ -223,7 +226,10 @@ def _probabilities(model: Model, outputs: Tensor) -> Tensor:
 
 
 def _output_layer(model: Model, rows: Tensor, parameters: dict[str, Tensor]) -> _End:
-    """Return the affine layer whose outputs are the model's, with its inputs and outputs at some parameters."""
+    """Return the affine layer whose error is that of the model's outputs, at some parameters.
+
+    It returns the outputs itself, or one of the terms of which they are the sum.
+    """
     calls: list[_End] = []
 
     def listen(layer: nn.Linear, name: str) -> Callable[[nn.Module, tuple[Tensor], Tensor], None]:
@@ -238,15 +244,28 @@ def _output_layer(model: Model, rows: Tensor, parameters: dict[str, Tensor]) -> 
     finally:
         for handle in handles:
             handle.remove()
-    found = [end for end in calls if end.outputs.shape == outputs.shape and torch.equal(end.outputs, outputs)]
+    alike = [end for end in calls if end.outputs.shape == outputs.shape]
+    found = [end for end in alike if torch.equal(end.outputs, outputs)]
+    if not found:
+        found = [end._replace(outputs=outputs) for end in alike if _is_term(model, end.name, rows[:_LOOKED_AT])]
     # The gradient of a layer that runs more than once mixes its roles.
     if not found or sum(end.layer is found[-1].layer for end in calls) > 1:
         raise BadInputError(
-            f"model {model.name!r} does not end in an nn.Linear layer of its own, from whose gradient labels are "
-            "restored; grant the labels (labels='true')."
+            f"model {model.name!r} does not end in an nn.Linear layer of its own, nor in a sum of such, from whose "
+            "gradient labels are restored; grant the labels (labels='true')."
         )
     end = found[-1]
     return _End(end.layer, end.name, end.inputs.double(), end.outputs.double())
+
+
+def _is_term(model: Model, name: str, rows: Tensor) -> bool:
+    """Return whether a layer's output is added to the model's outputs and goes nowhere else."""
+    plain = watched(model.module, [name], rows)
+    returned = plain.layers[0].returned
+    # Shifts that differ by row and output: a sum over either would be seen.
+    shift = torch.linspace(-1, 1, returned.numel()).view_as(returned).to(returned)
+    moved = watched(model.module, [name], rows, {name: returned + shift})
+    return bool(((moved.outputs - plain.outputs - shift).abs() < _TERM * plain.outputs.abs().max().clamp_min(1)).all())
 
 
 def _joined(layer: str, parameter: str) -> str:

@@ -1,0 +1,167 @@
+"""What `unmix` reads and proves of the networks that people train: one factor at a time from a base cell.
+
+    python benchmarks/networks.py --victims 10 --out benchmarks/results/unmix_forms.csv
+    python benchmarks/networks.py --victims 10 --only transformer --out benchmarks/results/unmix_forms.csv
+
+The base cell is a chain of two hidden layers of 100 units with ReLUs, untrained, 32 records, an exact gradient in
+float32. Form, activation, batch size and steps of training are changed one at a time; then some of them are crossed.
+Networks are those of `forms.py`, written as their users write them; training is plain SGD at rate 0.1 on 128 records a
+step. `read` is the share of cells, `whole` of records, `proved` of records with a certified cell; `false` counts
+certified cells that are wrong. TabLeak stands beside some cells. Seconds are of processor time a victim, in one thread.
+A line that is in the file is not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from forms import network
+
+from seepage import datasets, registry
+from seepage.assessment.measurement import Measurement
+from seepage.datasets.dataset import Dataset
+from seepage.learning import mean_loss
+from seepage.models.model import Model
+from seepage.protocols.fedsgd import FedSGD
+from seepage.run.memory import keep_freed_memory
+from seepage.run.provenance import commit
+from seepage.seeds import stream
+from seepage.tabular.align import match, pairwise_error, reorder, tolerances
+from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import Knowledge
+
+
+class Cell(NamedTuple):
+    """What is measured: a network, how long it was trained, a batch size, and an attack."""
+
+    dataset: str = "adult"
+    form: str = "chain"
+    activation: str = "relu"
+    widths: str = "100 100"
+    steps: int = 0
+    batch_size: int = 32
+    attack: str = "unmix"
+
+
+FIGURES = ("read", "whole", "proved")
+FIELDS = [*Cell._fields, "n", *(f"{name}{end}" for name in FIGURES for end in ("", "_low", "_high"))]
+FIELDS += ["false", "seconds", "longest", "commit"]
+
+
+def main() -> None:
+    """Add one line a cell to a CSV file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--victims", type=int, default=10)
+    parser.add_argument("--only", help="only cells of this form")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    keep_freed_memory()
+    torch.set_num_threads(1)
+    done: set[tuple[str, ...]] = set()
+    if arguments.out.exists():
+        with arguments.out.open(encoding="utf-8", newline="") as file:
+            done = {tuple(line[name] for name in Cell._fields) for line in csv.DictReader(file)}
+    for cell in cells():
+        if tuple(map(str, cell)) in done or arguments.only not in (None, cell.form):
+            continue
+        line = measured(cell, arguments.victims)
+        begun = arguments.out.exists()
+        with arguments.out.open("a", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+            if not begun:
+                writer.writeheader()
+            writer.writerow(line | {"commit": str((commit() or {}).get("hash", ""))[:9]})
+
+
+def cells() -> Iterator[Cell]:
+    """Return all cells: one factor at a time, TabLeak beside some, then crossed ones."""
+    for dataset in ("adult", "german"):
+        yield Cell(dataset)
+        for form in ("biasless", "residual", "wide and deep", "embeddings"):
+            yield Cell(dataset, form)
+        for activation in ("leaky_relu", "gelu", "elu", "silu", "tanh"):
+            yield Cell(dataset, activation=activation)
+        yield Cell(dataset, form="transformer", widths="64 64", batch_size=8)
+        yield Cell(dataset, steps=500)
+    for form, activation in (("residual", "gelu"), ("embeddings", "silu"), ("embeddings", "relu"), ("chain", "gelu")):
+        yield Cell(form=form, activation=activation, steps=500)
+    for batch_size in (8, 64, 128):
+        yield Cell(batch_size=batch_size)
+        yield Cell(activation="gelu", batch_size=batch_size)
+        yield Cell(form="residual", batch_size=batch_size)
+    for form in ("chain", "residual", "embeddings"):
+        yield Cell(form=form, attack="tableak")
+        yield Cell(form=form, attack="tableak", batch_size=8)
+    yield Cell(form="transformer", widths="64 64", batch_size=8, attack="tableak")
+    yield Cell(form="transformer", widths="64 64", batch_size=32)
+    yield Cell(widths="256 256", batch_size=128)
+    yield Cell(widths="512 512", batch_size=256)
+    yield Cell(steps=5000)
+    yield Cell(form="residual", steps=5000)
+
+
+@cache
+def table(name: str) -> Dataset:
+    """Return a table."""
+    return datasets.load(name)
+
+
+@cache
+def trained(cell: Cell) -> Model:
+    """Return the network of a cell after its training."""
+    data = table(cell.dataset)
+    model = network(data, cell.form, cell.activation, [int(width) for width in cell.widths.split()], seed=0)
+    rows = Encoder(data.schema, data.statistics, dtype=torch.float32).encode(data.train.cells)
+    labels = data.train.labels
+    generator = torch.Generator().manual_seed(0)
+    optimiser = torch.optim.SGD(model.module.parameters(), lr=0.1)
+    for _ in range(cell.steps):
+        some = torch.randint(len(rows), (128,), generator=generator)
+        optimiser.zero_grad()
+        mean_loss(model.head, model.module(rows[some]), labels[some]).backward()
+        optimiser.step()
+    return model
+
+
+def measured(cell: Cell, victims: int) -> dict[str, object]:
+    """Attack the victims of a cell one after the other and return its line."""
+    data, model = table(cell.dataset), trained(cell._replace(attack="unmix", batch_size=0))
+    schema, records = data.schema, cell.batch_size
+    encoder = Encoder(schema, data.statistics, dtype=torch.float32)
+    seeds = [stream(0, victim, "batch") for victim in range(victims)]
+    ran = FedSGD(records, replacement=False).run(model, data.train, encoder, seeds)
+    known = Knowledge(schema, data.statistics, records)
+    attack = registry.attacks.create(cell.attack)
+    held: dict[str, list[float]] = {name: [] for name in FIGURES}
+    seconds, false = [], 0
+    for victim in range(victims):
+        own = slice(victim, victim + 1)
+        begun = time.process_time()
+        guess = attack(ran.view.of(own), known.of(own), [stream(0, victim, "starts")])
+        seconds.append(time.process_time() - begun)
+        true = ran.secret.cells[victim]
+        order = match(pairwise_error(schema, guess.cells, true[None]))
+        right = (reorder(guess.cells, order)[0] - true).abs() <= tolerances(schema)
+        certain = torch.zeros_like(right)
+        if guess.certified is not None:
+            certain = reorder(guess.certified.double(), order)[0] > 0
+        false += int((certain & ~right).sum())
+        for name, share in zip(FIGURES, (right, right.all(1), certain.any(1)), strict=True):
+            held[name].append(float(share.double().mean()))
+    line: dict[str, object] = cell._asdict() | {"n": victims, "false": false}
+    for name, values in held.items():
+        found = Measurement(name, None, torch.tensor(values, dtype=torch.float64), True, (0.0, 1.0)).estimate()
+        for end, value in (("", found.mean), ("_low", found.low), ("_high", found.high)):
+            line[f"{name}{end}"] = None if value is None else round(value, 4)
+    return line | {"seconds": round(sum(seconds) / victims, 2), "longest": round(max(seconds), 2)}
+
+
+if __name__ == "__main__":
+    main()
