@@ -227,6 +227,7 @@ def test_rounded_gradients_are_widened_and_a_note_says_so(tmp_path: Path, narrow
     given_ = {name: tensor.to(narrow) for name, tensor in gradients().items()}
     found = load_capture(write(tmp_path, given_), network())
     assert all(torch.equal(found.view.message[name][0], tensor.float()) for name, tensor in given_.items())
+    assert found.view.precision == str(narrow).removeprefix("torch.")
     assert f"4 of 4 tensors were rounded to {str(narrow).removeprefix('torch.')}" in found.notes[0]
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import seepage
 from seepage.captures.captured import Description, load_capture, read_description
 from seepage.captures.encoders import ClientEncoder
+from seepage.captures.recipe import Arithmetic
 from seepage.captures.recovery import client_schema, known_statistics, recover
 from seepage.captures.states import state_digest
 from seepage.datasets.planted import distinct
@@ -184,7 +185,7 @@ def test_another_model_than_the_one_sent_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("precision", "noted"), [("mixed", 1), ("float16", 1), ("float32", 0), ("float64", 0)])
-def test_a_narrower_computation_than_the_models_is_noted(tmp_path: Path, precision: str, noted: int) -> None:
+def test_a_narrower_computation_than_the_models_is_noted(tmp_path: Path, precision: Arithmetic, noted: int) -> None:
     net = network()
     before = trained(net)
     seepage.capture(before, net.state_dict(), tmp_path / "u.safetensors", training=TRAINING, precision=precision)

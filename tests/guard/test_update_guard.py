@@ -170,7 +170,7 @@ def test_a_gradient_is_counted_where_nobody_says_how_many_records_it_is_of() -> 
         ({"recipe": FEDAVG.model_copy(update={"batch_size": None})}, None, "the number of records is not known"),
         ({"recipe": FEDAVG.model_copy(update={"precision": "mixed"})}, None, "computed in mixed"),
         ({"seconds": 1e-3}, None, "over before the search began"),
-        ({}, torch.float16, "rounded to float16"),
+        ({}, torch.float16, "the weights are rounded to float16"),
     ],
 )
 @pytest.mark.parametrize("mode", ["advise", "strict"])
@@ -241,6 +241,14 @@ def test_the_rounds_of_a_log_count_for_epsilon(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("{")
     with pytest.raises(BadInputError, match="the rounds before are not known"):
         made(policy=policy, log=tmp_path / "log")
+
+
+def test_a_gradient_that_is_cast_is_read_as_one_with_that_noise() -> None:
+    module = network()
+    halves = {name: tensor.half() for name, tensor in gradients(module).items()}
+    answer = made(FEDSGD)(module.state_dict(), halves)
+    assert answer.finding.decision in ("proved", "pass")
+    assert same(answer.message, halves)
 
 
 def test_names_of_opacus_come_back_as_they_were() -> None:

@@ -61,7 +61,7 @@ class Description(MessageRecipe):
 
     Attributes:
         format: version of this form. Files of format 1, which knows only gradients, are read as this one.
-        protocol, batch_size, training, clients, defense, precision: recipe of the message, see ``MessageRecipe``.
+        protocol, batch_size, training, clients, defense, precision, sent_as: recipe of the message, see ``MessageRecipe``.
         model: what the network is called; for people.
         sent: SHA-256 of the model that the server sent, see ``state_digest``.
         head: reading of the network's outputs, such as ``softmax``.
@@ -72,7 +72,7 @@ class Description(MessageRecipe):
 
     Example:
         >>> Description(batch_size=4).model_dump(exclude_none=True)
-        {'protocol': 'fedsgd', 'batch_size': 4, 'clients': 1, 'format': 2}
+        {'protocol': 'fedsgd', 'batch_size': 4, 'clients': 1, 'sent_as': 'full', 'format': 2}
     """
 
     format: int = Field(default=FORMAT, ge=1)
@@ -267,6 +267,10 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
     for name, tensor in running.items():
         if tensor.dtype.is_floating_point:
             _check_gradient(f"{what}: the running statistic {name!r}", tensor)
+    # The file has the message as it came: where all of a gradient was rounded alike, it was cast before it was sent.
+    [kind, *others] = rounded or {dtype: []}
+    if about.training is None and about.sent_as == "full" and not others and len(rounded.get(kind, ())) == len(shapes):
+        about = about.model_copy(update={"sent_as": str(kind).removeprefix("torch.")})
     return Capture(about.view(model, update), about, tuple(notes), running)
 
 

@@ -14,16 +14,18 @@ from torch.utils.hooks import RemovableHandle
 
 from seepage.captures.captured import described, encoding_of, save_capture
 from seepage.captures.encoders import ClientEncoder
+from seepage.captures.recipe import Arithmetic
 from seepage.captures.states import State, as_state, changes, common_prefix, state_digest
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
 from seepage.learning import LocalTraining
 from seepage.models.model import Head
 from seepage.tabular.statistics import Statistics
+from seepage.wire.precision import Precision
 
 # What `capture` says of an update besides its numbers.
 _FACTS = ("batch_size", "labels", "model", "head", "statistics", "encoder", "training", "clients", "defense")
-_FACTS += ("precision",)
+_FACTS += ("precision", "sent_as")
 
 
 @overload
@@ -41,7 +43,8 @@ def capture(
     encoder: ClientEncoder | ColumnTransformer | None = None,
     clients: int = 1,
     defense: Mapping[str, Mapping[str, bool | int | float | str]] | None = None,
-    precision: str | None = None,
+    precision: Arithmetic | None = None,
+    sent_as: Precision = "full",
 ) -> RemovableHandle | None: ...
 
 
@@ -62,7 +65,8 @@ def capture(
     encoder: ClientEncoder | ColumnTransformer | None = None,
     clients: int = 1,
     defense: Mapping[str, Mapping[str, bool | int | float | str]] | None = None,
-    precision: str | None = None,
+    precision: Arithmetic | None = None,
+    sent_as: Precision = "full",
 ) -> None: ...
 
 
@@ -95,7 +99,8 @@ def capture(
             ``head``: reading of its outputs, such as ``softmax``. ``statistics``: statistics with which seepage's
             encoder standardised the rows, where it did. ``encoder``: the client's own encoder. ``training``: local
             training. ``clients``: number of clients whose messages are averaged. ``defense``: defense that the message
-            went through, ``{name: options}``. ``precision``: number format in which the client computed.
+            went through, ``{name: options}``. ``precision``: number format in which the client computed. ``sent_as``:
+            number format to which the message was cast.
 
     Returns:
         With an optimiser a handle whose ``remove()`` takes the order back; with an encoder alone its declaration.

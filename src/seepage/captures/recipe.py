@@ -15,8 +15,9 @@ from seepage.learning import LocalTraining
 from seepage.models.model import Model
 from seepage.registry import defenses
 from seepage.wire.horizontal import GradientView, KnownDefense, UpdateView, View
+from seepage.wire.precision import Precision
 
-Precision = Literal["float16", "bfloat16", "float32", "float64", "mixed"]
+Arithmetic = Literal["float16", "bfloat16", "float32", "float64", "mixed"]
 """The number format in which a client computed; ``mixed`` for automatic mixed precision."""
 
 
@@ -36,6 +37,7 @@ class MessageRecipe(BaseModel):
         clients: number of clients whose messages are averaged in this one.
         defense: defense that the message went through, its name and its options.
         precision: number format in which the client computed; that of the model if None.
+        sent_as: number format to which the message was cast before it was sent.
 
     Raises:
         pydantic.ValidationError: ``fedavg`` without a training, ``fedsgd`` with one, or a value out of range.
@@ -62,7 +64,8 @@ class MessageRecipe(BaseModel):
     ) = None
     clients: Annotated[int, Field(ge=1, le=2**20)] = 1
     defense: dict[str, dict[str, bool | int | float | str]] | None = None
-    precision: Precision | None = None
+    precision: Arithmetic | None = None
+    sent_as: Precision = "full"
 
     @model_validator(mode="after")
     def _check(self) -> MessageRecipe:
@@ -112,8 +115,8 @@ class MessageRecipe(BaseModel):
         """
         one = {name: tensor[None] for name, tensor in message.items()}
         if self.training is None:
-            return GradientView(model, one)
-        return UpdateView(model, one, self.training, self.clients)
+            return GradientView(model, one, precision=self.sent_as)
+        return UpdateView(model, one, self.training, self.clients, self.sent_as)
 
     def describe(self) -> str:
         """Return the computation in words."""

@@ -147,7 +147,7 @@ class UpdateGuard:
         change, running = _message(before, given, form)
         seed = secrets.randbits(62) if noise_seed is None else noise_seed
         changed = self.policy.apply(change, seed)
-        finding = self._check(before, change, changed, running, records, _narrower(before, given), begin)
+        finding = self._check(before, change, changed, running, records, _narrower(before, given), form, begin)
         # A round that is blocked counts too: that it is blocked says something.
         self._rounds += 1
         finding = replace(finding, guarantee=self.policy.guarantee(self._rounds))
@@ -169,6 +169,7 @@ class UpdateGuard:
         running: dict[str, Tensor],
         records: int | None,
         narrow: str | None,
+        form: Form,
         begin: float,
     ) -> GuardFinding:
         """Return what the attack finds in ``changed``, which is what the server would get."""
@@ -185,8 +186,12 @@ class UpdateGuard:
                 count = self._counted(view)
                 assumed.append(f"{count} records, counted in the update")
             knowledge = self._knowledge(model, change, running, count)
-            if narrow is not None:
-                raise BadInputError(f"the update is rounded to {narrow}, so that nothing replays it exactly")
+            if narrow is not None and form == "weights":
+                raise BadInputError(
+                    f"the weights are rounded to {narrow}, so that nothing replays their change exactly"
+                )
+            if narrow in ("float16", "bfloat16"):
+                view = replace(view, precision=narrow)
             left = self.seconds - (time.monotonic() - begin)
             if left <= 0:
                 raise BadInputError(f"the {self.seconds:g} seconds were over before the search began")
@@ -246,7 +251,7 @@ class UpdateGuard:
             return "proved", regime, guess
         tried = "not tried" if regime.startswith(NOT_TRIED) else "pass"
         why = regime.removeprefix(NOT_TRIED)
-        if self.recipe.defense is not None or self.policy.changes:
+        if self.recipe.defense is not None or self.policy.changes or view.precision != "full":
             return tried, why, guess
         client = self._client(view.model)
         for other in (guess, self._alone(view, knowledge)):
