@@ -61,7 +61,7 @@ class Description(MessageRecipe):
 
     Attributes:
         format: version of this form. Files of format 1, which knows only gradients, are read as this one.
-        protocol, batch_size, training, clients, defense, precision, sent_as: recipe of the message, see ``MessageRecipe``.
+        protocol, batch_size, training, clients, defense, precision, sent_as: recipe, see ``MessageRecipe``.
         model: what the network is called; for people.
         sent: SHA-256 of the model that the server sent, see ``state_digest``.
         head: reading of the network's outputs, such as ``softmax``.
