@@ -277,6 +277,17 @@ def test_calls_that_contradict_the_recipe_are_refused(call: dict[str, Any], mess
         made()(before, after, **call)
 
 
+@pytest.mark.parametrize("recipe", [FEDAVG, FEDSGD])
+def test_what_noise_would_not_cover_is_never_sent(recipe: guard.MessageRecipe) -> None:
+    """A tensor that the model has not, and numbers that clipping cannot bound."""
+    before, after = trained(network())
+    noisy = made(recipe, policy=guard.GuardPolicy("noise", clip_norm=1.0, noise_multiplier=2.0))
+    with pytest.raises(BadInputError, match="holds 'rows', which the model as sent has not"):
+        noisy(before, {**after, "rows": torch.ones(3)})
+    with pytest.raises(BadInputError, match="not finite"):
+        noisy(before, {**after, "0.bias": torch.full_like(after["0.bias"], torch.nan)})
+
+
 def test_another_network_than_the_guards_is_not_tried() -> None:
     small = nn.Sequential(nn.Linear(DATA.schema.width, 4), nn.ReLU(), nn.Linear(4, 2))
     before, after = trained(small)

@@ -333,13 +333,16 @@ def _message(
     before: Mapping[str, Tensor], given: Mapping[str, Tensor], form: Form
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return parameters before less parameters after (or the gradient), and running statistics after."""
+    foreign = [name for name in given if name not in before]
+    if foreign:
+        raise BadInputError(f"the update holds {foreign[0]!r}, which the model as sent has not.")
+    broken = [name for name, tensor in given.items() if not bool(tensor.isfinite().all())]
+    if broken:
+        raise BadInputError(f"{broken[0]!r} of the update holds numbers that are not finite; training has diverged.")
     if form == "gradient":
         return {name: tensor for name, tensor in given.items() if not is_buffer(name, tensor)}, {}
     after = given
     if form == "difference":
-        lacking = [name for name in given if name not in before]
-        if lacking:
-            raise BadInputError(f"the update holds {lacking[0]!r}, which the model as sent has not.")
         after = {name: before[name] + tensor for name, tensor in given.items()}
     every = changes({name: tensor for name, tensor in before.items() if name in after}, after)
     moved = {name: tensor for name, tensor in every.items() if not is_buffer(name, before[name])}
@@ -360,7 +363,7 @@ def _changed(
     message = {}
     for name, tensor in given.items():
         if name not in changed:
-            held = torch.zeros_like(tensor) if form == "difference" else before.get(name, tensor)
+            held = torch.zeros_like(tensor) if form == "difference" else before[name]
             message[name] = held if hold_running else tensor
         elif form == "gradient":
             message[name] = changed[name].to(tensor.dtype)
