@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seepage.attacks.horizontal.exact.defended import usual_length
 from seepage.attacks.horizontal.matching.labels import spell_out
 from seepage.learning import gradient
 from seepage.tabular.encoder import Encoder
@@ -21,6 +22,8 @@ _LEAST = 1.0
 _BENDS = 0.3
 # Error of the first two layers' gradients, of their size, up to which records are sought in them one by one.
 READABLE = 1e-2
+# Bend of a step for signs alone, of the root mean square of the entries of usual gradients.
+_OF_SIGNS = 0.15
 # Dummy records of each class, rounds of expectation, and the share of an entry's bound that it certainly exceeds.
 _DUMMIES = 256
 _EXPECTATIONS = 10
@@ -192,24 +195,27 @@ def labels_of_step(
     return spell_out(counts, records).to(rows.dtype)
 
 
-def smoothed(view: UpdateView, records: int, bend: float | None = None) -> UpdateView:
+def smoothed(view: UpdateView, knowledge: Knowledge, encoder: Encoder) -> UpdateView:
     """Return updates as those of an optimiser with a larger epsilon, which dummy records can be matched to.
 
     Adam's step hardly depends on entries far above epsilon: its derivative with respect to them is epsilon / |g|^2, too
     small for any descent. With a larger epsilon it does, and the received step is known as it would have been with
-    that: exact for entries below the bend, too long by at most a quarter above it. Several steps have no such inverse:
-    their update stays as it came, and the dummy's optimiser alone is smoother.
+    that: exact for entries below the bend, too long by at most a quarter above it. Where hardly a size is left, the
+    bend is a fraction of what entries usually are, and signs are matched. Several steps have no inverse: their update
+    stays as it came, and the dummy's optimiser alone is smoother, by that fraction.
 
     Args:
         view: received updates of Adam or AdamW, one client each.
-        records: number of records of one client's update.
-        bend: larger epsilon; from the rounding of the message if None, see ``FirstStep``.
+        knowledge: side information with the batch size and the marginals.
+        encoder: encoder of dummy rows, the same as the client's.
     """
-    training, begin = view.training, view.model.parameters
+    training, begin, records = view.training, view.model.parameters, knowledge.batch_size
     first = first_gradient(view, records)
-    epsilon = max(float(training.epsilon), first.bend if bend is None else bend)
+    entries = sum(p.numel() for p in begin.values())
+    usual = float(usual_length(view.model, knowledge, encoder)) / math.sqrt(entries)
+    epsilon = max(float(training.epsilon), first.bend if first.sizes else 0.0, _OF_SIGNS * usual)
     smoother = replace(training, epsilon=epsilon)
-    if training.steps(records) > 1:
+    if not first.sizes:
         return replace(view, training=smoother)
     rate, decay = float(training.learning_rate), float(training.weight_decay)
     update = {}

@@ -152,7 +152,7 @@ class Reconstruction:
             _check_simulated(view)
             target = view
             if view.training.optimizer != "sgd":
-                target = smoothed(view, knowledge.batch_size // view.clients)
+                target = smoothed(view, knowledge, encoder)
             if not knowledge.ordered:
                 labels = torch.stack([_shuffled(one, seed) for one, seed in zip(labels, seeds, strict=True)])
         moved = None
