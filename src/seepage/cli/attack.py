@@ -13,7 +13,14 @@ from rich.text import Text
 
 from seepage import registry
 from seepage.captures.captured import load_capture, read_description
-from seepage.captures.recovery import Recovered, check_new, known_statistics, recover, write_recovered
+from seepage.captures.recovery import (
+    Recovered,
+    check_new,
+    client_schema,
+    known_statistics,
+    recover,
+    write_recovered,
+)
 from seepage.cli.app import app
 from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
 from seepage.devices import find_device
@@ -84,10 +91,10 @@ def attack(
         )
     check_new(out)
     options = _options(attack, profile, restarts, iterations)
-    table = Schema.load(schema)
+    about = read_description(update)
+    table = client_schema(Schema.load(schema), about)
     reference = None if data is None else Table.read(data, table, separator)
     rows = None if truth is None else Table.read(truth, table, separator)
-    about = read_description(update)
     statistics, origin = known_statistics(table, about, reference)
     network, _ = make_model(
         model,
