@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seepage.attacks.horizontal.exact.certificates import ROUNDINGS
 from seepage.attacks.horizontal.exact.chains import affine_layers, parts_of
 from seepage.attacks.horizontal.exact.record_count import count_records
 from seepage.attacks.horizontal.exact.traced import TracedNetwork, UnreadableError
@@ -187,6 +188,11 @@ def test_records_are_read_out_of_networks_of_any_form(name: str) -> None:
     # Without biases a row and a multiple of it are one direction, so that not every cell is proved.
     assert certified.any(1).all() if name == "biasless" else certified.all()
     assert guess.regime == (f"all {BATCH} records proved" + f", {BATCH} of them in part" * (name == "biasless"),)
+    assert guess.certificates is not None
+    [certificate] = guess.certificates
+    assert certificate is not None
+    assert (certificate.recipe, certificate.others_fixed) == ("the mean gradient of the batch", False)
+    assert (certificate.least, certificate.unit, certificate.multiple_of) == (ROUNDINGS, "roundings", BATCH)
     assert sorted(guess.labels[0].tolist() if guess.labels is not None else []) == sorted(labels.tolist())
 
 

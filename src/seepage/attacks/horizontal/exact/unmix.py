@@ -178,7 +178,7 @@ class Unmix:
         first = next(iter(read.gradient.values()))
         encoder = Encoder(known.schema, known.statistics, dtype=first.dtype, device=first.device)
         noise = _noise(view, known, network)
-        normalised = opening(view.model.module) is not None and affine_layers(view.model.module) is None
+        normalised = bool(normalisations(view.model.module))
         precise = Encoder(known.schema, known.statistics, device=first.device)
         starts = Starts(precise, known.statistics, self.starts)
         limits = encoder, starts, rounds, self.seconds
@@ -517,7 +517,7 @@ def _certificate(
     if not bool(certified.any()):
         return None
     sent = next(iter(view.message.values()))
-    normalised = affine_layers(view.model.module) is None
+    normalised = bool(normalisations(view.model.module))
     if isinstance(view, UpdateView):
         training = view.training
         how = f"at rate {training.learning_rate:g}" if training.plain else f"by {training.describe()}"
