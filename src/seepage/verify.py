@@ -39,7 +39,7 @@ class Column(NamedTuple):
     categories: list[Any] | None
     mean: list[Any]
     scale: list[Any]
-    move: float
+    move: float | int
 
     def entries(self, value: Any) -> list[float]:
         """Return the standardised entries of a cell."""
@@ -64,7 +64,7 @@ def ensure(true: bool, otherwise: str) -> None:
         raise ValueError(otherwise)
 
 
-def _number(value: Any, above: float = -math.inf) -> bool:
+def _number(value: Any, above: float | int = -math.inf) -> bool:
     return type(value) in (int, float) and above < value < math.inf
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from seepage import registry
 from seepage.captures.captured import load_capture, read_description
+from seepage.captures.certifying import check_new_certificate, write_certificate
 from seepage.captures.recovery import Recovered, check_new, known_statistics, recover, write_recovered
 from seepage.cli.app import app
 from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
@@ -46,6 +47,13 @@ def attack(
     truth: Annotated[
         Path | None, typer.Option(help="The true rows of the batch, in any order: scores what was read.")
     ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(help="File (.json) for a certificate of what was proved; [bold]seepage verify[/bold] checks it."),
+    ] = None,
+    open_: Annotated[
+        bool, typer.Option("--open", help="Write cells and salts into the certificate, not into a file beside it.")
+    ] = False,
     restore_labels: Annotated[
         bool, typer.Option("--restore-labels", help="Do not use the labels that the update may hold.")
     ] = False,
@@ -82,6 +90,10 @@ def attack(
             f"restarts and iterations are at least 1, got --restarts {restarts} and --iterations {iterations}."
         )
     check_new(out)
+    if certificate is not None:
+        check_new_certificate(certificate)
+    elif open_:
+        raise BadInputError("--open says what a certificate holds; give its file with --certificate FILE.")
     options = _options(attack, profile, restarts, iterations)
     table = Schema.load(schema)
     reference = None if data is None else Table.read(data, table, separator)
@@ -119,6 +131,11 @@ def attack(
     write_recovered(out, found)
     _show(found, initial=weights is None, model_seed=model_seed)
     make_console().print(Text(f"Read records: {out / 'reconstruction.csv'}; certainties: {out / 'confidence.csv'}"))
+    if certificate is not None:
+        written = write_certificate(certificate, found.guess, capture.view, table, statistics, opened=open_)
+        make_console().print(Text(f"Certificate: {written}. Files: {written.certificate}, {written.model}"))
+        if written.opened is not None:
+            make_console().print(Text(f"Cells and salts, which are personal data, stay with you: {written.opened}"))
 
 
 def _options(attack: str, profile: str, restarts: int | None, iterations: int | None) -> dict[str, Any]:
