@@ -25,14 +25,14 @@ FORMAT, OPENED_FORMAT = "seepage certificate 1", "seepage opened cells 1"
 # Every other value of a certified cell changes the first layer's message by more than so many of its roundings.
 ROUNDINGS = 32.0
 # Roundings of a tensor by which the replayed message may differ from the received one.
-REPLAY = 4.0
+REPLAY = 1.0
 ACTIVATIONS, HEADS = ("relu", "gelu", "silu", "tanh", "sigmoid"), ("softmax", "sigmoid", "regression")
 # Relative rounding of a record's own gradient, in float64; and what keeps divisors above 0.
 _PRECISE, _TINY = 1e-9, sys.float_info.min
 _PARTS = ("format", "update", "model", "encoder", "recipe", "conditions", "cells")
 
 
-class Column(NamedTuple):
+class EncodedColumn(NamedTuple):
     """A column as it enters the network; a number has no categories, and counts as another one from ``move`` on."""
 
     name: str
@@ -48,7 +48,7 @@ class Column(NamedTuple):
         return [(x - mean) / scale for x, mean, scale in zip(raw or [value], self.mean, self.scale, strict=True)]
 
 
-class Network(NamedTuple):
+class CheckedNetwork(NamedTuple):
     """A network as a function of parameters and rows, the names of its first layer's, and the digest of its form."""
 
     run: Callable[[Mapping[str, Tensor], Tensor], Tensor]
@@ -92,8 +92,7 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Return the float32 tensors of a safetensors file, without what wrappers put before all names."""
     raw, found, end = path.read_bytes(), {}, 0
-    start = 8 + int.from_bytes(raw[:8], "little")
-    header, body = json.loads(raw[8:start]), raw[start:]
+    header, body = json.loads(raw[8 : (start := 8 + int.from_bytes(raw[:8], "little"))]), raw[start:]
     header.pop("__metadata__", None)
     for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
         begin, stop = entry["data_offsets"]
@@ -108,7 +107,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return found
 
 
-def read_columns(declared: list[dict[str, Any]]) -> list[Column]:
+def read_columns(declared: list[dict[str, Any]]) -> list[EncodedColumn]:
     """Return the columns that an encoder declaration lists."""
     columns = []
     for one in declared:
@@ -118,12 +117,12 @@ def read_columns(declared: list[dict[str, Any]]) -> list[Column]:
         sound = all(_number(s, 0) for s in scale) and all(map(_number, [*mean, move])) and move >= 0
         sound &= number or (one["kind"] == "one_hot" and 0 < len(categories) == len(set(map(digest_of, categories))))
         ensure(sound and len(mean) == len(scale), f"column {one['name']!r} is not declared as expected")
-        columns.append(Column(one["name"], None if number else categories, mean, scale, move))
+        columns.append(EncodedColumn(one["name"], None if number else categories, mean, scale, move))
     ensure(0 < len(columns) == len({column.name for column in columns}), "the encoder lists no column, or one twice")
     return columns
 
 
-def network_of(layers: list[Any], parameters: dict[str, Tensor]) -> Network:
+def network_of(layers: list[Any], parameters: dict[str, Tensor]) -> CheckedNetwork:
     """Return a network of layers: names of activations, ``{"leaky_relu": slope}``, and ``{"linear": name}``."""
     parts = [next(iter(one.items())) if isinstance(one, dict) else (one, None) for one in layers]
     names = [name for kind, name in parts if kind == "linear"]
@@ -141,10 +140,10 @@ def network_of(layers: list[Any], parameters: dict[str, Tensor]) -> Network:
                 rows = getattr(functional, kind)(rows) if value is None else functional.leaky_relu(rows, value)
         return rows
 
-    return Network(run, parameters, f"{names[0]}.weight", f"{names[0]}.bias", digest_of(layers))
+    return CheckedNetwork(run, parameters, f"{names[0]}.weight", f"{names[0]}.bias", digest_of(layers))
 
 
-def read_network(path: Path, allow_code: bool) -> Network:
+def read_network(path: Path, allow_code: bool) -> CheckedNetwork:
     """Return the network of a model file: layers and weights, or a factory and weights where code may run."""
     model = json.loads(path.read_bytes())
     parameters = read_tensors(path.parent / model["weights"])
@@ -159,10 +158,12 @@ def read_network(path: Path, allow_code: bool) -> Network:
     ensure(dict(module.named_parameters()).keys() == parameters.keys(), "the weights are those of another network")
     first = next(key for key, part in module.named_modules() if type(part) is nn.Linear)
     run = lambda at, rows: torch.func.functional_call(module, dict(at), (rows,))  # noqa: E731
-    return Network(run, parameters, f"{first}.weight", f"{first}.bias", hashlib.sha256(source).hexdigest())
+    return CheckedNetwork(run, parameters, f"{first}.weight", f"{first}.bias", hashlib.sha256(source).hexdigest())
 
 
-def prove(network: Network, message: dict, recipe: dict, columns: list[Column], records: list) -> tuple[float, Tensor]:
+def prove(
+    network: CheckedNetwork, message: dict, recipe: dict, columns: list[EncodedColumn], records: list
+) -> tuple[float, Tensor]:
     """Return how many roundings a replay of records leaves of a message, and the least change by other cells in them.
 
     With v_i the row of record i and a 1, and e_i its error at the first layer, the message there is sum_i e_i v_i^T.
@@ -211,7 +212,7 @@ def prove(network: Network, message: dict, recipe: dict, columns: list[Column], 
     return max(size / max(rounding[name], _TINY) for name, size in off.items()), least
 
 
-def _distance(column: Column, cell: Any, bias: bool) -> float:
+def _distance(column: EncodedColumn, cell: Any, bias: bool) -> float:
     """Return the least distance of a cell's entries and a 1 from all multiples of those of another value."""
     own, step = column.entries(cell), column.move / column.scale[0]
     others = [column.entries(x) for x in column.categories or [] if (type(x), x) != (type(cell), cell)]
@@ -222,7 +223,7 @@ def _distance(column: Column, cell: Any, bias: bool) -> float:
     return float(torch.tensor([math.inf if column.categories else 1.0, *apart]).min())
 
 
-def check_form(certificate: dict[str, Any], update: Mapping[str, Tensor], network: Network) -> None:
+def check_form(certificate: dict[str, Any], update: Mapping[str, Tensor], network: CheckedNetwork) -> None:
     """Check digests, conditions and form of a certificate."""
     ensure(certificate.get("format") == FORMAT, f"this is no {FORMAT!r}")
     ensure(set(_PARTS) == certificate.keys() - {"opened"}, f"the parts of a certificate are {', '.join(_PARTS)}")
@@ -231,10 +232,9 @@ def check_form(certificate: dict[str, Any], update: Mapping[str, Tensor], networ
     same = model == {"weights": tensors_digest(network.parameters), "form": network.form}
     ensure(same, "the network has other weights or layers than the certificate's")
     fits = {n: p.shape for n, p in update.items()} == {n: p.shape for n, p in network.parameters.items()}
-    ensure(fits and conditions["precision"] == "float32", "the update is not one of this network in float32")
     columns = read_columns(certificate["encoder"])
-    width = sum(len(column.mean) for column in columns)
-    ensure(update[network.weight].shape[1] == width, f"the first layer does not take the {width} entries of a row")
+    fits &= update[network.weight].shape[1] == sum(len(column.mean) for column in columns)
+    ensure(fits and conditions["precision"] == "float32", "update, network and encoder do not fit, or are not float32")
     counts = told, size, records = [conditions[key] for key in ("batch_size", "multiple_of", "records")]
     whole = all(type(n) is int and n > 0 for n in counts) and told % size == 0 and records <= size
     ensure(whole, "batch_size is a multiple of multiple_of, and records are at most as many: positive whole numbers")
@@ -250,7 +250,7 @@ def check_form(certificate: dict[str, Any], update: Mapping[str, Tensor], networ
     ensure(known and 0 < len(cells) == len(set(cells)), "no cell is certified, one is twice, or one has another form")
 
 
-def check_opened(certificate: dict, opened: dict, update: dict[str, Tensor], network: Network) -> None:
+def check_opened(certificate: dict, opened: dict, update: dict[str, Tensor], network: CheckedNetwork) -> None:
     """Check commitments, replay and uniqueness of a certificate whose form was checked, with its opened cells."""
     columns, conditions, cells = read_columns(certificate["encoder"]), certificate["conditions"], certificate["cells"]
     records, salts, names = opened["records"], opened["salts"], [column.name for column in columns]

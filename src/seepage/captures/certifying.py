@@ -317,7 +317,7 @@ def _without_copies(
 
 def _certificate(
     message: dict[str, Tensor],
-    network: verify.Network,
+    network: verify.CheckedNetwork,
     encoder: list[dict[str, Any]],
     recipe: dict[str, Any],
     stated: Certificate,

@@ -504,7 +504,7 @@ def _certificate(
     if not bool(certified.any()):
         return None
     sent = next(iter(view.message.values()))
-    normalised = affine_layers(view.model.module) is None
+    normalised = bool(normalisations(view.model.module))
     if isinstance(view, UpdateView):
         training = view.training
         recipe = f"{training.epochs} local steps over the whole batch at rate {training.learning_rate:g}"
