@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from seepage.attacks.horizontal.exact.adaptive import first_gradient, layer_noise, lost_sizes
 from seepage.attacks.horizontal.exact.certificates import ROUNDINGS
 from seepage.attacks.horizontal.exact.chains import affine_layers, obstacle
 from seepage.attacks.horizontal.exact.gradients import Gradient
@@ -40,6 +41,7 @@ from seepage.wire.horizontal import (
     UpdateView,
     View,
 )
+from seepage.wire.precision import cast_noise
 
 # A number is proved where its standard error is this much smaller than what counts as right.
 _SURE = 4.0
@@ -328,13 +330,14 @@ def _outside(view: View, knowledge: Knowledge) -> str | None:
         return _outside_normalised(view, knowledge)
     layers = affine_layers(view.model.module)
     if layers is None:
-        exact = isinstance(view, GradientView) and knowledge.defense.name == "none"
-        return None if exact else "no plain ReLU network, and gradients that are not exact"
+        return None if _exact(view, knowledge) else "no plain ReLU network, and gradients that are not exact"
     if len(layers) < 2:
         return "no hidden layer"
+    if isinstance(view, UpdateView) and view.training.optimizer != "sgd" and (lost := lost_sizes(view, knowledge)):
+        return lost
     if knowledge.defense.signs or knowledge.defense.kept < 1:
         return f"gradients went through {knowledge.defense.name}"
-    if knowledge.defense.name != "none" or not isinstance(view, GradientView):
+    if not _exact(view, knowledge):
         if len(layers) < 3:
             return "one hidden layer, and gradients that are not exact"
         if view.model.head == "regression":
@@ -361,12 +364,17 @@ def _of_victim(parameters: Mapping[str, Tensor], victim: int) -> dict[str, Tenso
     return {name: part[victim] for name, part in parameters.items()}
 
 
+def _exact(view: View, knowledge: Knowledge) -> bool:
+    """Return whether a message is a gradient as the client computed it."""
+    return isinstance(view, GradientView) and knowledge.defense.name == "none" and view.precision == "full"
+
+
 def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
     if opening(view.model.module) is None:
         return f"batch normalisation in another network than a plain one ({obstacle(view.model.module)})"
     if view.model.head == "regression":
         return "labels are numbers"
-    if not isinstance(view, GradientView) or knowledge.defense.name != "none":
+    if not _exact(view, knowledge):
         return "batch normalisation, and gradients that are not exact"
     if not normalisations(view.model.module).keys() <= (knowledge.batch_statistics or {}).keys():
         return "batch normalisation by statistics that are not granted, which running statistics give away"
@@ -376,8 +384,11 @@ def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
 def _noise(view: View, known: Knowledge) -> list[float] | None:
     """Return the standard deviation of what blurs each layer's mean gradient; None where they came as they are."""
     if isinstance(view, GradientView):
-        layers = len(affine_layers(view.model.module) or ())
-        return None if known.defense.name == "none" else [known.defense.noise] * layers
+        if known.defense.name == "none" and view.precision == "full":
+            return None
+        return [math.hypot(known.defense.noise, rounded) for rounded in _cast_noises(view)]
+    if view.training.optimizer != "sgd":
+        return layer_noise(first_gradient(view, known.batch_size // view.clients))
     steps = view.training.steps(known.batch_size // view.clients)
     moved = moved_by(view, known.batch_size // view.clients)
     weights = list(view.model.parameters.values())[::2]
@@ -389,9 +400,15 @@ def _noise(view: View, known: Knowledge) -> list[float] | None:
             * float(weight.detach().double().square().mean().sqrt())
             * math.sqrt(steps)
             / moved,
+            rounded / moved,
         )
-        for weight in weights
+        for weight, rounded in zip(weights, _cast_noises(view), strict=True)
     ]
+
+
+def _cast_noises(view: View) -> list[float]:
+    """Return the standard deviation of what the client's cast added to each layer's weights."""
+    return [cast_noise(sent, view.precision) for sent in list(view.message.values())[::2]]
 
 
 def _proved(
@@ -507,7 +524,8 @@ def _certificate(
     normalised = bool(normalisations(view.model.module))
     if isinstance(view, UpdateView):
         training = view.training
-        recipe = f"{training.epochs} local steps over the whole batch at rate {training.learning_rate:g}"
+        how = f"at rate {training.learning_rate:g}" if training.plain else f"by {training.describe()}"
+        recipe = f"{training.epochs} local steps over the whole batch {how}"
     else:
         recipe = "the mean gradient of the batch" + (", normalised by the granted statistics" if normalised else "")
     least, unit = (ROUNDINGS, "roundings") if noise is None else (SEEN, "standard deviations of its noise")
