@@ -235,8 +235,8 @@ def check_form(certificate: dict[str, Any], update: Mapping[str, Tensor], networ
     columns = read_columns(certificate["encoder"])
     fits &= update[network.weight].shape[1] == sum(len(column.mean) for column in columns)
     ensure(fits and conditions["precision"] == "float32", "update, network and encoder do not fit, or are not float32")
-    counts = told, size, records = [conditions[key] for key in ("batch_size", "multiple_of", "records")]
-    whole = all(type(n) is int and n > 0 for n in counts) and told % size == 0 and records <= size
+    counts = size_given, size, records = [conditions[key] for key in ("batch_size", "multiple_of", "records")]
+    whole = all(type(n) is int and n > 0 for n in counts) and size_given % size == 0 and records <= size
     ensure(whole, "batch_size is a multiple of multiple_of, and records are at most as many: positive whole numbers")
     ensure(conditions["roundings"] == ROUNDINGS, f"a certificate is for {ROUNDINGS:g} roundings")
     protocol, training = recipe["protocol"], recipe.get("training", {"epochs": 1, "learning_rate": 1.0})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import stat
 from collections.abc import Sequence
@@ -15,14 +16,19 @@ from torch import nn
 
 from seepage import verify
 from seepage.attacks import create
+from seepage.captures.captured import load_capture
+from seepage.captures.capturing import capture
 from seepage.captures.certifying import certificate_files, write_certificate
+from seepage.captures.recovery import known_statistics, recover
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
+from seepage.learning import LocalTraining
 from seepage.models.mlp import mlp
 from seepage.models.model import Model, seeded
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
 from seepage.tabular.encoder import Encoder
+from seepage.tabular.table import frame_of
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 from tests.commands import commands
 
@@ -89,6 +95,30 @@ def test_a_certificate_of_local_steps_is_accepted(
     assert 0 < written.cells <= int(guess.certified.sum())
     assert check(tmp_path, view) == 0
     assert capsys.readouterr().out.startswith("VERIFIED: replay of 4 records")
+
+
+def test_a_captured_update_of_a_real_optimiser_is_certified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trained = copy.deepcopy(MODEL.module)
+    rows = DATA.train.cells[:4]
+    nn.functional.cross_entropy(trained(ENCODER.encode(rows)), DATA.train.labels[:4].long()).backward()
+    torch.optim.SGD(trained.parameters(), lr=0.2).step()
+    update, training = tmp_path / "sent.safetensors", LocalTraining(1, 4, 0.2)
+    capture(
+        *(MODEL.module.state_dict(), trained.state_dict(), update),
+        **{"training": training, "batch_size": 4, "statistics": DATA.statistics},
+    )
+    captured = load_capture(update, MODEL, DATA.schema)
+    statistics, origin = known_statistics(DATA.schema, captured.about, DATA.train)
+    found = recover(captured, DATA.schema, statistics, origin, options={"restarts": 1, "iterations": 1})
+    written = write_certificate(tmp_path / "proof.json", found.guess, captured.view, DATA.schema, statistics)
+    assert written.whole
+    files = [str(written.certificate), str(update), str(written.model), "--opened", str(written.opened)]
+    assert verify.main(files) == 0
+    assert capsys.readouterr().out.startswith("VERIFIED: replay of 4 records")
+    opened = json.loads((tmp_path / "proof.opened.json").read_text())
+    assert sorted(one["cells"] for one in opened["records"]) == sorted(
+        [list(row) for row in frame_of(DATA.schema, rows).itertuples(index=False)]
+    )
 
 
 def test_of_a_multiple_of_the_batch_one_copy_is_certified(
