@@ -8,7 +8,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -419,6 +419,29 @@ def test_it_refuses_truncated_files(
     assert verdict(capsys).startswith("REFUSED: ")
 
 
+def leaves(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Return each container of a JSON value with the key of each plain value in it."""
+    for key, part in list(value.items()) if isinstance(value, dict) else list(enumerate(value)):
+        if isinstance(part, dict | list):
+            yield from leaves(part)
+        else:
+            yield value, key
+
+
+def test_no_single_value_can_be_edited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = made(tmp_path, training={"epochs": 1, "learning_rate": 0.5})
+    edited = 0
+    for container, key in [*leaves(files.certificate), *leaves(files.opened)]:
+        before = container[key]
+        container[key] = {bool: lambda x: not x, str: lambda x: x + "0"}.get(type(before), lambda x: x + 1)(before)
+        assert files.check() == 1, (key, before)
+        assert capsys.readouterr().out.startswith("REFUSED: ")
+        container[key] = before
+        edited += 1
+    assert edited > 100
+    assert files.check() == 0
+
+
 def test_bytes_behind_the_tensors_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = made(tmp_path)
     files.update.write_bytes(files.update.read_bytes() + b"\0" * 4)
@@ -523,8 +546,11 @@ def test_no_alternative_comes_nearer_than_the_bound(tmp_path: Path) -> None:
     sums = dict.fromkeys(("a.weight", "a.bias"), 0.0)
     errors = []
     for row, one in zip(rows, RECORDS, strict=True):
+        tracked = [parameters[name].requires_grad_() for name in sums]
         outputs = net.run(parameters, row[None])[0]
-        slopes = torch.func.jacrev(lambda p, row=row: net.run(p, row[None])[0])(parameters)
+        each = [torch.autograd.grad(output, tracked, retain_graph=True) for output in outputs]
+        slopes = {name: torch.stack([one[at] for one in each]) for at, name in enumerate(sums)}
+        outputs = outputs.detach()
         error = outputs.softmax(0) - torch.eye(2, dtype=torch.float64)[int(one["label"])]
         for k in range(2):
             for name in sums:

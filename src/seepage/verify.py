@@ -242,8 +242,8 @@ def check_form(certificate: dict[str, Any], update: Mapping[str, Tensor], networ
     protocol, training = recipe["protocol"], recipe.get("training", {"epochs": 1, "learning_rate": 1.0})
     known = {**recipe, "training": 0} == {"head": recipe["head"], "protocol": protocol, "training": 0}
     known &= recipe["head"] in HEADS and protocol == ("fedavg" if "training" in recipe else "fedsgd")
-    sound = type(training["epochs"]) is int and training["epochs"] > 0 and _number(training["learning_rate"], 0)
-    ensure(known and sound and len(training) == 2, "the recipe is none that is replayed here")
+    sound = training["epochs"] in range(1, 10_001) and _number(training["learning_rate"], 0)
+    ensure(known and sound and len(training) == 2 and len(conditions) == 5, "the recipe is none that is replayed here")
     cells, names = [(one["record"], one["column"]) for one in certificate["cells"]], {c.name for c in columns}
     known = all(type(r) is int and 0 <= r < records and name in names for r, name in cells)
     known &= all(re.fullmatch("[0-9a-f]{64}", cell["commitment"]) is not None for cell in certificate["cells"])
