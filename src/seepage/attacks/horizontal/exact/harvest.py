@@ -304,8 +304,9 @@ class Harvester:
         changes = list(enumerate(entries))
         rows = self._client.encode(cells).double()
         state = torch.nn.functional.linear(rows, network.state_weight, network.state_bias)
-        slopes = network.slopes(state, network.state_weight[:, self._place]) if len(spans) > 1 else []
-        changes += [(tap.at, slope.mT) for tap, slope in zip(network.taps, slopes, strict=False)]
+        taps = [tap.at for tap in network.taps if tap.at < len(spans)]
+        slopes = network.slopes(state, network.state_weight[:, self._place]) if taps else []
+        changes += [(at, slope.mT) for at, slope in zip(taps, slopes, strict=True)]
         terms: list[_Term] = []
         for at, change in changes:
             span = spans[at]
