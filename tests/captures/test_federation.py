@@ -275,3 +275,30 @@ def test_the_command_writes_prints_and_tells_failures_by_its_status(
     status, text, _ = seepage("attack", folder, *given, "--out", "third", "--json")
     assert status == 3
     assert json.loads(text)["counts"]["proved"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--proofs-only", "--restarts", 2], "--proofs-only estimates nothing"),
+        (["--certificate", "proof.json"], "--certificate is of one update"),
+        (["--holds", 0], "whole number from 1 up"),
+        (["--truth", "nobody"], "has no table of any client; name them ID.csv, such as a.csv"),
+    ],
+)
+def test_options_that_a_folder_cannot_have_are_refused(
+    folder: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[object],
+    message: str,
+) -> None:
+    (tmp_path / "schema.yaml").write_text(DATA.schema.to_yaml())
+    (tmp_path / "nobody").mkdir()
+    seepage = commands(capfd, monkeypatch, tmp_path)
+    given = ["--model", "nn3", "--schema", "schema.yaml", *options]
+    status, _, err = seepage("attack", folder, *given, "--out", "read")
+    assert status == 2
+    assert message in err
+    assert not (tmp_path / "read").exists()

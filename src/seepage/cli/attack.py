@@ -14,6 +14,7 @@ from rich.text import Text
 
 from seepage import registry
 from seepage.captures.captured import load_capture, read_description
+from seepage.captures.certifying import check_new_certificate, write_certificate
 from seepage.captures.federation import PROOFS_ONLY, FederationAttack, FederationFindings, find_captures
 from seepage.captures.recovery import (
     FILES,
@@ -76,6 +77,13 @@ def attack(
     proofs_only: Annotated[
         bool, typer.Option("--proofs-only", help="Spend next to no time on estimates of what is not proved.")
     ] = False,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(help="File (.json) for a certificate of what was proved; [bold]seepage verify[/bold] checks it."),
+    ] = None,
+    open_: Annotated[
+        bool, typer.Option("--open", help="Write cells and salts into the certificate, not into a file beside it.")
+    ] = False,
     restore_labels: Annotated[
         bool, typer.Option("--restore-labels", help="Do not use the labels that the update may hold.")
     ] = False,
@@ -122,9 +130,13 @@ def attack(
         raise BadInputError("--proofs-only estimates nothing; leave out --restarts and --iterations.")
     if proofs_only:
         restarts, iterations = PROOFS_ONLY["restarts"], PROOFS_ONLY["iterations"]
+    if certificate is None and open_:
+        raise BadInputError("--open says what a certificate holds; give its file with --certificate FILE.")
     options = _options(attack, profile, restarts, iterations)
     torch.set_num_threads(spec.threads)
     if update.is_dir():
+        if certificate is not None:
+            raise BadInputError("--certificate is of one update; give its file in place of the folder.")
         federation = FederationAttack(
             model,
             Schema.load(schema),
@@ -147,6 +159,8 @@ def attack(
     if holds is not None:
         raise BadInputError("--holds is for a folder of updates of several rounds; leave it out for one update.")
     check_new(out)
+    if certificate is not None:
+        check_new_certificate(certificate)
     about = read_description(update)
     table = client_schema(Schema.load(schema), about)
     reference = None if data is None else Table.read(data, table, separator)
@@ -180,11 +194,18 @@ def attack(
             allow_large=allow_large,
         )
     write_recovered(out, recovered)
+    written = None
+    if certificate is not None:
+        written = write_certificate(certificate, recovered.guess, capture.view, table, statistics, opened=open_)
     if as_json:
         print((out / FILES[2]).read_text(encoding="utf-8"), end="")
         return
     _show(recovered, initial=weights is None, model_seed=model_seed)
     make_console().print(Text(f"Read records: {out / 'reconstruction.csv'}; certainties: {out / 'confidence.csv'}"))
+    if written is not None:
+        make_console().print(Text(f"Certificate: {written}. Files: {written.certificate}, {written.model}"))
+        if written.opened is not None:
+            make_console().print(Text(f"Cells and salts, which are personal data, stay with you: {written.opened}"))
 
 
 def _attack_folder(folder: Path, out: Path, federation: FederationAttack, as_json: bool) -> None:
