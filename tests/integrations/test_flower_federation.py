@@ -66,4 +66,8 @@ def test_the_server_captures_what_was_sent_and_proves_as_much(
     """Of three clients one is blocked; the reported update gives all its records away, the noised one none."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
     found = module("audit").audit(run[1] / "captured")
-    assert sorted((records, proved) for _, _, records, proved, _ in found) == [(RECORDS, 0), (RECORDS, RECORDS)]
+    assert sorted((update.records, update.proved_records) for update in found.updates) == [
+        (RECORDS, 0),
+        (RECORDS, RECORDS),
+    ]
+    assert [update.round for update in found.updates] == [1, 1]

@@ -67,6 +67,8 @@ class Description(MessageRecipe):
         head: reading of the network's outputs, such as ``softmax``.
         encoding: what rows are standardised with, in the schema's order.
         encoder: the client's own encoder, where it is not that of the schema.
+        client: name of the client, by which its updates in several rounds are linked.
+        round: number of the round in which the update was received.
         labels: labels of the batch's records in any order, codes (positions in the target's categories) or numbers.
             Only for attackers that are granted them.
 
@@ -81,6 +83,8 @@ class Description(MessageRecipe):
     head: Head | None = None
     encoding: Encoding | None = None
     encoder: ClientEncoder | None = None
+    client: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    round: Annotated[int, Field(ge=0)] | None = None
     labels: tuple[Annotated[float, Field(allow_inf_nan=False)], ...] | None = None
 
 

@@ -25,7 +25,7 @@ from seepage.wire.precision import Precision
 
 # What `capture` says of an update besides its numbers.
 _FACTS = ("batch_size", "labels", "model", "head", "statistics", "encoder", "training", "clients", "defense")
-_FACTS += ("precision", "sent_as")
+_FACTS += ("precision", "sent_as", "client", "round")
 
 
 @overload
@@ -45,6 +45,8 @@ def capture(
     defense: Mapping[str, Mapping[str, bool | int | float | str]] | None = None,
     precision: Arithmetic | None = None,
     sent_as: Precision = "full",
+    client: str | None = None,
+    round: int | None = None,
 ) -> RemovableHandle | None: ...
 
 
@@ -67,6 +69,8 @@ def capture(
     defense: Mapping[str, Mapping[str, bool | int | float | str]] | None = None,
     precision: Arithmetic | None = None,
     sent_as: Precision = "full",
+    client: str | None = None,
+    round: int | None = None,
 ) -> None: ...
 
 
@@ -100,7 +104,8 @@ def capture(
             encoder standardised the rows, where it did. ``encoder``: the client's own encoder. ``training``: local
             training. ``clients``: number of clients whose messages are averaged. ``defense``: defense that the message
             went through, ``{name: options}``. ``precision``: number format in which the client computed. ``sent_as``:
-            number format to which the message was cast.
+            number format to which the message was cast. ``client``, ``round``: name of the client and number of the
+            round, by which ``seepage attack DIR`` links the updates of one client.
 
     Returns:
         With an optimiser a handle whose ``remove()`` takes the order back; with an encoder alone its declaration.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +25,7 @@ from seepage.tabular.assumed import standardised_statistics, uniform_statistics
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of
-from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
+from seepage.wire.horizontal import AnyView, GradientView, Knowledge, RecordsGuess
 from seepage.wire.secret import RecordsSecret
 
 FILES = ("reconstruction.csv", "confidence.csv", "results.json")
@@ -200,19 +200,12 @@ def recover(
     # An attack that another package adds may have no progress to report.
     reports = progress is not None and "progress" in inspect.signature(made).parameters
     guess = made(capture.view, knowledge, seeds, **({"progress": progress} if reports else {}))
-    doubt = torch.full_like(guess.cells, torch.nan) if guess.uncertainty is None else guess.uncertainty
-    scale = torch.tensor(
-        [
-            torch.nan if isinstance(column, Discrete) else float(statistics.std[block.start])
-            for column, block in zip(schema.columns, schema.blocks, strict=True)
-        ],
-        dtype=doubt.dtype,
-    )
+    certainty, spread = doubts(schema, statistics, guess)
     return Recovered(
         schema=schema,
         guess=guess,
-        certainty=certainties(schema, doubt[0], scale),
-        spread=spreads(schema, doubt[0], scale),
+        certainty=certainty,
+        spread=spread,
         settings={
             "attack": attack,
             "options": options or {},
@@ -233,8 +226,28 @@ def recover(
             "records": "counted in the update" if counted else "granted",
         },
         notes=capture.notes,
-        scores=None if truth is None else _scores(capture, knowledge, guess, truth, seed),
+        scores=None if truth is None else scores(capture.view, knowledge, guess, truth, seed),
     )
+
+
+def doubts(
+    schema: Schema, statistics: Statistics, guess: RecordsGuess
+) -> tuple[Float[Tensor, "record column"], Float[Tensor, "record column"]]:
+    """Return certainty and spread of each cell of the first victim, see ``Recovered``.
+
+    Args:
+        schema, statistics: schema and statistics of the attacker.
+        guess: what was read.
+    """
+    doubt = torch.full_like(guess.cells, torch.nan) if guess.uncertainty is None else guess.uncertainty
+    scale = torch.tensor(
+        [
+            torch.nan if isinstance(column, Discrete) else float(statistics.std[block.start])
+            for column, block in zip(schema.columns, schema.blocks, strict=True)
+        ],
+        dtype=doubt.dtype,
+    )
+    return certainties(schema, doubt[0], scale), spreads(schema, doubt[0], scale)
 
 
 def write_recovered(folder: Path, found: Recovered) -> None:
@@ -253,15 +266,19 @@ def write_recovered(folder: Path, found: Recovered) -> None:
     write_whole(folder / FILES[2], json.dumps(results, indent=1, ensure_ascii=False) + "\n", private=True)
 
 
-def check_new(folder: Path) -> None:
+def check_new(folder: Path, files: Sequence[str] = FILES) -> None:
     """Refuse a folder in which something would be replaced.
+
+    Args:
+        folder: folder of the results.
+        files: names of the files that are written to it.
 
     Raises:
         BadInputError: it is a file, or holds files of these names.
     """
     if folder.exists() and not folder.is_dir():
         raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
-    there = [name for name in FILES if (folder / name).exists()]
+    there = [name for name in files if (folder / name).exists()]
     if there:
         raise BadInputError(f"{str(folder)!r} holds {there[0]} already; choose another --out or move it away.")
 
@@ -296,15 +313,21 @@ def _records(
     return records, counted
 
 
-def _scores(
-    capture: Capture, knowledge: Knowledge, guess: RecordsGuess, truth: Table, seed: int
-) -> list[dict[str, Any]]:
-    """Return the figures of the one victim, each beside the best baseline, which has no update."""
+def scores(view: AnyView, knowledge: Knowledge, guess: RecordsGuess, truth: Table, seed: int) -> list[dict[str, Any]]:
+    """Return the figures of the one victim, each beside the best baseline, which has no update.
+
+    Args:
+        view: view of the update, or of several rounds.
+        knowledge: side information of the attacker.
+        guess: what was read.
+        truth: true records, as many as the guess has.
+        seed: seed of the baselines.
+    """
     secret = RecordsSecret(truth.cells[None], truth.labels[None])
     schema, statistics = knowledge.schema, knowledge.statistics
     seeds = [stream(seed, 0, "baseline")]
     guessing = {
-        entry.name: measure(schema, statistics, secret, entry.factory()(capture.view, knowledge, seeds))
+        entry.name: measure(schema, statistics, secret, entry.factory()(view, knowledge, seeds))
         for entry in registry.baselines.of("horizontal").entries()
     }
     rows = []

@@ -1,8 +1,9 @@
-"""``seepage attack``: what a captured update gives away."""
+"""``seepage attack``: what captured updates give away."""
 
 from __future__ import annotations
 
 import inspect
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,9 @@ from rich.text import Text
 from seepage import registry
 from seepage.captures.captured import load_capture, read_description
 from seepage.captures.certifying import check_new_certificate, write_certificate
+from seepage.captures.federation import PROOFS_ONLY, FederationAttack, FederationFindings, find_captures
 from seepage.captures.recovery import (
+    FILES,
     Recovered,
     check_new,
     client_schema,
@@ -24,8 +27,11 @@ from seepage.captures.recovery import (
 )
 from seepage.cli.app import app
 from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
+from seepage.cli.exits import Exit
 from seepage.devices import find_device
 from seepage.errors import BadInputError
+from seepage.files import write_whole
+from seepage.report.federation import PAGE, render_federation, show_federation
 from seepage.report.progress import Bar
 from seepage.report.terminal import make_console, make_table
 from seepage.settings.horizontal_spec import make_spec
@@ -39,7 +45,13 @@ _SHOWN = 4
 
 @app.command()
 def attack(
-    update: Annotated[Path, typer.Argument(help="The captured update (.safetensors), see seepage capture --help.")],
+    update: Annotated[
+        Path,
+        typer.Argument(
+            help="The captured update (.safetensors), see seepage capture --help; or a folder of those of many clients "
+            "and rounds."
+        ),
+    ],
     model: Annotated[str, typer.Option(help=MODEL_HELP)],
     schema: Annotated[Path, typer.Option(help=SCHEMA_HELP)],
     out: Annotated[Path, typer.Option(help="Folder for the results, made if need be.")],
@@ -53,8 +65,18 @@ def attack(
     ] = None,
     attack: Annotated[str, typer.Option(help="Attack; [bold]seepage attacks[/bold] lists them.")] = "unmix",
     truth: Annotated[
-        Path | None, typer.Option(help="The true rows of the batch, in any order: scores what was read.")
+        Path | None,
+        typer.Option(
+            help="The true rows of the batch, in any order: scores what was read. For a folder the client's own rows, "
+            "or a folder with ID.csv for each client."
+        ),
     ] = None,
+    holds: Annotated[
+        int | None, typer.Option(help="For a folder: records that each client holds, from which it draws its batches.")
+    ] = None,
+    proofs_only: Annotated[
+        bool, typer.Option("--proofs-only", help="Spend next to no time on estimates of what is not proved.")
+    ] = False,
     certificate: Annotated[
         Path | None,
         typer.Option(help="File (.json) for a certificate of what was proved; [bold]seepage verify[/bold] checks it."),
@@ -79,30 +101,66 @@ def attack(
     allow_large: Annotated[
         bool, typer.Option("--allow-large", help="Attack batches that may take more memory than there is.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of tables.")] = False,
 ) -> None:
-    """Reconstruct the records behind a captured update, without knowing them.
+    """Reconstruct the records behind captured updates, without knowing them.
 
     The folder gets reconstruction.csv (the records that were read), confidence.csv (how sure the attacker is of
     each cell: certainty from 0 to 1, and for numbers the spread of its attempts) and results.json, for their
     owner alone. Certainty is the attacker's own: attempts can agree and be wrong.
+
+    Of a folder every update is attacked, and the rounds of one client are linked. Each update gets a folder in --out,
+    all of them report.html and results.json. An update that cannot be attacked is reported, and the others go on;
+    the status is then 3.
 
     [bold]Examples[/bold]
 
         seepage attack update.safetensors --model nn3 --weights model.safetensors --schema people.yaml --out read
 
         seepage attack update.safetensors --model networks:build --schema people.yaml --truth batch.csv --out read
+
+        seepage attack captured --model nn3 --schema people.yaml --proofs-only --out read
     """
     spec = make_spec(head=head, device=device, threads=threads, seed=seed, profile=profile, model_seed=model_seed)
     if (restarts is not None and restarts < 1) or (iterations is not None and iterations < 1):
         raise BadInputError(
             f"restarts and iterations are at least 1, got --restarts {restarts} and --iterations {iterations}."
         )
+    if proofs_only and (restarts is not None or iterations is not None):
+        raise BadInputError("--proofs-only estimates nothing; leave out --restarts and --iterations.")
+    if proofs_only:
+        restarts, iterations = PROOFS_ONLY["restarts"], PROOFS_ONLY["iterations"]
+    if certificate is None and open_:
+        raise BadInputError("--open says what a certificate holds; give its file with --certificate FILE.")
+    options = _options(attack, profile, restarts, iterations)
+    torch.set_num_threads(spec.threads)
+    if update.is_dir():
+        if certificate is not None:
+            raise BadInputError("--certificate is of one update; give its file in place of the folder.")
+        federation = FederationAttack(
+            model,
+            Schema.load(schema),
+            attack,
+            options,
+            reference=data,
+            truth=truth,
+            weights=weights,
+            batch_size=batch_size,
+            holds=holds,
+            head=spec.head,
+            separator=separator,
+            device=find_device(spec.device),
+            seed=seed,
+            restore_labels=restore_labels,
+            allow_large=allow_large,
+        )
+        _attack_folder(update, out, federation, as_json)
+        return
+    if holds is not None:
+        raise BadInputError("--holds is for a folder of updates of several rounds; leave it out for one update.")
     check_new(out)
     if certificate is not None:
         check_new_certificate(certificate)
-    elif open_:
-        raise BadInputError("--open says what a certificate holds; give its file with --certificate FILE.")
-    options = _options(attack, profile, restarts, iterations)
     about = read_description(update)
     table = client_schema(Schema.load(schema), about)
     reference = None if data is None else Table.read(data, table, separator)
@@ -120,7 +178,6 @@ def attack(
     capture = load_capture(update, network, table)
     if restore_labels:
         capture = capture.without_labels()
-    torch.set_num_threads(spec.threads)
     with Bar(make_console(stderr=True)) as bar:
         bar.begin(1.0, jobs=1)
         recovered = recover(
@@ -137,13 +194,47 @@ def attack(
             allow_large=allow_large,
         )
     write_recovered(out, recovered)
-    _show(recovered, initial=weights is None, model_seed=model_seed)
-    make_console().print(Text(f"Read records: {out / 'reconstruction.csv'}; certainties: {out / 'confidence.csv'}"))
+    written = None
     if certificate is not None:
         written = write_certificate(certificate, recovered.guess, capture.view, table, statistics, opened=open_)
+    if as_json:
+        print((out / FILES[2]).read_text(encoding="utf-8"), end="")
+        return
+    _show(recovered, initial=weights is None, model_seed=model_seed)
+    make_console().print(Text(f"Read records: {out / 'reconstruction.csv'}; certainties: {out / 'confidence.csv'}"))
+    if written is not None:
         make_console().print(Text(f"Certificate: {written}. Files: {written.certificate}, {written.model}"))
         if written.opened is not None:
             make_console().print(Text(f"Cells and salts, which are personal data, stay with you: {written.opened}"))
+
+
+def _attack_folder(folder: Path, out: Path, federation: FederationAttack, as_json: bool) -> None:
+    """Attack all updates of a folder, write the results and show them."""
+    check_new(out, (FILES[2], PAGE))
+    for file in find_captures(folder, federation.weights):
+        check_new(out / file.name)
+
+    def keep(name: str, recovered: Recovered) -> None:
+        write_recovered(out / name, recovered)
+
+    with Bar(make_console(stderr=True)) as bar:
+        findings = federation.run(folder, bar, keep)
+    plain = json.dumps(findings.to_plain(), indent=1, ensure_ascii=False)
+    write_whole(out / PAGE, render_federation(findings), private=True)
+    write_whole(out / FILES[2], plain + "\n", private=True)
+    if as_json:
+        print(plain)
+    else:
+        console = make_console()
+        show_federation(console, findings)
+        console.print(Text(f"Report: {out / PAGE}; records that were read: a folder an update beside it"))
+    if _failed(findings):
+        raise typer.Exit(Exit.JOBS_FAILED)
+
+
+def _failed(findings: FederationFindings) -> bool:
+    """Return whether an update could not be attacked at all."""
+    return any(update.records is None for update in findings.updates)
 
 
 def _options(attack: str, profile: str, restarts: int | None, iterations: int | None) -> dict[str, Any]:

@@ -185,6 +185,7 @@ class CaptureReplies(Strategy):
             update = after if recipe.training is None else changes(before, after)
             count = recipe.batch_size if recipe.batch_size is not None else _number(reply, self._capture_weight)
             known = {**dict(recipe), "batch_size": count, "sent": digest, **self._capture_facts}
+            known |= {"client": str(node), "round": server_round}
             save_capture(folder / f"client-{node}.safetensors", update, Description(**known))
 
 

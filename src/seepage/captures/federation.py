@@ -1,0 +1,521 @@
+"""An attack on the captured updates of many clients and rounds, whose rounds are linked client by client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from seepage import registry
+from seepage.attacks.horizontal.matching.over_rounds import OverRounds
+from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
+from seepage.attacks.horizontal.matching.rounds import pooled
+from seepage.captures.captured import Capture, Description, load_capture, read_description
+from seepage.captures.recovery import Recovered, client_schema, doubts, known_statistics, recover, scores
+from seepage.captures.states import as_state, state_digest
+from seepage.errors import BadInputError, check_count
+from seepage.models.model import Head, Model
+from seepage.run.runner import Listener
+from seepage.seeds import stream
+from seepage.settings.network import make_model
+from seepage.tabular.schema import Schema
+from seepage.tabular.statistics import Statistics
+from seepage.tabular.table import Table
+from seepage.wire.horizontal import NOT_TRIED, Knowledge, RecordsGuess, RoundsView
+
+Outcome = Literal["proved", "estimated", "nothing", "not tried"]
+
+# Arguments with which an attack spends next to nothing on what it cannot prove.
+PROOFS_ONLY = {"restarts": 1, "iterations": 1}
+# Mean certainty of its cells from which a record counts as estimated.
+SURE = 0.9
+_LINKED = "rounds attacked one by one, equal records linked"
+_MATCHED = "all rounds matched together, as of the same records"
+_ROUND = re.compile(r"round[-_ ]?(\d+)", re.IGNORECASE)
+_CLIENT = re.compile(r"client(?:[-_]|(?=\d))([^/]+?)(?=[-_]round|/|$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class CapturedFile:
+    """A captured update in a folder.
+
+    Attributes:
+        path: path of the file.
+        name: its path within the folder, without the suffix.
+        client: name of the client.
+        round: number of the round; None where neither description nor file name say it.
+        why: reason why nothing can be known of it; None for a file whose description can be read.
+    """
+
+    path: Path
+    name: str
+    client: str
+    round: int | None
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class Score:
+    """Share of cells read, beside the best baseline, which has no update.
+
+    Attributes:
+        accuracy: share of cells read.
+        baseline: share that the best baseline reads; None where there is none.
+        lift: difference of the two.
+    """
+
+    accuracy: float
+    baseline: float | None
+    lift: float | None
+
+
+@dataclass(frozen=True)
+class UpdateFinding:
+    """What one update gives away.
+
+    Attributes:
+        file: path of the file within the folder.
+        client: name of the client.
+        round: number of the round; None where it is not known.
+        records: number of records behind the update; None where it is not known.
+        outcome: ``proved``, ``estimated``, ``nothing`` or ``not tried``.
+        why: what the attack says of its method, or the reason why it was not tried.
+        proved_records, proved_cells: numbers of records with a proved cell, and of proved cells.
+        estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
+        score: comparison with the client's own rows; None where they are not known.
+        notes: what a reader should know of the update.
+    """
+
+    file: str
+    client: str
+    round: int | None
+    records: int | None
+    outcome: Outcome
+    why: str
+    proved_records: int = 0
+    proved_cells: int = 0
+    estimated_records: int = 0
+    score: Score | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClientFinding:
+    """What the updates of one client give away together.
+
+    Attributes:
+        client: name of the client.
+        rounds: number of updates that were linked.
+        records: greatest number of records that the client was taken to hold; None where nothing was linked.
+        proved_records, proved_cells: numbers of different records with a proved cell, and of their proved cells.
+        estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
+        why: way in which rounds were linked, or the reason why they were not.
+        score: comparison with the client's own rows; None where they are not known.
+    """
+
+    client: str
+    rounds: int
+    records: int | None
+    proved_records: int
+    proved_cells: int
+    estimated_records: int
+    why: str
+    score: Score | None = None
+
+
+@dataclass(frozen=True)
+class FederationFindings:
+    """What the captured updates of a federation give away.
+
+    Attributes:
+        updates: finding of each update, in order of client and round.
+        clients: finding of each client with several updates.
+        attack: name of the attack.
+    """
+
+    updates: tuple[UpdateFinding, ...]
+    clients: tuple[ClientFinding, ...]
+    attack: str
+
+    @property
+    def counts(self) -> dict[Outcome, int]:
+        """Number of updates of each outcome, in order of gravity."""
+        each = [update.outcome for update in self.updates]
+        outcomes: tuple[Outcome, ...] = ("proved", "estimated", "nothing", "not tried")
+        return {outcome: each.count(outcome) for outcome in outcomes}
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return all findings as values of JSON."""
+        return {"schema_version": 1, "counts": self.counts, **asdict(self)}
+
+
+def find_captures(folder: Path, weights: Path | None = None) -> list[CapturedFile]:
+    """Return the captured updates in a folder and the folders in it, in order of client and round.
+
+    Every safetensors file counts but ``model.safetensors`` and ``model-*.safetensors``. Client and round are those of
+    the description, else those of the path, such as ``round-0001/client-7.safetensors``.
+
+    Args:
+        folder: folder of the updates.
+        weights: weights that are no update, wherever they are.
+
+    Raises:
+        BadInputError: there is no captured update.
+
+    Example:
+        >>> find_captures(Path("nowhere"))
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: there is no captured update (*.safetensors) in 'nowhere'; capture some with ...
+    """
+    found = []
+    for path in sorted(folder.rglob("*.safetensors")):
+        inside = path.relative_to(folder)
+        own = path.stem == "model" or path.stem.startswith("model-")
+        hidden = any(part.startswith(".") for part in inside.parts)
+        if own or hidden or not path.is_file() or (weights is not None and path.resolve() == weights.resolve()):
+            continue
+        found.append(_described(path, inside.with_suffix("").as_posix()))
+    if not found:
+        raise BadInputError(
+            f"there is no captured update (*.safetensors) in {str(folder)!r}; capture some with seepage.capture, or "
+            "with CaptureReplies at a Flower server."
+        )
+    return sorted(found, key=lambda one: (_natural(one.client), one.round is None, one.round or 0, one.name))
+
+
+def _described(path: Path, name: str) -> CapturedFile:
+    why = None
+    try:
+        about = read_description(path)
+    except BadInputError as error:
+        about, why = Description(), str(error)
+    rounds, clients = _ROUND.findall(name), _CLIENT.findall(name)
+    number = int(rounds[-1]) if rounds else None
+    stem = _ROUND.sub("", name.rpartition("/")[2]).strip("-_ ")
+    client = clients[-1] if clients else stem or name
+    return CapturedFile(path, name, about.client or client, number if about.round is None else about.round, why)
+
+
+def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
+    """Return a key by which numbers in names sort by their size."""
+    return tuple((part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name))
+
+
+@dataclass(frozen=True)
+class _Attacked:
+    """An update that was attacked, for linking."""
+
+    capture: Capture
+    recovered: Recovered
+    statistics: Statistics
+
+    @property
+    def records(self) -> int:
+        return self.recovered.guess.cells.shape[1]
+
+
+@dataclass(frozen=True)
+class FederationAttack:
+    """An attack on all captured updates of a folder.
+
+    The model of an update is ``model-ID.safetensors`` or ``model.safetensors`` beside it, else ``weights``. Where the
+    update says which model was sent, another one is not used. An update that cannot be attacked is reported with the
+    reason, and the others are attacked.
+
+    Rounds of one client are linked as ``attacks.horizontal.matching.rounds`` does. How many records the client holds
+    is granted by its own rows or by ``holds``; without either, every round may be of other records. Where all rounds
+    have the same records, an attack that matches gradients matches them together.
+
+    Attributes:
+        model: network, as ``make_model`` takes it.
+        schema: schema of the clients' table.
+        attack: registered name of the attack.
+        options: arguments of the attack.
+        reference: public rows of the same kind, or their file; None for none.
+        truth: the client's own rows as a file, or a folder with ``ID.csv`` or ``client-ID.csv`` for each client; only
+            for scores. None where they are not known.
+        weights: weights of updates that have no model beside them.
+        batch_size: number of records of updates that do not say it.
+        holds: number of records that each client holds; None where it is not known.
+        head: reading of the network's outputs, where it is not the usual one.
+        separator: separator of the cells of CSV files.
+        device: device of the attack.
+        seed: seed of the attack's random starts.
+        restore_labels: whether labels that updates hold are left unused.
+        allow_large: whether to attack batches that may take more memory than the machine has.
+
+    Example:
+        >>> from seepage.datasets.planted import distinct
+        >>> data = distinct(rows=40)
+        >>> attack = FederationAttack("nn3", data.schema, options=PROOFS_ONLY, reference=data.train)
+        >>> attack.run(Path("nowhere"))
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: there is no captured update (*.safetensors) in 'nowhere'; capture some with ...
+    """
+
+    model: str | nn.Module | Model
+    schema: Schema
+    attack: str = "unmix"
+    options: Mapping[str, Any] | None = None
+    reference: Path | Table | None = None
+    truth: Path | None = None
+    weights: Path | None = None
+    batch_size: int | None = None
+    holds: int | None = None
+    head: Head | None = None
+    separator: str = ","
+    device: torch.device | str = "cpu"
+    seed: int = 0
+    restore_labels: bool = False
+    allow_large: bool = False
+
+    def run(
+        self,
+        folder: Path,
+        listener: Listener | None = None,
+        keep: Callable[[str, Recovered], None] | None = None,
+    ) -> FederationFindings:
+        """Return what each update and each client gives away.
+
+        Args:
+            folder: folder of the updates.
+            listener: progress; none is shown if None.
+            keep: function that gets the name of each update and what was read of it, such as one that writes it.
+
+        Raises:
+            BadInputError: there is no update, or model, attack, schema, reference rows or the client's own rows cannot
+                be used with any update.
+        """
+        files = find_captures(folder, self.weights)
+        if self.holds is not None:
+            check_count("holds", self.holds)
+        # What is wrong for all updates is said once, before any is attacked.
+        statistics, _ = known_statistics(self.schema, None, self._reference(self.schema))
+        make_model(self.model, self.schema, statistics, head=self.head)
+        registry.attacks.of("horizontal").create(self.attack, **(self.options or {}))
+        clients = list(dict.fromkeys(file.client for file in files))
+        truths = self._truths(clients)
+        for path in truths.values():
+            Table.read(path, self.schema, self.separator)
+        shown = Listener() if listener is None else listener
+        shown.begin(float(len(files)), jobs=len(files))
+        updates: list[UpdateFinding] = []
+        together: list[ClientFinding] = []
+        for client in clients:
+            own = [file for file in files if file.client == client]
+            attacked: list[_Attacked] = []
+            for file in own:
+                what = f"client {client}, round {'?' if file.round is None else file.round}"
+                shown.started(what)
+                finding, found = self._one(file, truths.get(client), shown)
+                updates.append(finding)
+                if found is None:
+                    shown.failed(file.name, finding.why)
+                else:
+                    attacked.append(found)
+                    if keep is not None:
+                        keep(file.name, found.recovered)
+                shown.ended()
+            if len(own) > 1:
+                together.append(self._together(client, attacked, truths.get(client)))
+        return FederationFindings(tuple(updates), tuple(together), self.attack)
+
+    def _one(
+        self, file: CapturedFile, truth: Path | None, listener: Listener
+    ) -> tuple[UpdateFinding, _Attacked | None]:
+        """Return the finding of an update, and what links it with others; None where it could not be attacked."""
+        done = 0.0
+
+        def advance(share: float) -> None:
+            nonlocal done
+            done += share
+            listener.advance(share)
+
+        try:
+            if file.why is not None:
+                raise BadInputError(file.why)
+            found, notes, score = self._attacked(file, truth, advance)
+        except BadInputError as error:
+            listener.advance(1.0 - done)
+            why = str(error).rstrip(".")
+            return UpdateFinding(file.name, file.client, file.round, None, "not tried", why), None
+        listener.advance(1.0 - done)
+        guess = found.recovered.guess
+        records, cells, estimated = _counts(guess, found.recovered.certainty)
+        regime = "" if guess.regime is None else guess.regime[0]
+        outcome: Outcome = "proved" if records else "estimated" if estimated else "nothing"
+        if outcome == "nothing" and regime.startswith(NOT_TRIED):
+            outcome = "not tried"
+        return UpdateFinding(
+            file=file.name,
+            client=file.client,
+            round=file.round,
+            records=found.records,
+            outcome=outcome,
+            why=regime.removeprefix(NOT_TRIED),
+            proved_records=records,
+            proved_cells=cells,
+            estimated_records=estimated,
+            score=score,
+            notes=notes,
+        ), found
+
+    def _attacked(
+        self, file: CapturedFile, truth: Path | None, progress: Callable[[float], None]
+    ) -> tuple[_Attacked, tuple[str, ...], Score | None]:
+        about = read_description(file.path)
+        schema = client_schema(self.schema, about)
+        statistics, origin = known_statistics(schema, about, self._reference(schema))
+        weights = self._weights(file, about)
+        head = self.head or about.head
+        model, _ = make_model(self.model, schema, statistics, head=head, weights=weights, device=self.device)
+        capture = load_capture(file.path, model, schema)
+        if self.restore_labels:
+            capture = capture.without_labels()
+        known = capture.about.batch_size or self.batch_size
+        rows = None if truth is None else Table.read(truth, schema, self.separator)
+        notes = capture.notes
+        if rows is not None and len(rows) != known:
+            of = "an unknown number of" if known is None else f"{known}"
+            notes += (f"not scored by itself: the client's own rows are {len(rows)}, the update is of {of} records",)
+            rows = None
+        recovered = recover(
+            capture,
+            schema,
+            statistics,
+            origin,
+            self.attack,
+            batch_size=None if capture.about.batch_size is not None else self.batch_size,
+            options=dict(self.options or {}),
+            seed=self.seed,
+            truth=rows,
+            progress=progress,
+            allow_large=self.allow_large,
+        )
+        return _Attacked(capture, recovered, statistics), notes, _score(recovered.scores)
+
+    def _together(self, client: str, attacked: Sequence[_Attacked], truth: Path | None) -> ClientFinding:
+        """Return what the updates of a client give away together."""
+        why = _unlinkable(attacked)
+        largest = max((one.records for one in attacked), default=0)
+        if not why and self.holds is not None and self.holds < largest:
+            why = f"the client holds {self.holds} records, but an update is of {largest}"
+        if why:
+            return ClientFinding(client, 0, None, 0, 0, 0, f"not linked: {why}")
+        first = attacked[0]
+        schema, statistics = first.recovered.schema, first.statistics
+        rows = None if truth is None else Table.read(truth, schema, self.separator)
+        if rows is not None and len(rows) < largest:
+            rows = None
+        total = sum(one.records for one in attacked)
+        held = self.holds if rows is None else len(rows)
+        if held is not None:
+            total = held
+        known = first.capture.about.known(first.records)
+        knowledge = Knowledge(schema, statistics, total, defense=known)
+        view = RoundsView(tuple(one.capture.view for one in attacked), largest)
+        made = registry.attacks.of("horizontal").create(self.attack, **(self.options or {}))
+        same = held == largest and {one.records for one in attacked} == {largest}
+        if isinstance(made, Reconstruction) and same and made.joins(view, knowledge):
+            guess = OverRounds(made)(view, knowledge, [stream(self.seed, 0, "starts")])
+            way = _MATCHED
+        else:
+            guess = pooled([one.recovered.guess for one in attacked], knowledge)
+            way = _LINKED
+        certainty, _ = doubts(schema, statistics, guess)
+        records, cells, estimated = _counts(guess, certainty)
+        if way == _LINKED:
+            # Records that no round has shown are filled by the marginals, which is no estimate from an update.
+            estimated = min(
+                estimated, sum(_counts(one.recovered.guess, one.recovered.certainty)[2] for one in attacked)
+            )
+        score = None if rows is None else _score(scores(view, knowledge, guess, rows, self.seed))
+        return ClientFinding(client, len(attacked), total, records, cells, estimated, way, score)
+
+    def _weights(self, file: CapturedFile, about: Description) -> Path:
+        """Return the file of the model that was sent when an update was made."""
+        label = file.path.stem.removeprefix("client-")
+        beside = [file.path.with_name(f"model-{one}.safetensors") for one in dict.fromkeys((label, file.client))]
+        beside.append(file.path.with_name("model.safetensors"))
+        there = [path for path in (*beside, *([self.weights] if self.weights else [])) if path.is_file()]
+        if not there:
+            raise BadInputError(
+                "there is no model.safetensors beside the update; put the model there that the server sent, or name "
+                "it with --weights."
+            )
+        if about.sent is None:
+            return there[0]
+        for path in there:
+            if state_digest(as_state(path, f"the model {str(path)!r}")) == about.sent:
+                return path
+        raise BadInputError(
+            f"{' and '.join(repr(path.name) for path in there)} is not the model that the server sent when the update "
+            "was made (another digest); give that of its round."
+        )
+
+    def _reference(self, schema: Schema) -> Table | None:
+        if isinstance(self.reference, Path):
+            return Table.read(self.reference, schema, self.separator)
+        return self.reference
+
+    def _truths(self, clients: Sequence[str]) -> dict[str, Path]:
+        """Return the file of each client's own rows, as far as there is one."""
+        if self.truth is None:
+            return {}
+        if not self.truth.is_dir():
+            if len(clients) > 1:
+                raise BadInputError(
+                    f"--truth {str(self.truth)!r} is one table, the updates are of {len(clients)} clients; give a "
+                    "folder with ID.csv for each client whose rows are known, or the updates of one client."
+                )
+            return {clients[0]: self.truth}
+        found = {}
+        for client in clients:
+            # A client's name is never a path.
+            names = [] if set(client) & set("/\\") else [f"{client}.csv", f"client-{client}.csv"]
+            there = [self.truth / name for name in names if (self.truth / name).is_file()]
+            if there:
+                found[client] = there[0]
+        if not found:
+            raise BadInputError(
+                f"--truth {str(self.truth)!r} has no table of any client; name them ID.csv, such as {clients[0]}.csv."
+            )
+        return found
+
+
+def _counts(guess: RecordsGuess, certainty: torch.Tensor) -> tuple[int, int, int]:
+    """Return the numbers of records with a proved cell, of proved cells, and of further records that are estimated."""
+    proved = torch.zeros_like(certainty, dtype=torch.bool) if guess.certified is None else guess.certified[0]
+    whole = proved.any(1)
+    # A mean with an unknown certainty is unknown, and not above anything.
+    estimated = (certainty.mean(1) >= SURE) & ~whole
+    return int(whole.sum()), int(proved.sum()), int(estimated.sum())
+
+
+def _score(rows: Sequence[Mapping[str, Any]] | None) -> Score | None:
+    for row in rows or ():
+        if row["metric"] == "accuracy" and row["column"] is None:
+            return Score(row["value"], row["baseline"], row["lift"])
+    return None
+
+
+def _unlinkable(attacked: Sequence[_Attacked]) -> str:
+    """Return why rounds cannot be linked; empty where they can."""
+    if len(attacked) < 2:
+        return f"{len(attacked)} of the client's updates could be attacked"
+    if any(one.capture.about.clients > 1 for one in attacked):
+        return "an update is the mean over several clients"
+    if len({one.capture.about.protocol for one in attacked}) > 1:
+        return "the updates are of two protocols"
+    if any(one.recovered.schema != attacked[0].recovered.schema for one in attacked):
+        return "the client encoded its rows in several ways"
+    if any((one.recovered.guess.labels is None) != (attacked[0].recovered.guess.labels is None) for one in attacked):
+        return "labels are known in some rounds only"
+    return ""
