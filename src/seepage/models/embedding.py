@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from seepage.errors import BadInputError
+from seepage.models.dropout import random_outputs
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
@@ -164,13 +165,15 @@ class Embedded(nn.Module):
         encoded = encoder.standardise(raw).to(like.dtype)
         encoded[:, self._continuous] = numbers.to(encoded)
         with torch.no_grad():
-            real = self._called(codes, numbers.to(like))
+            real, again = (self._called(codes, numbers.to(like)) for _ in range(2))
             adapted = self(encoded)
+        if not torch.equal(real, again):
+            raise random_outputs(self._describe)
         scale = real.abs().max().clamp_min(1)
         if real.shape != adapted.shape or not bool(((real - adapted).abs() <= 1e-3 * scale).all()):
             raise BadInputError(
-                f"the network {self._describe} does more with its codes than look them up, or gives other outputs "
-                f"each time, so an attack cannot reach its tables; {_ADVICE}."
+                f"the network {self._describe} does more with its codes than look them up, "
+                f"so an attack cannot reach its tables; {_ADVICE}."
             )
 
 
@@ -255,6 +258,8 @@ class _Multiplying(TorchFunctionMode):
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Replace a look-up; perform everything else."""
+        if func is torch.column_stack:
+            return _beside(*args, **(kwargs or {}))
         if func not in (functional.embedding, functional.one_hot):
             return func(*args, **(kwargs or {}))
         try:
@@ -273,6 +278,11 @@ class _Multiplying(TorchFunctionMode):
         none = self._like.new_empty(records, 0, table.shape[-1])
         stacked = (torch.stack(found, dim=1) if found else none).reshape(records, *call.rest, table.shape[-1])
         return stacked.movedim(0, call.axis)
+
+
+def _beside(tensors: Sequence[Tensor]) -> Tensor:
+    """Return columns side by side; PyTorch's own (2.13) cannot be vectorised by ``vmap``."""
+    return torch.cat([t.reshape(len(t), -1) if t.dim() < 2 else t for t in tensors], 1)
 
 
 def _bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
