@@ -59,7 +59,8 @@ class Embedded(nn.Module):
         module: network whose forward method takes ``codes`` (record, discrete column), int64, positions in the
             schema's categories, and ``numbers`` (record, continuous column), standardised; or only codes. Both are in
             the schema's order and are recognised by the arguments' names, see ``takes_codes``. The module is copied;
-            parameters keep their names.
+            parameters keep their names. Where the schema has no columns of one kind, a module that does not take an
+            empty tensor for them is given None.
         schema: schema of the table.
         statistics: moments that encoded rows are standardised with.
 
@@ -95,6 +96,7 @@ class Embedded(nn.Module):
     _inner: nn.Module
     seepage_mean: Tensor
     seepage_std: Tensor
+    _absent: tuple[str, ...]
 
     def __init__(self, module: nn.Module, schema: Schema, statistics: Statistics) -> None:
         super().__init__()
@@ -124,6 +126,8 @@ class Embedded(nn.Module):
             if hasattr(inner, name):
                 raise BadInputError(f"the network has an attribute {name!r}, which seepage needs; rename it.")
             inner.register_buffer(name, values.to(device=first.device, dtype=first.dtype), persistent=False)
+        # Some networks insist on no tensor at all for columns that there are none of.
+        self._absent = self._refused(first)
         self._plan = _plan(self._called, schema, self._discrete, len(self._continuous), first)
         self._verify(schema, statistics, first)
 
@@ -150,7 +154,22 @@ class Embedded(nn.Module):
 
     def _called(self, codes: Tensor, numbers: Tensor) -> Tensor:
         given = {"codes": codes, "numbers": numbers}
-        return self._inner(*(given[role] for role in self._roles))
+        return self._inner(*(None if role in self._absent else given[role] for role in self._roles))
+
+    def _refused(self, like: Tensor) -> tuple[str, ...]:
+        """Return the arguments without columns that the module does not take as an empty tensor."""
+        self._absent = ()
+        sizes = {"codes": len(self._discrete), "numbers": len(self._continuous)}
+        empty = tuple(role for role in self._roles if not sizes[role])
+        if not empty:
+            return ()
+        codes = torch.zeros(2, sizes["codes"], dtype=torch.int64, device=like.device)
+        try:
+            with torch.no_grad():
+                self._called(codes, torch.zeros(2, sizes["numbers"], dtype=like.dtype, device=like.device))
+        except Exception:  # A user's module may raise anything.
+            return empty
+        return ()
 
     def _verify(self, schema: Schema, statistics: Statistics, like: Tensor) -> None:
         generator = torch.Generator().manual_seed(0)
