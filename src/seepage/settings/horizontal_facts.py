@@ -53,7 +53,7 @@ def threat_model(spec: HorizontalSpec, subject: Subject, granted: Mapping[str, M
         facts.append(_of_training(subject.learnt))
     if places := subject.model.switched_off:
         facts.append(
-            f"clients train without dropout, by choice (dropout: off): the network drops values at {_some(places)}; "
+            f"clients train without dropout, by choice (dropout: off): the network drops values ({_some(places)}); "
             "for clients that do, figures are an upper bound"
         )
     if spec.profile != "default":
