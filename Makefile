@@ -76,10 +76,10 @@ $(BIN)/pip:
 		echo "seepage needs Python 3.11 or newer; $(PYTHON) is older or missing. Name another: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/pip
-	$(INSTALL) --editable .
+$(INSTALLED): pyproject.toml constraints.txt constraints-newest.txt | $(BIN)/pip
+	$(INSTALL) --constraint constraints-newest.txt --editable .
 	@touch $@
 
-$(INSTALLED_DEV): pyproject.toml constraints.txt | $(BIN)/pip
-	$(INSTALL) --editable '.[dev]'
+$(INSTALLED_DEV): pyproject.toml constraints.txt constraints-flower.txt | $(BIN)/pip
+	$(INSTALL) --constraint constraints-flower.txt --editable '.[dev]'
 	@touch $(INSTALLED) $@

@@ -25,9 +25,8 @@ victims with a false certificate.
 from __future__ import annotations
 
 import argparse
-import csv
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
@@ -37,6 +36,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import pandas as pd
 import torch
+from csv_lines import add_lines, read_lines
 from forms import ACTIVATIONS, FORMS, network
 from scipy.optimize import linear_sum_assignment
 from scipy.special import betaincinv
@@ -52,7 +52,6 @@ from seepage.models.batch_norm import BatchNorm
 from seepage.models.mlp import mlp
 from seepage.models.model import Model
 from seepage.run.memory import keep_freed_memory
-from seepage.run.provenance import commit
 from seepage.tabular.align import right_cells, tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous, Discrete, Schema
@@ -121,10 +120,7 @@ def main() -> None:
         parser.error("--out or --count is needed")
     keep_freed_memory()
     torch.set_num_threads(1)
-    done: set[int] = set()
-    if arguments.out.exists():
-        with arguments.out.open(encoding="utf-8", newline="") as file:
-            done = {int(line["block"]) for line in csv.DictReader(file)}
+    done = {int(line["block"]) for line in read_lines(arguments.out)}
     kinds = KINDS if arguments.sent in ("gradient", "forms") else PLAIN
     for block in range(-(-arguments.victims // BLOCK)):
         if block in done:
@@ -132,13 +128,13 @@ def main() -> None:
         tallies = {kind: Tally() for kind in kinds}
         for victim in range(block * BLOCK, (block + 1) * BLOCK):
             attack_one(victim, arguments.tables, kinds[victim % len(kinds)], tallies, arguments.sent)
-        write(arguments.out, block, tallies.items())
+        named = ({"block": block, "kind": kind, **vars(tally)} for kind, tally in tallies.items())
+        add_lines(arguments.out, FIELDS, [{**line, "seconds": round(line["seconds"], 1)} for line in named])
 
 
 def count(path: Path) -> None:
     """Print the sums of a file, and what they say of the share of victims with a false certificate."""
-    with path.open(encoding="utf-8", newline="") as file:
-        lines = list(csv.DictReader(file))
+    lines = read_lines(path)
     total = {name: sum(int(line[name]) for line in lines) for name in FIELDS[2:-2]}
     n, false = total["victims"], total["false"]
     # Of no false victims among n the exact (Clopper-Pearson) upper end is 1 - 0.025^(1/n), one-sided 95% about 3/n.
@@ -149,18 +145,6 @@ def count(path: Path) -> None:
     for kind in dict.fromkeys(line["kind"] for line in lines):
         own = [line for line in lines if line["kind"] == kind]
         print(kind, *(f"{name} {sum(int(line[name]) for line in own)}" for name in FIELDS[2:-2]), sep=", ")
-
-
-def write(out: Path, block: int, tallies: Iterable[tuple[str, Tally]]) -> None:
-    """Add the lines of a block."""
-    begun = out.exists()
-    with out.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        if not begun:
-            writer.writeheader()
-        for kind, tally in tallies:
-            line = {"block": block, "kind": kind, **vars(tally), "seconds": round(tally.seconds, 1)}
-            writer.writerow(line | {"commit": str((commit() or {}).get("hash", ""))[:9]})
 
 
 @cache

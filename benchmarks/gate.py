@@ -26,7 +26,6 @@ Shares come with exact 95% intervals (Clopper and Pearson).
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +33,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from csv_lines import add_lines, read_lines
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -43,7 +43,6 @@ from seepage.assessment.decision import ALPHA, least_units, log_growth, mixture,
 from seepage.assessment.measurement import Measurement
 from seepage.protocols.fedsgd import FedSGD
 from seepage.run.memory import keep_freed_memory
-from seepage.run.provenance import commit
 from seepage.seeds import stream
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import prepare
@@ -115,24 +114,11 @@ def main() -> None:
         lines, fields = victims(arguments.out, arguments.batch_size, arguments.victims), VICTIM
     else:
         simulated = arguments.real is None
-        lines = audits(arguments.audits) if simulated else real_audits(arguments.audits, read(arguments.real))
+        lines = audits(arguments.audits) if simulated else real_audits(arguments.audits, read_lines(arguments.real))
         fields = AUDIT
     for line in lines:
-        begun = arguments.out.exists()
-        with arguments.out.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, fields, lineterminator="\n")
-            if not begun:
-                writer.writeheader()
-            rounded = {name: round(value, 5) if isinstance(value, float) else value for name, value in line.items()}
-            writer.writerow(rounded | {"commit": str((commit() or {}).get("hash", ""))[:9]})
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    """Return the lines of a file; none where there is no such file."""
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        rounded = {name: round(value, 5) if isinstance(value, float) else value for name, value in line.items()}
+        add_lines(arguments.out, fields, [rounded])
 
 
 def victims(out: Path, records: int, number: int) -> Iterator[dict[str, Any]]:
@@ -156,7 +142,7 @@ def victims(out: Path, records: int, number: int) -> Iterator[dict[str, Any]]:
     means = {name: np.mean(accuracy(ran.secret, kind(ran.view, known, seeds))) for name, kind in kinds.items()}
     best = max(means, key=lambda name: means[name])
     attack = registry.attacks.create("unmix", restarts=1, iterations=100)
-    done = {line["victim"] for line in read(out) if line["batch_size"] == str(records)}
+    done = {line["victim"] for line in read_lines(out) if line["batch_size"] == str(records)}
     for victim in range(number):
         if str(victim) in done:
             continue

@@ -10,12 +10,12 @@ and widths are in parts of one, intervals over attack seeds. A line that is in t
 from __future__ import annotations
 
 import argparse
-import csv
 from pathlib import Path
 from typing import Any
 
+from csv_lines import add_lines, read_lines
+
 from seepage.results.rows import rows_of
-from seepage.run.provenance import commit
 from seepage.run.runner import run_audits
 from seepage.run.store import Store
 from seepage.settings.pooled import PooledAudit
@@ -46,6 +46,7 @@ COLUMNS = (
 FIGURES = {"share_error": "error", "coverage": "held", "width": "width"}
 FIELDS = ["estimate", "dataset", "sensitive", "value", "kept", "n", "models", "constant"]
 FIELDS += [f"{name}{end}" for name in FIGURES.values() for end in ("", "_low", "_high")]
+FIELDS += ["commit"]
 
 
 def main() -> None:
@@ -57,21 +58,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     key = ("estimate", "dataset", "sensitive", "value")
-    done = set()
-    if arguments.out.exists():
-        with arguments.out.open(encoding="utf-8", newline="") as file:
-            done = {tuple(line[name] for name in key) for line in csv.DictReader(file)}
+    done = {tuple(line[name] for name in key) for line in read_lines(arguments.out)}
     for dataset, sensitive, value, kept in COLUMNS:
         named = dict(zip(key, (arguments.estimate, dataset, sensitive, value), strict=True))
         if tuple(named.values()) in done:
             continue
         line = {**named, "kept": kept, **study(dataset, sensitive, value, kept, arguments.seeds, arguments.models)}
-        begun = arguments.out.exists()
-        with arguments.out.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, [*FIELDS, "commit"], lineterminator="\n")
-            if not begun:
-                writer.writeheader()
-            writer.writerow(line | {"commit": str((commit() or {}).get("hash", ""))[:9]})
+        add_lines(arguments.out, FIELDS, [line])
 
 
 def study(dataset: str, sensitive: str, value: str, kept: bool, seeds: int, models: int) -> dict[str, object]:

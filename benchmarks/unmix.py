@@ -23,7 +23,6 @@ not measured again.
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -33,6 +32,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from csv_lines import add_lines, read_lines
 
 from seepage import registry
 from seepage.assessment import measure
@@ -45,7 +45,6 @@ from seepage.models.mlp import mlp
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
 from seepage.run.memory import keep_freed_memory
-from seepage.run.provenance import commit
 from seepage.seeds import stream
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.subject import prepare
@@ -83,10 +82,7 @@ def main() -> None:
     arguments = parser.parse_args()
     keep_freed_memory()
     torch.set_num_threads(1)
-    done: dict[tuple[str, ...], dict[str, str]] = {}
-    if arguments.out.exists():
-        with arguments.out.open(encoding="utf-8", newline="") as file:
-            done = {tuple(line[key] for key in KEYS): line for line in csv.DictReader(file)}
+    done = {tuple(line[key] for key in KEYS): line for line in read_lines(arguments.out)}
     own = 0.0
     for setting in SWEEPS[arguments.sweep]():
         if arguments.batch_size and setting["batch_size"] not in arguments.batch_size:
@@ -94,12 +90,7 @@ def main() -> None:
         held: Mapping[str, object] | None = done.get(tuple(str(setting[key]) for key in KEYS))
         if held is None:
             held = setting | run(setting, arguments.victims, own)
-            begun = arguments.out.exists()
-            with arguments.out.open("a", encoding="utf-8", newline="") as file:
-                writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-                if not begun:
-                    writer.writeheader()
-                writer.writerow(held | {"commit": str((commit() or {}).get("hash", ""))[:9]})
+            add_lines(arguments.out, FIELDS, [held])
         if setting["attack"] == "unmix":
             own = float(str(held["seconds"]))
 

@@ -12,10 +12,10 @@ already is not measured again.
 from __future__ import annotations
 
 import argparse
-import csv
 from pathlib import Path
 
 import torch
+from csv_lines import add_lines, read_lines
 from torch import Tensor
 
 from seepage import datasets
@@ -26,7 +26,6 @@ from seepage.models.mlp import nn3
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import attacks
 from seepage.run.memory import keep_freed_memory
-from seepage.run.provenance import commit
 from seepage.seeds import stream
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge
@@ -36,6 +35,7 @@ COLUMNS, RUNS, GROUPS = 10, 30, 6
 LEVEL = 0.9
 FIGURES = ("accuracy", "std_single", "std_pooled", "accuracy_pooled")
 FIELDS = ["discrete", "continuous", "batch_size", "n", *(f"{f}{end}" for f in FIGURES for end in ("", "_low", "_high"))]
+FIELDS += ["commit"]
 
 
 def main() -> None:
@@ -47,20 +47,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     keep_freed_memory()
-    done = set()
-    if arguments.out.exists():
-        with arguments.out.open(encoding="utf-8", newline="") as file:
-            done = {int(line["discrete"]) for line in csv.DictReader(file)}
+    done = {int(line["discrete"]) for line in read_lines(arguments.out)}
     for discrete in range(0, COLUMNS + 1, 2):
         if discrete in done:
             continue
         line = study(discrete, arguments.batch_size, arguments.victims, arguments.iterations)
-        begun = arguments.out.exists()
-        with arguments.out.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, [*FIELDS, "commit"], lineterminator="\n")
-            if not begun:
-                writer.writeheader()
-            writer.writerow(line | {"commit": str((commit() or {}).get("hash", ""))[:9]})
+        add_lines(arguments.out, FIELDS, [line])
 
 
 def study(discrete: int, batch_size: int, victims: int, iterations: int) -> dict[str, object]:

@@ -13,9 +13,16 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from torch.nn import functional
 
-from seepage import cli
+from seepage import capture, cli
 from seepage.captures.captured import Description, save_capture
+from seepage.learning import LocalTraining
+from seepage.settings.network import make_model
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.schema import Schema
+from seepage.tabular.statistics import Statistics
+from seepage.tabular.table import Table
 from tests.commands import Run, commands
 
 NETWORKS = """
@@ -84,7 +91,7 @@ def test_what_a_client_leaves_is_private_and_whole(client: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in (client / "plain").iterdir()} == {0o600}
     with safe_open(client / "plain" / "update.safetensors", framework="pt") as file:
         about = json.loads(file.metadata()["seepage"])
-    assert (about["format"], about["batch_size"], about["model"], "labels" in about) == (1, 1, "nn1", False)
+    assert (about["format"], about["batch_size"], about["model"], "labels" in about) == (2, 1, "nn1", False)
 
 
 @pytest.mark.parametrize(("folder", "model"), [("plain", "nn1"), ("tables", "ownnets.py:Tables")])
@@ -270,3 +277,37 @@ def test_a_client_of_another_kind_is_seen_by_the_width_of_its_rows(seepage: Any,
     status, _, err = seepage("attack", tmp_path / "u.safetensors", *files_of("plain")[1:], "--out", tmp_path / "read")
     assert status == 2
     assert "2 means and 2 standard deviations where the schema takes 63" in err
+
+
+def test_a_change_by_local_training_is_checked_and_read(seepage: Any, tmp_path: Path, client: Path) -> None:
+    """The two states of a step of the client's network, through files, into the records."""
+    schema = Schema.load(client / "plain" / "schema.yaml")
+    rows = Table.read(client / "plain" / "reference.csv", schema)
+    statistics = Statistics.of(rows)
+    model, _ = make_model("nn3", schema, statistics, seed=1)
+    before = {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
+    encoder = Encoder(schema, statistics, dtype=torch.float32)
+    loss = functional.cross_entropy(model.module(encoder.encode(rows.cells[:4])), rows.labels[:4].long())
+    loss.backward()
+    torch.optim.SGD(model.module.parameters(), lr=0.1).step()
+    save_file(before, tmp_path / "before.safetensors")
+    training = LocalTraining(epochs=1, batch_size=4, learning_rate=0.1)
+    update = tmp_path / "update.safetensors"
+    after = model.module.state_dict()
+    capture(tmp_path / "before.safetensors", after, update, training=training, batch_size=4, statistics=statistics)
+    rows.frame.iloc[:4].to_csv(tmp_path / "truth.csv", index=False)
+    files = [update, "--model", "nn3", "--weights", tmp_path / "before.safetensors", "--schema", "plain/schema.yaml"]
+    status, text, _ = seepage("capture", "check", *files)
+    assert status == 0
+    assert "the change of the model in 1 epoch, 4 records a batch, SGD at a learning rate of 0.1" in " ".join(
+        text.split()
+    )
+    status, _, _ = seepage(
+        *("attack", *files, "--truth", tmp_path / "truth.csv", "--out", tmp_path / "read"),
+        *("--data", "plain/reference.csv", "--restarts", 1, "--iterations", 1),
+    )
+    assert status == 0
+    results = json.loads((tmp_path / "read" / "results.json").read_text())
+    [score] = [row for row in results["scores"] if row["metric"] == "accuracy" and row["column"] is None]
+    assert score["value"] == 1
+    assert results["settings"]["protocol"] == "fedavg"

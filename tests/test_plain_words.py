@@ -79,6 +79,33 @@ def test_class_names_that_occur_twice_are_refused_at_each_place() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def told(): ...",
+        "class Told: ...",
+        "def fit(told): ...",
+        "told = 1",
+        "self.told = 1",
+        "for _, who_told in []: ...",
+    ],
+)
+def test_names_that_do_not_say_what_a_thing_is_are_refused(source: str) -> None:
+    [refusal] = plain_words.refused_names(source, Path("src/fit.py"))
+    assert refusal.line == 1
+    assert "does not say what the thing is" in str(refusal)
+    # As a part of another word, and where a name is only read, it is none.
+    assert not list(plain_words.refused_names(f"retold = print(told.told, told=2)  # {source}", Path("src/fit.py")))
+
+
+def test_names_are_not_read_where_they_are_exempt(tmp_path: Path) -> None:
+    root = project(tmp_path, '"pkg.old"')
+    (root / "src" / "pkg" / "new.py").write_text("told = 1")
+    assert [refusal.line for refusal in plain_words.check(root)] == [1]
+    (root / "pyproject.toml").write_text('[tool.plain-words]\nexempt = ["pkg.old"]\nexempt-names = ["pkg"]\n')
+    assert not plain_words.check(root)
+
+
 def project(folder: Path, exempt: str) -> Path:
     (folder / "src" / "pkg" / "old").mkdir(parents=True)
     (folder / "pyproject.toml").write_text(f"[tool.plain-words]\nexempt = [{exempt}]\n")

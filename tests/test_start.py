@@ -78,7 +78,7 @@ import sys
 import seepage
 print("loaded", *(name for name in {expensive!r} if name in sys.modules), file=sys.stderr)
 from seepage import BadInputError, Encoder, GradientView, Knowledge, Report, UpdateView
-from seepage import attacks, audit, audit_document, capture, models, read_table
+from seepage import attacks, audit, audit_document, capture, guard, models, read_table
 assert [name for name in seepage.__all__ if not hasattr(seepage, name)] == []
 assert set(seepage.__all__) <= set(dir(seepage))
 assert callable(audit) and callable(capture)

@@ -1,7 +1,7 @@
-"""Lint of the words in docstrings and of class names, by the rules of CONTRIBUTING.md; run by ``make lint``.
+"""Lint of the words in docstrings and of names, by the rules of CONTRIBUTING.md; run by ``make lint``.
 
 An entry of ``Args:`` or ``Attributes:``, and the text of ``Returns:`` or ``Yields:``, is a noun phrase that stands on
-its own; a class name occurs once in the package.
+its own; a class name occurs once in the package; no name has a word that does not say what the thing is.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 
 _OPENINGS = ("of", "that", "whose", "as", "how", "what it")
 _OPENING = re.compile(rf"({'|'.join(_OPENINGS)})\b", re.IGNORECASE)
+# Words of names that say how a thing came to be there, and not what it is.
+_RIDDLES = frozenset({"told"})
 _LISTS = ("Args", "Attributes")
 _RESULTS = ("Returns", "Yields")
 _SECTION = re.compile(r"([A-Z][a-z]+):$")
@@ -87,6 +89,32 @@ def _descriptions(text: str) -> Iterator[tuple[int, str, str]]:
             yield offset, f"{entry['name']!r}", entry["text"].strip() or following
 
 
+def refused_names(source: str, path: Path) -> Iterator[Refusal]:
+    """Yield the names of one module that do not say what the thing is: functions, arguments, attributes, variables.
+
+    Args:
+        source: text of the module.
+        path: path of the module, for the messages.
+
+    Example:
+        >>> [str(refusal)[:42] for refusal in refused_names("told_labels = restored", Path("fit.py"))]
+        ["fit.py:1: name 'told_labels' does not say "]
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            name = node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name = node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            name = node.attr
+        elif isinstance(node, ast.arg):
+            name = node.arg
+        else:
+            continue
+        if _RIDDLES & set(name.lower().split("_")):
+            yield Refusal(path, node.lineno, f"name {name!r} does not say what the thing is: name it, such as 'labels'")
+
+
 def repeated_classes(sources: Iterable[tuple[Path, str]]) -> Iterator[Refusal]:
     """Yield every class whose name another class of the package has too.
 
@@ -114,15 +142,18 @@ def check(root: Path) -> list[Refusal]:
     """Return every refused line under ``src`` of a repository, by file and line.
 
     Args:
-        root: folder that holds ``src`` and ``pyproject.toml``. Its list ``[tool.plain-words] exempt`` names
-            packages and modules, with dots, that are not read.
+        root: folder that holds ``src`` and ``pyproject.toml``. Its lists in ``[tool.plain-words]`` name packages and
+            modules, with dots: what is ``exempt`` is not read, and of what is in ``exempt-names`` names are not.
 
     Raises:
         ValueError: an exempt name leads to no package or module.
     """
     settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("tool", {})
-    exempt = [Path("src", *name.split(".")) for name in settings.get("plain-words", {}).get("exempt", [])]
-    for place in exempt:
+    exempt, unnamed = (
+        [Path("src", *name.split(".")) for name in settings.get("plain-words", {}).get(key, [])]
+        for key in ("exempt", "exempt-names")
+    )
+    for place in (*exempt, *unnamed):
         if not (root / place).is_dir() and not (root / place).with_suffix(".py").is_file():
             raise ValueError(
                 f"[tool.plain-words] of pyproject.toml exempts {'.'.join(place.parts[1:])!r}, which is neither a"
@@ -131,11 +162,18 @@ def check(root: Path) -> list[Refusal]:
     sources = []
     for path in sorted((root / "src").rglob("*.py")):
         short = path.relative_to(root)
-        if not any(short.with_suffix("") == place or place in short.parents for place in exempt):
+        if not _within(short, exempt):
             sources.append((short, path.read_text(encoding="utf-8")))
     refusals = [refusal for path, source in sources for refusal in refused_descriptions(source, path)]
+    named = [(path, source) for path, source in sources if not _within(path, unnamed)]
+    refusals += [refusal for path, source in named for refusal in refused_names(source, path)]
     refusals += repeated_classes(sources)
     return sorted(refusals, key=lambda refusal: (refusal.path, refusal.line))
+
+
+def _within(path: Path, places: Iterable[Path]) -> bool:
+    """Return whether a module is one of some modules, or in one of some packages."""
+    return any(path.with_suffix("") == place or place in path.parents for place in places)
 
 
 def main(root: Path) -> int:

@@ -44,6 +44,8 @@ def _row(one: SpecField, key: str) -> str:
     nested = "." in key
     flag = "" if nested and one.option.name is None else f"`{one.flag}`"
     name = f"`{key}`" if nested or key == one.name else f"`{key}`, in Python `{one.name}`"
+    if one.option.consent:
+        name = f"`{key}`, in no document"
     cells = (name, flag, _values(one), _default(one), one.option.help)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
 

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 
 # An attack, a defense, a baseline or a metric: a text such as ``name:{option: value}``, a mapping, or an object.
-PartLike = str | Mapping[str, Any] | object
+PartLike = str | Mapping[str, object] | object
 '''
 # Fields that are arguments of ``seepage.audit`` themselves, one by the name of source.
 ARGUMENTS = ("dataset", "model")
@@ -65,7 +65,7 @@ def _without_none(one: SpecField) -> str:
     if one.kind == "choice":
         return f"Literal[{', '.join(repr(choice).replace(chr(39), chr(34)) for choice in one.choices)}]"
     if one.kind in ("mapping", "model"):
-        return "Mapping[str, Any]"
+        return "Mapping[str, object]"
     if one.option.as_text:
         return "str | float"
     # A category is a text, a number or a truth value.

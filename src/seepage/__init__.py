@@ -18,9 +18,9 @@ from seepage.lazy import lazy_package
 from seepage.versions import installed
 
 if TYPE_CHECKING:
-    from seepage import attacks, models
+    from seepage import attacks, guard, models
     from seepage.auditing import audit, audit_document
-    from seepage.captures.captured import capture
+    from seepage.captures.capturing import capture
     from seepage.datasets.own import read_table
     from seepage.report.report import Report
     from seepage.tabular.encoder import Encoder
@@ -39,6 +39,7 @@ __all__ = [
     "audit",
     "audit_document",
     "capture",
+    "guard",
     "models",
     "read_table",
 ]

@@ -13,6 +13,7 @@ import pandas as pd
 from torch import nn
 
 from seepage.assessment.decision import ALPHA
+from seepage.assessment.row import ResultRow
 from seepage.config.document import make_specs, read_text_document
 from seepage.config.tree import read_text
 from seepage.datasets.dataset import Dataset
@@ -46,12 +47,19 @@ DOCUMENT = "audit.yaml"
 TABLES = (".csv", ".csv.gz", ".tsv", ".parquet", ".xls", ".xlsx")
 
 
-def prepare_all(specs: Sequence[Spec], folder: Path | None = None) -> list[Audit]:
+def prepare_all(
+    specs: Sequence[Spec],
+    folder: Path | None = None,
+    dataset: Dataset | None = None,
+    model: Model | nn.Module | None = None,
+) -> list[Audit]:
     """Return the audits of some specs; tables and networks that they share are loaded once.
 
     Args:
         specs: what to do.
         folder: run folder in which networks that were trained before are looked for.
+        dataset: table in memory, in the place of the one that the specs name.
+        model: network in memory, in the place of the one that the specs name.
 
     Raises:
         BadInputError: something that a spec names cannot be loaded or used, or the specs are above the limits of what
@@ -59,16 +67,15 @@ def prepare_all(specs: Sequence[Spec], folder: Path | None = None) -> list[Audit
     """
     specs = [budgeted(spec) for spec in specs]
     check_counts(specs)
-    subjects = Subjects(folder)
-    return [_prepared(spec, Given(folder=folder), subjects) for spec in specs]
-
-
-def _prepared(spec: Spec, given: Given, subjects: Subjects) -> Audit:
-    with enough_memory():
-        audit = find_setting(spec.setting).prepare(spec, given, subjects)
-    if spec.gate is not None:
-        check_gate(spec.gate, audit.about.columns, [one.defense for one in audit.configurations])
-    return audit
+    given, subjects = Given(dataset, model, folder), Subjects(folder)
+    audits = []
+    for spec in specs:
+        with enough_memory():
+            audit = find_setting(spec.setting).prepare(spec, given, subjects)
+        if spec.gate is not None:
+            check_gate(spec.gate, audit.about.columns, [one.defense for one in audit.configurations])
+        audits.append(audit)
+    return audits
 
 
 def run_all(
@@ -88,7 +95,7 @@ def run_all(
     Args:
         audits: what to run.
         folder: the run folder, made if need be; None to keep nothing.
-        listener: told about the progress.
+        listener: object that is informed of the progress.
         budget: seconds that the jobs may take; what does not fit is left out, see ``make_plan``.
         document: text that the audits were started from, copied into the folder.
 
@@ -162,7 +169,7 @@ def _level(store: Store) -> float:
     return ALPHA / max(1, len(limits))
 
 
-def _rows_at(audits: Sequence[Audit], runs: Sequence[list[Run]], place: int | None) -> list[Any] | None:
+def _rows_at(audits: Sequence[Audit], runs: Sequence[list[Run]], place: int | None) -> list[ResultRow] | None:
     return None if place is None else rows_of(audits[place], runs[place])
 
 
@@ -284,15 +291,17 @@ def audit(
     elif model is not None:
         options = {"model": getattr(model, "name", type(model).__name__), **options}
     folder = None if out is None else Path(out)
-    given = Given(dataset, None if isinstance(model, str) else model, folder)
-    spec = budgeted(chosen.spec.of(**options))
-    check_counts([spec])
-    [report] = run_all([_prepared(spec, given, Subjects(folder))], folder)
+    network = None if isinstance(model, str) else model
+    [report] = run_all(prepare_all([chosen.spec.of(**options)], folder, dataset, network), folder)
     return report
 
 
 def audit_document(
-    document: str | Path | Mapping[str, Any], out: str | Path | None = None, *, allow_code: bool = False
+    document: str | Path | Mapping[str, object],
+    out: str | Path | None = None,
+    *,
+    allow_code: bool = False,
+    allow_large: bool = False,
 ) -> list[Report]:
     """Run an audit document: a YAML file, or the same as a mapping.
 
@@ -300,6 +309,7 @@ def audit_document(
         document: keys are the fields of the setting's spec, see the reference of options.
         out: run folder, see ``run_all``; a copy of the file goes there too. None to keep nothing.
         allow_code: whether the document may name code that is run, such as ``file.py:factory`` as its model.
+        allow_large: whether to start what is above the limits of amounts, time and memory.
 
     Returns:
         One report for each table, model and protocol, and for each value of what else a spec cannot sweep over.
@@ -313,17 +323,18 @@ def audit_document(
         >>> sorted(set(report.frame()["batch_size"]))
         [1, 2]
     """
+    given = {"allow_large": True} if allow_large else {}
     text = None if isinstance(document, Mapping) else read_text(document)
     if isinstance(document, Mapping):
-        specs = make_specs(document, allow_code=allow_code)
+        specs = make_specs(document, given, allow_code=allow_code)
     else:
         assert text is not None
-        specs = read_text_document(text, str(document), Path(document).parent, allow_code=allow_code)
+        specs = read_text_document(text, str(document), Path(document).parent, given, allow_code=allow_code)
     folder = None if out is None else Path(out)
     return run_all(prepare_all(specs, folder), folder, document=text)
 
 
-def _own(frame: pd.DataFrame, schema: Schema | None, options: dict[str, Any]) -> tuple[Dataset, dict[str, Any]]:
+def _own(frame: pd.DataFrame, schema: Schema | None, options: dict[str, Any]) -> tuple[Dataset, dict[str, object]]:
     options = dict(options)
     target = options.pop("target", None)
     steering = {name: options.pop(name) for name in [f.name for f in fields(Policy)] if name in options}

@@ -5,9 +5,11 @@ Replaying ``gradient`` on the true records must reproduce an undefended view bit
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import Literal, TypeGuard
 
 import torch
 from jaxtyping import Float
@@ -15,7 +17,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.nn import functional
 
-from seepage.errors import BadInputError, check_count
+from seepage.errors import BadInputError, check_choice, check_count, unknown_name
 from seepage.models.batch_norm import Moments, normalisations, run_watched
 from seepage.models.calling import call
 from seepage.models.model import Head, Model
@@ -116,43 +118,243 @@ def batch_statistics(
     return moments(model.parameters if parameters is None else parameters, encoded)
 
 
+Optimizer = Literal["sgd", "adam", "adamw"]
+"""A local optimiser by the name that it has in ``torch.optim``, in small letters."""
+
+Schedule = Literal["constant", "step", "exponential", "cosine"]
+"""A course of the learning rate over the optimiser's steps of one message."""
+
+
 @dataclass(frozen=True)
 class LocalTraining:
-    """A client's local training between two messages (FedAvg): plain SGD with settings of the server.
+    """A client's local training between two messages (FedAvg): an optimiser, which starts anew, with its settings.
 
     Attributes:
         epochs: number of passes over the client's records.
-        batch_size: number of records of one local step; the last of an epoch may have fewer.
-        learning_rate: learning rate of SGD.
+        batch_size: number of records of one local batch; the last of an epoch may have fewer.
+        learning_rate: learning rate of the first step.
+        optimizer: ``sgd``, ``adam`` or ``adamw``, as in ``torch.optim``.
+        momentum: factor of the former direction in SGD's next one; 0 for none.
+        nesterov: whether SGD looks ahead along its momentum.
+        weight_decay: factor of the parameters that is added to gradients; AdamW takes it off the parameters instead.
+        betas: factors of the former moments in Adam and AdamW.
+        epsilon: number that Adam and AdamW add to the root of the second moment.
+        schedule: course of the learning rate. ``step`` multiplies it by ``rate_factor`` every ``rate_every`` steps,
+            ``exponential`` in each step; ``cosine`` lets it fall to 0 over all steps.
+        rate_factor: factor of the schedules ``step`` and ``exponential``.
+        rate_every: number of steps between two changes of the schedule ``step``.
+        accumulation: number of batches whose gradients are added up before the optimiser's step, each over this number.
+            The last step of an epoch takes what batches there are.
+        drop_last: whether an epoch leaves out a last batch with fewer records than the others.
 
     Raises:
-        BadInputError: a count is below 1, or the rate is not a positive number.
+        BadInputError: a count is below 1, a number is out of its range, a name is unknown, or a setting is given that
+            the optimiser or the schedule does not use.
 
     Example:
         >>> training = LocalTraining(epochs=5, batch_size=8, learning_rate=0.01)
         >>> training.batches(20), training.steps(20)
         ([slice(0, 8, None), slice(8, 16, None), slice(16, 20, None)], 15)
+        >>> LocalTraining(1, 8, 0.001, optimizer="adam", momentum=0.9)
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: momentum is a setting of sgd, got momentum=0.9 with optimizer='adam'; ...
     """
 
     epochs: int
     batch_size: int
     learning_rate: float | int
+    optimizer: Optimizer = "sgd"
+    momentum: float | int = 0.0
+    nesterov: bool = False
+    weight_decay: float | int = 0.0
+    betas: tuple[float | int, float | int] = (0.9, 0.999)
+    epsilon: float | int = 1e-8
+    schedule: Schedule = "constant"
+    rate_factor: float | int = 0.1
+    rate_every: int = 1
+    accumulation: int = 1
+    drop_last: bool = False
 
     def __post_init__(self) -> None:
         check_count("epochs", self.epochs)
         check_count("local_batch_size", self.batch_size)
+        check_count("rate_every", self.rate_every)
+        check_count("accumulation", self.accumulation)
+        check_choice("optimizer", self.optimizer, Optimizer)
+        check_choice("schedule", self.schedule, Schedule)
         rate = self.learning_rate
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < math.inf:
+        if not _number(rate) or not 0 < rate < math.inf:
             raise BadInputError(f"a learning rate is a positive number, got learning_rate={rate!r}.")
+        pair = self.betas
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(_number(beta) and 0 <= beta < 1 for beta in pair):
+            raise BadInputError(f"betas are two numbers of at least 0 and below 1, got betas={pair!r}.")
+        if not _number(self.momentum) or not 0 <= self.momentum < 1:
+            raise BadInputError(f"momentum is a number of at least 0 and below 1, got momentum={self.momentum!r}.")
+        if not _number(self.weight_decay) or not 0 <= self.weight_decay < math.inf:
+            raise BadInputError(f"weight_decay is a number of at least 0, got weight_decay={self.weight_decay!r}.")
+        # An entry whose gradient is 0, as of a unit that no record activates, would become 0 / 0.
+        if not _number(self.epsilon) or not 0 < self.epsilon < math.inf:
+            raise BadInputError(f"epsilon is a number above 0, got epsilon={self.epsilon!r}.")
+        if not _number(self.rate_factor) or not 0 < self.rate_factor <= 1:
+            raise BadInputError(f"rate_factor is a number above 0 and at most 1, got rate_factor={self.rate_factor!r}.")
+        for name in ("nesterov", "drop_last"):
+            if not isinstance(getattr(self, name), bool):
+                raise BadInputError(f"{name} is true or false, got {name}={getattr(self, name)!r}.")
+        self._check_use()
+
+    def _check_use(self) -> None:
+        """Refuse settings that would be without effect: they say that another training was meant."""
+        used = {"sgd": ("momentum", "nesterov"), "adam": ("betas", "epsilon"), "adamw": ("betas", "epsilon")}
+        changes = {"constant": (), "step": ("rate_factor", "rate_every"), "exponential": ("rate_factor",), "cosine": ()}
+        for kind, users in {"optimizer": used, "schedule": changes}.items():
+            chosen = getattr(self, kind)
+            for name in dict.fromkeys(name for names in users.values() for name in names):
+                value = getattr(self, name)
+                if name not in users[chosen] and value != type(self).__dataclass_fields__[name].default:
+                    of = " and ".join(user for user, names in users.items() if name in names)
+                    raise BadInputError(
+                        f"{name} is a setting of {of}, got {name}={value!r} with {kind}={chosen!r}; leave it out."
+                    )
+        if self.nesterov and not self.momentum:
+            raise BadInputError("nesterov looks ahead along a momentum, got none; give one, such as momentum=0.9.")
+
+    @property
+    def plain(self) -> bool:
+        """Whether each step takes one batch's gradient at one rate off the parameters: plain SGD."""
+        return (
+            self.optimizer == "sgd"
+            and not (self.momentum or self.weight_decay)
+            and self.schedule == "constant"
+            and self.accumulation == 1
+        )
 
     def batches(self, records: int) -> list[slice]:
-        """Return the records of each step of an epoch, by their position in the epoch's order."""
+        """Return the records of each batch of an epoch, by their position in the epoch's order.
+
+        Raises:
+            BadInputError: no batch is left since the only one has fewer records than ``batch_size`` and is dropped.
+        """
         starts = range(0, records, self.batch_size)
-        return [slice(start, min(start + self.batch_size, records)) for start in starts]
+        found = [slice(start, min(start + self.batch_size, records)) for start in starts]
+        if self.drop_last and found[-1].stop - found[-1].start < self.batch_size:
+            found.pop()
+        if not found:
+            raise BadInputError(
+                f"with drop_last and {records} records of a client no local batch of {self.batch_size} is left; give a "
+                "smaller local_batch_size, or drop_last=False."
+            )
+        return found
+
+    def groups(self, records: int) -> list[list[slice]]:
+        """Return the batches of each of the optimiser's steps in an epoch."""
+        batches = self.batches(records)
+        return [batches[i : i + self.accumulation] for i in range(0, len(batches), self.accumulation)]
 
     def steps(self, records: int) -> int:
-        """Return the number of local steps for a number of records."""
-        return self.epochs * len(self.batches(records))
+        """Return the number of the optimiser's steps for a number of records."""
+        return self.epochs * len(self.groups(records))
+
+    def rates(self, records: int) -> list[float]:
+        """Return the learning rate of each of the optimiser's steps.
+
+        Example:
+            >>> LocalTraining(4, 8, 0.5, schedule="step", rate_factor=0.5, rate_every=2).rates(records=8)
+            [0.5, 0.5, 0.25, 0.25]
+        """
+        first, steps = self.learning_rate, self.steps(records)
+        if self.schedule == "step":
+            return [first * self.rate_factor ** (step // self.rate_every) for step in range(steps)]
+        if self.schedule == "exponential":
+            return [first * self.rate_factor**step for step in range(steps)]
+        if self.schedule == "cosine":
+            return [first * (1 + math.cos(math.pi * step / steps)) / 2 for step in range(steps)]
+        return [first] * steps
+
+    def factors(self, records: int) -> list[float]:
+        """Return the factor of each of SGD's step directions in the update, as gradient and weight decay enter it.
+
+        With rates r_t and momentum m, step s enters by the sum over all steps t from s on of r_t m^(t - s); under
+        Nesterov's momentum by r_s and the sum of r_t m^(t - s + 1).
+
+        Raises:
+            BadInputError: the optimiser is not SGD, whose steps are no sum of gradients.
+
+        Example:
+            >>> LocalTraining(2, 8, 1.0, momentum=0.5).factors(records=8)
+            [1.5, 1.0]
+            >>> LocalTraining(2, 8, 1.0, momentum=0.5, nesterov=True).factors(records=8)
+            [1.75, 1.5]
+        """
+        if self.optimizer != "sgd":
+            raise BadInputError(f"a step of SGD alone is a sum of gradients, got optimizer={self.optimizer!r}.")
+        found, later = [], 0.0
+        for rate in reversed(self.rates(records)):
+            later = rate * (self.momentum if self.nesterov else 1.0) + self.momentum * later
+            found.append(later + rate if self.nesterov else later)
+        return found[::-1]
+
+    def to_plain(self) -> dict[str, object]:
+        """Return all settings as values of JSON.
+
+        Example:
+            >>> training = LocalTraining(1, 8, 0.001, optimizer="adamw", weight_decay=0.01)
+            >>> LocalTraining.of_plain(training.to_plain()) == training
+            True
+        """
+        return {**asdict(self), "betas": list(self.betas)}
+
+    @classmethod
+    def of_plain(cls, values: Mapping[str, object]) -> LocalTraining:
+        """Return the training with settings as ``to_plain`` returns them; those with a default may be missing.
+
+        Args:
+            values: values by the name of their setting.
+
+        Raises:
+            BadInputError: a setting is unknown or missing, or its value cannot be used.
+        """
+        known = {field.name: field.default is MISSING for field in fields(cls)}
+        unknown = [name for name in values if name not in known]
+        if unknown:
+            raise unknown_name("setting of local training", str(unknown[0]), known)
+        missing = [name for name, needed in known.items() if needed and name not in values]
+        if missing:
+            raise BadInputError(f"local training needs {' and '.join(missing)}; give them.")
+        given = dict(values)
+        if isinstance(given.get("betas"), list):
+            given["betas"] = tuple(given["betas"])  # pyright: ignore[reportArgumentType]
+        return cls(**given)  # pyright: ignore[reportArgumentType]
+
+    def describe(self) -> str:
+        """Return optimiser, rate and what else differs from plain SGD, in words.
+
+        Example:
+            >>> LocalTraining(1, 8, 0.01, momentum=0.9, nesterov=True).describe()
+            'SGD at a learning rate of 0.01, momentum 0.9 (Nesterov)'
+            >>> LocalTraining(1, 8, 0.001, "adam", schedule="cosine").describe()
+            'Adam at a learning rate of 0.001 (cosine), betas 0.9 and 0.999, epsilon 1e-08'
+        """
+        text = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}[self.optimizer]
+        text += f" at a learning rate of {self.learning_rate:g}"
+        if self.schedule == "cosine":
+            text += " (cosine)"
+        elif self.schedule != "constant":
+            every = f"{self.rate_every} steps" if self.schedule == "step" and self.rate_every > 1 else "step"
+            text += f" (times {self.rate_factor:g} every {every})"
+        if self.momentum:
+            text += f", momentum {self.momentum:g}" + " (Nesterov)" * self.nesterov
+        if self.optimizer != "sgd":
+            text += f", betas {self.betas[0]:g} and {self.betas[1]:g}, epsilon {self.epsilon:g}"
+        if self.weight_decay:
+            text += f", weight decay {self.weight_decay:g}"
+        if self.accumulation > 1:
+            text += f", gradients of {self.accumulation} batches a step"
+        return text + ", uneven last batches dropped" * self.drop_last
+
+
+def _number(value: object) -> TypeGuard[float | int]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def local_update(
@@ -165,7 +367,8 @@ def local_update(
 ) -> dict[str, Tensor]:
     """Return the difference of each client's parameters before and after local training, shape (client, *parameter).
 
-    Differentiable in ``encoded``.
+    Differentiable in ``encoded``. The optimiser's state is fresh at the start, as in a client that makes its optimiser
+    anew in each round.
 
     Args:
         model: model that all clients start from.
@@ -174,6 +377,9 @@ def local_update(
         gradient_of: function that computes each step's gradients, with clients on the first axis.
         parameters: parameters that each client starts from, shape (client, *parameter); the model's own for all if
             None.
+
+    Raises:
+        BadInputError: the records are of another number of epochs than the training's, or no batch of them is left.
 
     Example:
         >>> import torch
@@ -187,12 +393,77 @@ def local_update(
     begin = parameters
     if begin is None:
         begin = {name: p.expand(len(encoded), *p.shape) for name, p in model.parameters.items()}
-    now = begin
-    for epoch in range(encoded.shape[1]):
-        for batch in training.batches(encoded.shape[2]):
-            step = gradient_of(model, encoded[:, epoch, batch], labels[:, epoch, batch], now)
-            now = {name: p - training.learning_rate * step[name] for name, p in now.items()}
+    epochs, records = encoded.shape[1:3]
+    if epochs != training.epochs:
+        raise BadInputError(f"the training has {training.epochs} epochs, got the records of {epochs}.")
+    now, optimiser = begin, _Optimiser(training)
+    order = itertools.product(range(epochs), training.groups(records))
+    for (epoch, group), rate in zip(order, training.rates(records), strict=True):
+        steps = [gradient_of(model, encoded[:, epoch, batch], labels[:, epoch, batch], now) for batch in group]
+        now = optimiser.step(now, _accumulated(steps, training.accumulation), rate)
     return {name: begin[name] - p for name, p in now.items()}
+
+
+def _accumulated(gradients: Sequence[dict[str, Tensor]], count: int) -> dict[str, Tensor]:
+    """Return the sum of gradients over a number of batches; their own where each is a step by itself."""
+    if count == 1:
+        return gradients[0]
+    return {name: sum(one[name] / count for one in gradients[1:]) + g / count for name, g in gradients[0].items()}
+
+
+class _Optimiser:
+    """An optimiser of ``torch.optim`` as a function of parameters and gradients; only its state is kept.
+
+    Momentum, weight decay and Adam take the operations of ``torch.optim`` on a CPU one by one, so that they end in the
+    same bits. Plain SGD rounds once more than ``torch.optim``, which multiplies and subtracts at once.
+
+    Args:
+        training: settings of the local training.
+    """
+
+    def __init__(self, training: LocalTraining) -> None:
+        self._training = training
+        self._steps = 0
+        self._first: dict[str, Tensor] = {}
+        self._second: dict[str, Tensor] = {}
+
+    def step(self, parameters: dict[str, Tensor], gradients: dict[str, Tensor], rate: float) -> dict[str, Tensor]:
+        """Return the parameters after a step.
+
+        Args:
+            parameters, gradients: tensors by the parameter's name.
+            rate: learning rate of the step.
+        """
+        self._steps += 1
+        if self._training.optimizer != "sgd":
+            return {name: self._adam(name, p, gradients[name], rate) for name, p in parameters.items()}
+        if self._training.momentum or self._training.weight_decay:
+            return {name: self._sgd(name, p, gradients[name], rate) for name, p in parameters.items()}
+        return {name: p - rate * gradients[name] for name, p in parameters.items()}
+
+    def _sgd(self, name: str, parameter: Tensor, step: Tensor, rate: float) -> Tensor:
+        decay, momentum = self._training.weight_decay, self._training.momentum
+        if decay:
+            step = step.add(parameter, alpha=decay)
+        if momentum:
+            before = self._first.get(name)
+            self._first[name] = step if before is None else (before * momentum).add(step)
+            step = step.add(self._first[name], alpha=momentum) if self._training.nesterov else self._first[name]
+        return parameter.add(step, alpha=-rate)
+
+    def _adam(self, name: str, parameter: Tensor, step: Tensor, rate: float) -> Tensor:
+        training, (first, second) = self._training, self._training.betas
+        if training.optimizer == "adamw":
+            parameter = parameter * (1 - rate * training.weight_decay)
+        elif training.weight_decay:
+            step = step.add(parameter, alpha=training.weight_decay)
+        mean = self._first.get(name, torch.zeros_like(step)).lerp(step, 1 - first)
+        square = (self._second.get(name, torch.zeros_like(step)) * second).addcmul(step, step, value=1 - second)
+        self._first[name], self._second[name] = mean, square
+        # The root has no derivative at 0, where an entry's gradients have all been 0.
+        root = torch.where(square > 0, square, 1).sqrt() * (square > 0)
+        below = root / (1 - second**self._steps) ** 0.5 + training.epsilon
+        return parameter.addcdiv(mean, below, value=-rate / (1 - first**self._steps))
 
 
 @dataclass(frozen=True)

@@ -166,9 +166,9 @@ class Registry(Generic[T_co]):
         part.setting, part._root, part._entries = setting, self._root, self._entries
         return part
 
-    def joined(self, other: Registry[Any]) -> Registry[Any]:
+    def joined(self, other: Registry[object]) -> Registry[object]:
         """Return the parts of two registries as one, of this one's kind."""
-        both: Registry[Any] = Registry(self.kind)
+        both: Registry[object] = Registry(self.kind)
         both._plugins_loaded = True
         both._entries = {**self._with_plugins()._entries, **other._with_plugins()._entries}
         return both
@@ -410,4 +410,4 @@ metrics: Registry[object] = Registry("metric", "seepage.assessment")
 datasets: Registry[object] = Registry("dataset", "seepage.datasets")
 populations: Registry[object] = Registry("population", "seepage.datasets")
 # Kinds of which a caller may pass an object in place of a name.
-_KINDS: tuple[Registry[Any], ...] = (attacks, baselines, defenses, metrics)
+_KINDS: tuple[Registry[object], ...] = (attacks, baselines, defenses, metrics)

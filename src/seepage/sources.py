@@ -115,7 +115,7 @@ def _values(value: object, inside: tuple[int, ...]) -> Json:
         return plain(value)
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(value, name)]
     if not hasattr(value, "__dict__") and not slots:
-        raise NoDigestError(f"{type(value).__name__} has no values that could be told apart")
+        raise NoDigestError(f"{type(value).__name__} has no values that could be compared")
     held = {**{name: getattr(value, name) for name in slots}, **getattr(value, "__dict__", {})}
     kinds = [_source(kind) for kind in type(value).__mro__ if kind.__module__ != "builtins"]
     return [*kinds, {name: _values(item, inside) for name, item in sorted(held.items())}]

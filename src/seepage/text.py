@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 
 def clean(value: object, longest: int = 48) -> str:
@@ -74,7 +73,7 @@ def lowered(text: str) -> str:
     return text if text[:2].isupper() and text[1:2].isalpha() else text[:1].lower() + text[1:]
 
 
-def flattened(value: Any, path: str = "") -> list[tuple[str, str]]:
+def flattened(value: object, path: str = "") -> list[tuple[str, str]]:
     """Return nested values as lines of a table; lists of plain values stay on one line, missing ones are a dash.
 
     Example:

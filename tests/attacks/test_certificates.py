@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.certificates import ROUNDINGS, CellProofs, prove_cells
 from seepage.attacks.horizontal.exact.gradients import Gradient
+from seepage.attacks.horizontal.exact.networks import Network
 from seepage.attacks.horizontal.exact.replay import replayed
 from seepage.attacks.horizontal.exact.unmix import unmix
 from seepage.attacks.horizontal.matching.starts import Starts
@@ -118,8 +119,10 @@ def test_no_other_row_without_an_active_unit_is_certified_in_its_place() -> None
     client = Encoder(data.schema, data.statistics, dtype=torch.float32)
     held = Gradient.of(sent(model, data, cells, labels), 0, 6)
     drawn = Starts(Encoder(data.schema, data.statistics), data.statistics, 1).typical(4000)
-    silent = drawn[~(held.network.inputs(client.encode(drawn).double())[1] > 0).any(1)][:500]
-    own = int((held.network.inputs(client.encode(cells).double())[1] > 0).sum(1).argmin())
+    silent = drawn[held.network.run(client.encode(drawn).double()).silent()][:500]
+    network = held.network
+    assert isinstance(network, Network)
+    own = int((network.inputs(client.encode(cells).double())[1] > 0).sum(1).argmin())
     assert len(silent) == 500
     span = held.spans()[1]
     assert held.prove(1, span, client.encode(silent).double(), 6).passed.all()
@@ -325,7 +328,7 @@ def test_a_replay_under_noise_certifies_no_record_without_a_trace(dead: int) -> 
     view = GradientView(model, defense(sent(model, data, cells, labels).gradient, [0]))
     client = Encoder(data.schema, data.statistics, dtype=torch.float32)
     starts = Starts(Encoder(data.schema, data.statistics), data.statistics, 1)
-    silent = ~(Gradient.of(view, 0, 6).network.inputs(client.encode(cells).double())[1] > 0).any(1)
+    silent = Gradient.of(view, 0, 6).network.run(client.encode(cells).double()).silent()
     assert int(silent.sum()) == dead
     found = replayed(view, 0, Gradient.of(view, 0, 6), client, starts, cells, labels, [1e-7] * 3)
     assert found.traceless.tolist() == silent.tolist()

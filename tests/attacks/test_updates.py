@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from seepage.assessment import match_records
 from seepage.attacks.horizontal.exact.chains import affine_layers
-from seepage.attacks.horizontal.exact.updates import Backpropagated, Simulated, merge_epochs, midway
+from seepage.attacks.horizontal.exact.updates import Backpropagated, Simulated, Way, merge_epochs, midway
 from seepage.attacks.horizontal.matching.engine import AutogradEngine, ClosedFormEngine, match
 from seepage.attacks.horizontal.matching.labels import restore_labels
 from seepage.attacks.horizontal.matching.matching import Cosine, MeanSquared
@@ -56,6 +57,88 @@ def test_a_single_step_is_read_exactly() -> None:
     assert read.parameters is None
     torch.testing.assert_close(flat(read.gradient), flat(gradient(view.model, rows, labels)))
     assert (known.noise, known.norm) == (5.0, 20.0)
+
+
+OPTIONS = {
+    "momentum": {"momentum": 0.9},
+    "nesterov and decay": {"momentum": 0.9, "nesterov": True, "weight_decay": 0.3},
+    "decay": {"weight_decay": 0.3},
+    "schedule": {"schedule": "exponential", "rate_factor": 0.5, "momentum": 0.5},
+    "accumulation": {"accumulation": 2, "momentum": 0.9, "weight_decay": 0.1},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_single_step_is_read_exactly_under_every_option_of_sgd(name: str) -> None:
+    training = LocalTraining.of_plain({"epochs": 1, "batch_size": 3, "learning_rate": 0.1, **OPTIONS[name]})
+    view, rows, labels = updates(replace(training, batch_size=3 if training.accumulation > 1 else 6), records=6)
+    read, _ = midway(view, 6, KnownDefense())
+    assert read.parameters is None
+    torch.testing.assert_close(flat(read.gradient), flat(gradient(view.model, rows, labels)))
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("batch", [2, 4])
+def test_a_way_along_one_gradient_is_the_optimisers(name: str, batch: int) -> None:
+    """A gradient that is 1 everywhere moves a parameter by the factor, and decay adds what it says."""
+    training = LocalTraining.of_plain({"epochs": 3, "batch_size": batch, "learning_rate": 0.01, **OPTIONS[name]})
+    way = Way.of(training, records=6)
+    for start in (0.0, 2.0):
+        model = Model(nn.Linear(1, 1, bias=False).double(), "regression", "constant")
+        begin = {"weight": torch.full((1, 1, 1), start, dtype=torch.float64)}
+
+        def ones(model: Model, rows: Tensor, labels: Tensor, now: dict[str, Tensor] | None) -> dict[str, Tensor]:
+            assert now is not None
+            return {"weight": torch.ones_like(now["weight"])}
+
+        rows = torch.zeros(1, 3, 6, 1, dtype=torch.float64)
+        update = float(local_update(model, rows, rows[..., 0], training, ones, begin)["weight"])
+        # Decay bends the way a little: the share of it that lies behind is that of the straight one.
+        assert update == pytest.approx(way.moved + way.decayed * start - way.back * update, rel=2e-3)
+        if not training.weight_decay:
+            assert update == pytest.approx(way.moved, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_what_midway_neglects_of_momentum_and_decay_is_of_second_order(name: str) -> None:
+    # So short a way crosses no kink of the network.
+    training = LocalTraining.of_plain({"epochs": 4, "batch_size": 6, "learning_rate": 1e-5, **OPTIONS[name]})
+    view, rows, labels = updates(replace(training, accumulation=1), 6)
+    read, _ = midway(view, 6, KnownDefense())
+    there = flat(gradient(view.model, rows, labels, read.parameters))
+    start = flat(gradient(view.model, rows, labels))
+    assert float((flat(read.gradient) - there).norm()) < 1e-3 * float((there - start).norm())
+
+
+def test_entries_that_were_not_sent_get_no_decay() -> None:
+    view, _, _ = updates(LocalTraining(1, 6, 0.1, weight_decay=0.5), records=6)
+    sent = {name: u * (u.abs() > u.abs().median()) for name, u in view.update.items()}
+    read, _ = midway(replace(view, update=sent), 6, KnownDefense("top_k", kept=0.5))
+    for name, u in sent.items():
+        assert torch.equal(read.gradient[name] == 0, u == 0)
+
+
+def test_records_of_a_batch_that_is_dropped_are_not_moved() -> None:
+    view, rows, labels = updates(LocalTraining(2, 4, 0.3, drop_last=True), records=6)
+    epochs = (rows + 0.1)[:, None, None].expand(-1, 1, 2, -1, -1)
+    layers = affine_layers(view.model.module)
+    assert layers is not None
+    loss, derivative = Unrolled(view, Cosine(), layers)(epochs, labels)
+    other, by_backpropagation = Backpropagated(view, Cosine())(epochs, labels)
+    torch.testing.assert_close(loss, other)
+    torch.testing.assert_close(derivative, by_backpropagation)
+    assert not derivative[..., 4:, :].any()
+
+
+@pytest.mark.parametrize("name", [*OPTIONS, "adam"])
+def test_the_true_records_are_at_no_distance_under_any_optimiser(name: str) -> None:
+    options = OPTIONS.get(name, {"optimizer": "adam"})
+    view, rows, labels = updates(
+        LocalTraining.of_plain({"epochs": 2, "batch_size": 3, "learning_rate": 0.1, **options}), 6
+    )
+    engine = Simulated(view, MeanSquared(), weight=0.0, records=6)
+    assert float(engine.loss(rows[:, None], labels).abs().max()) < 1e-12
+    assert float(engine.loss(rows[:, None] + 0.1, labels).min()) > 1e-6
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -123,7 +206,7 @@ def test_simulated_steps_are_those_of_one_client_after_the_other(kind: str, epoc
     view, _, labels = updates(LocalTraining(epochs, batch, 0.3), records=5)
     generator = torch.Generator().manual_seed(2)
     rows = torch.randn(2, 2, epochs * 5, 5, generator=generator, dtype=torch.float64)
-    loss, derivative = Simulated(view, DISTANCES[kind], weight=0.7)(rows, labels)
+    loss, derivative = Simulated(view, DISTANCES[kind], weight=0.7, records=labels.shape[1])(rows, labels)
     for v in range(2):
         for r in range(2):
             one = rows[v, r].clone().requires_grad_()
@@ -134,7 +217,7 @@ def test_simulated_steps_are_those_of_one_client_after_the_other(kind: str, epoc
 
 def test_the_true_records_have_no_distance() -> None:
     view, rows, labels = updates(LocalTraining(3, 2, 0.3), records=5)
-    engine = Simulated(view, Cosine(), weight=1.0)
+    engine = Simulated(view, Cosine(), weight=1.0, records=labels.shape[1])
     assert float(engine.loss(rows[:, None], labels).abs().max()) < 1e-12
     # In each epoch the same records: the prior has nothing to object to.
     repeated = rows[:, None, None].expand(-1, -1, 3, -1, -1).flatten(2, 3)

@@ -80,7 +80,7 @@ def test_a_training_loop_writes_what_the_server_would_get(tmp_path: Path) -> Non
     found = load_capture(tmp_path / "u.safetensors", model, DATA.schema)
     for name, parameter in model.module.named_parameters():
         assert parameter.grad is not None
-        assert torch.equal(found.view.gradient[name][0], parameter.grad)
+        assert torch.equal(found.view.message[name][0], parameter.grad)
     assert found.notes == ()
     assert found.about == Description(
         batch_size=3, labels=tuple(labels.tolist()), head="softmax", encoding=encoding_of(statistics)
@@ -105,7 +105,7 @@ def test_sparse_gradients_of_tables_are_made_dense(tmp_path: Path) -> None:
     table(torch.tensor([1, 3, 3])).sum().backward()
     seepage.capture(table.named_parameters(), tmp_path / "u.safetensors")
     found = load_capture(tmp_path / "u.safetensors", Model(table, "softmax", "own"))
-    assert found.view.gradient["weight"][0, :, 0].tolist() == [0, 1, 0, 2, 0]
+    assert found.view.message["weight"][0, :, 0].tolist() == [0, 1, 0, 2, 0]
 
 
 @pytest.mark.parametrize("where", ["inside", "beside", "both"])
@@ -159,15 +159,26 @@ def test_an_update_of_zeros_is_refused(tmp_path: Path) -> None:
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ("[]", "type list where a JSON object"),
-        ({"format": 2}, "format 2; this version of seepage reads format 1"),
+        ({"format": 3}, "format 3; this version of seepage reads formats 1 and 2"),
         ({"format": 10**30}, "install a newer one"),
         ({"format": 0}, "format:"),
         ({"format": "new"}, "format:"),
         ({"batchsize": 3}, "did you mean 'batch_size'"),
         ({"batch_size": 0}, "batch_size:"),
         ({"batch_size": 10**12}, "batch_size:"),
-        ({"protocol": "fedavg"}, "protocol:"),
+        ({"protocol": "fedavgg"}, "protocol:"),
+        ({"protocol": "fedavg"}, "needs the client's training"),
         ({"head": "softmaxx"}, "head:"),
+        ({"training": {"epochs": 1, "batch_size": 2, "learning_rate": 0.1}}, "a training belongs to protocol fedavg"),
+        ({"protocol": "fedavg", "training": {"epochs": 1}}, "local training needs batch_size and learning_rate"),
+        ({"protocol": "fedavg", "training": 3}, "training:"),
+        ({"defense": {"clipping": {}, "sign": {}}}, "one name with its options, got 2"),
+        ({"defense": {"clippping": {"norm": 1.0}}}, "did you mean 'clipping'"),
+        ({"batch_size": 7, "clients": 2}, "7 records are not shared evenly by 2 clients"),
+        ({"precision": "float8"}, "precision:"),
+        ({"sent": "abc"}, "sent:"),
+        ({"encoder": {"columns": []}}, "encoder.columns:"),
+        ({"encoder": {"columns": [{"kind": "number", "name": "x"}]}}, "the schema has no column 'x'"),
         ({"labels": [0, 1], "batch_size": 3}, "2 labels for a batch of 3"),
         ({"labels": [0, 2]}, "has the label 2 (1 such)"),
         ('{"labels": [NaN]}', "labels.0:"),
@@ -208,28 +219,29 @@ def test_a_file_cut_anywhere_or_with_a_byte_changed_never_ends_in_anything_else(
     path.write_bytes(bytes(changed))
     with contextlib.suppress(BadInputError):
         found = load_capture(path, network(), DATA.schema)
-        assert all(tensor.isfinite().all() for tensor in found.view.gradient.values())
+        assert all(tensor.isfinite().all() for tensor in found.view.message.values())
 
 
 @pytest.mark.parametrize("narrow", [torch.float16, torch.bfloat16])
 def test_rounded_gradients_are_widened_and_a_note_says_so(tmp_path: Path, narrow: torch.dtype) -> None:
     given_ = {name: tensor.to(narrow) for name, tensor in gradients().items()}
     found = load_capture(write(tmp_path, given_), network())
-    assert all(torch.equal(found.view.gradient[name][0], tensor.float()) for name, tensor in given_.items())
+    assert all(torch.equal(found.view.message[name][0], tensor.float()) for name, tensor in given_.items())
+    assert found.view.precision == str(narrow).removeprefix("torch.")
     assert f"4 of 4 tensors were rounded to {str(narrow).removeprefix('torch.')}" in found.notes[0]
 
 
 def test_wider_gradients_are_rounded_to_the_models_type(tmp_path: Path) -> None:
     wide = {name: tensor.double() + 1e-12 for name, tensor in gradients().items()}
     found = load_capture(write(tmp_path, wide), network())
-    assert all(torch.equal(found.view.gradient[name][0], tensor.float()) for name, tensor in wide.items())
-    assert load_capture(write(tmp_path, wide), network(torch.float64)).view.gradient["2.bias"].dtype == torch.float64
+    assert all(torch.equal(found.view.message[name][0], tensor.float()) for name, tensor in wide.items())
+    assert load_capture(write(tmp_path, wide), network(torch.float64)).view.message["2.bias"].dtype == torch.float64
 
 
-@pytest.mark.parametrize("prefix", ["module.", "_orig_mod."])
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "_module.", "_module._orig_mod."])
 def test_the_prefix_of_a_wrapper_is_taken_away(tmp_path: Path, prefix: str) -> None:
     found = load_capture(write(tmp_path, {prefix + name: tensor for name, tensor in gradients().items()}), network())
-    assert list(found.view.gradient) == list(network().parameters)
+    assert list(found.view.message) == list(network().parameters)
     assert prefix in found.notes[0]
 
 

@@ -67,7 +67,6 @@ seed: 7
 device: cpu
 threads: 2
 workers: 3
-allow_large: true
 keep_records: true
 control: false
 gate: {above: 0.25, column: age}
@@ -101,7 +100,6 @@ def test_every_key_reaches_its_field() -> None:
         device="cpu",
         threads=2,
         workers=3,
-        allow_large=True,
         keep_records=True,
         control=False,
         gate=Gate(above=0.25, column="age"),

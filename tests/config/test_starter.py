@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from seepage import registry
 from seepage.config.document import read_document, read_text_document
+from seepage.config.override import keys_of
 from seepage.config.starter import _scalar, starter
 from seepage.config.tree import parse
 from seepage.errors import BadInputError
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.catalogue import settings
 from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.option import fields_of
 from tests.parts import horizontal
 
 
@@ -51,7 +51,7 @@ def uncommented(text: str, keys: Collection[str]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("setting", settings())
 def test_every_comment_that_holds_a_key_can_be_used(setting: str, people: Path) -> None:
     kind = find_setting(setting).spec
-    keys = {one.key: one for one in fields_of(kind).values()}
+    keys = keys_of(kind)
     default = kind.of()
     public = uncommented(starter(setting), keys)
     own = uncommented(starter(setting, data=people, target="no", out=people.parent / "audit.yaml"), keys)

@@ -157,6 +157,24 @@ def test_a_client_sends_the_noisy_mean_and_the_attacker_knows_how_noisy(clients:
         protocol.run(model, data.train, encoder, [3, 4])
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"momentum": 0.9},
+        {"momentum": 0.9, "nesterov": True},
+        {"accumulation": 2},
+        {"schedule": "cosine", "momentum": 0.5},
+    ],
+)
+def test_noise_of_steps_is_known_through_the_optimiser(options: dict[str, object]) -> None:
+    data = distinct(rows=20)
+    encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+    guard = DPSGD(1e-6, 1e6)
+    protocol = FedAvg(5, defense=guard, epochs=3, local_batch_size=3, learning_rate=0.1, **options)  # pyright: ignore[reportArgumentType]
+    message = flat(protocol.run(nn1(data.schema, seed=1), data.train, encoder, [3], [7]).view.message).double()
+    assert float(message.std()) == pytest.approx(protocol.known().noise, rel=0.05)
+
+
 def test_each_local_step_is_defended() -> None:
     data = distinct(rows=20)
     encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)

@@ -67,12 +67,6 @@ def test_tables_with_columns_of_one_kind_fit(name: str, kinds: dict[str, int]) -
         assert made(name, data).outputs(torch.zeros(3, data.schema.width)).shape == (3, data.schema.target.width)
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_dropout_is_refused_by_default_and_switched_off_on_request(name: str) -> None:
-    with pytest.raises(BadInputError, match=r"drops values at random in training.*--dropout off"):
-        made(name, dropout=0.2)
-
-
 @pytest.mark.parametrize("name", ["ft_transformer", "dcn_v2"])
 def test_batches_are_read_whole(name: str) -> None:
     guess, whole = attacked(made(name), 4)

@@ -130,6 +130,9 @@ def test_each_client_defends_its_own_message() -> None:
         ({"learning_rate": 0}, "learning_rate=0"),
         ({"learning_rate": float("nan")}, "learning_rate=nan"),
         ({"clients": 0}, "clients"),
+        ({"momentum": 1}, "momentum=1"),
+        ({"optimizer": "adam", "nesterov": True}, "nesterov is a setting of sgd"),
+        ({"local_batch_size": 9, "drop_last": True}, "no local batch of 9 is left"),
     ],
 )
 def test_what_no_client_can_do_is_refused(options: dict[str, object], message: str) -> None:
@@ -140,3 +143,23 @@ def test_what_no_client_can_do_is_refused(options: dict[str, object], message: s
 def test_more_records_than_rows_are_refused() -> None:
     with pytest.raises(BadInputError, match="8 of each of 6 clients is larger than the client's 40 rows"):
         FedAvg(8, clients=6).run(MODEL, DATA.train, ENCODER, [1])
+
+
+def test_clients_train_with_the_options_of_the_protocol() -> None:
+    options = {"epochs": 2, "local_batch_size": 3, "learning_rate": 0.01, "optimizer": "adam", "betas": [0.8, 0.9]}
+    protocol = FedAvg(8, shuffle=False, **options)  # pyright: ignore[reportArgumentType]
+    assert protocol.training == LocalTraining(2, 3, 0.01, "adam", betas=(0.8, 0.9))
+    ran = protocol.run(MODEL, DATA.train, ENCODER, seeds=[3])
+    rows = ENCODER.encode(ran.secret.cells)[:, None].expand(-1, 2, -1, -1)
+    again = local_update(MODEL, rows, ran.secret.labels[:, None].expand(-1, 2, -1), protocol.training)
+    for name, update in ran.view.update.items():
+        assert torch.equal(update, again[name])
+    assert protocol.sees.endswith(
+        "3 a step, by Adam at a learning rate of 0.01, betas 0.8 and 0.9, epsilon 1e-08 that the server set"
+    )
+
+
+def test_weight_decay_is_that_of_torch_where_none_is_given() -> None:
+    assert FedAvg(8, optimizer="adamw").training.weight_decay == 0.01
+    assert FedAvg(8, optimizer="adamw", weight_decay=0).training.weight_decay == 0
+    assert FedAvg(8, optimizer="adam").training.weight_decay == 0

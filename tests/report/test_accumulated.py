@@ -42,7 +42,7 @@ def test_every_figure_of_every_audit_is_in_its_line(reports: list[Report]) -> No
     for figure, grid in section.figures:
         size = int(figure.title.partition("batch size ")[2][0])
         defense = "sign" if "sign" in figure.title else "none"
-        lines = {line["name"]: line for line in figure.data}
+        lines = {str(line["name"]): line for line in figure.data}
         assert list(lines) == ["tableak", "mode (baseline)", "random (baseline)"]
         for name, line in lines.items():
             expected = {}

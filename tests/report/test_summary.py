@@ -82,7 +82,7 @@ def test_dropout_that_was_switched_off_is_named_beside_the_verdict() -> None:
 
 def test_an_attack_that_cannot_be_told_from_a_baseline_is_not_called_safe() -> None:
     text = summary(result([row(lift=0.01, lift_low=-0.05, lift_high=0.07)]))
-    assert "do not tell the attack from the baseline, which does not show that nothing leaks" in text
+    assert "do not tell the attack from the baseline. That does not show that nothing leaks" in text
     worse = summary(result([row(lift=-0.05, lift_low=-0.07, lift_high=-0.03)]))
     assert "includes zero" not in worse
     assert "The baseline does better than this attack, which does not show that nothing leaks" in worse

@@ -65,7 +65,7 @@ def test_every_published_figure_has_a_place_that_the_table_measures(table: Publi
             if name not in audit.shown:
                 continue
             for defense in spec.defenses[: 1 if name in table.once else None]:
-                for column in (*getattr(spec, "private_columns", ()), *getattr(spec, "told", ()), "label"):
+                for column in (*getattr(spec, "private_columns", ()), *getattr(spec, "scored_columns", ()), "label"):
                     for metric in table.metrics:
                         place = audit.place(name, metric, Configuration(defense.called), column)
                         places.add(tuple(place.get(axis) for axis in table.axes))

@@ -73,7 +73,7 @@ def test_a_certified_record_fails_whatever_the_mean_is() -> None:
     limits = Limits(audit)
     half = [0.5] * 40
     own = [measured(half), measured([0.05] * 40, "certified")]
-    limits.look(lambda configuration, name: (own, [[measured(half)]]))
+    limits.look(lambda configuration, name, figures: (own, [[measured(half)]]))
     assert limits.failed
     rows = [
         row(batch_size=None, attack=PEEK, mean=0.5, baseline=0.5, lift=0.0, lift_low=-0.01, lift_high=0.01),

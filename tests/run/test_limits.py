@@ -41,8 +41,15 @@ def looked(attack: list[float], *baselines: list[float], above: float = 0.2, bud
     """Return limits that saw one attack beside some baselines."""
     audit = CoinAudit(spec(above, flips=budget or len(attack)), figures=SAFE)
     limits = Limits(audit)
-    limits.look(lambda configuration, name: ([measured(attack)], [[measured(values)] for values in baselines]))
+    limits.look(lambda configuration, name, figures: ([measured(attack)], [[measured(values)] for values in baselines]))
     return limits
+
+
+def test_only_figures_that_can_decide_are_asked_for() -> None:
+    asked = []
+    limits = Limits(CoinAudit(spec(column="a", flips=5), figures=SAFE, sensitive=("a",)))
+    limits.look(lambda configuration, name, figures: (asked.append(list(figures)) or [measured([0.5] * 5)], []))
+    assert asked == [[("accuracy", "a"), ("certified", None)]]
 
 
 def test_the_budget_is_three_times_the_least_number_unless_one_was_named() -> None:
@@ -110,12 +117,12 @@ def test_members_of_each_training_are_judged_on_their_own() -> None:
     attack = measured([0.5, 0.5], clusters=(good, bad))
     baseline = measured([0.5, 0.5], clusters=(good, torch.full((30,), 0.5)))
     limits = Limits(audit)
-    limits.look(lambda configuration, name: ([attack], [[baseline]]))
+    limits.look(lambda configuration, name, figures: ([attack], [[baseline]]))
     assert {figure.sample: standing.below for figure, standing in limits.standings.items()} == {0: True, 1: False}
     assert {standing.n for standing in limits.standings.values()} == {30}
     assert not limits.passed
     fine = Limits(audit)
-    fine.look(lambda configuration, name: ([replace(attack, clusters=(good, good))], [[baseline]]))
+    fine.look(lambda configuration, name, figures: ([replace(attack, clusters=(good, good))], [[baseline]]))
     assert fine.passed
 
 
@@ -124,7 +131,7 @@ def test_every_figure_counts_not_only_that_of_the_highest_mean() -> None:
     half = [0.5] * 60
     limits = Limits(audit)
     limits.look(
-        lambda configuration, name: (
+        lambda configuration, name, figures: (
             [measured(half), measured(half, "exact_match"), measured([0.9, 0.5] * 30, column="a")],
             [[measured(half), measured(half, "exact_match"), measured(half, column="a")]],
         )

@@ -10,7 +10,7 @@ import torch
 
 import seepage
 from seepage.auditing import prepare_all
-from seepage.config.document import make_specs
+from seepage.config.document import make_specs, read_text_document
 from seepage.config.mistakes import DocumentError
 from seepage.config.wording import as_key, as_option
 from seepage.errors import BadInputError
@@ -42,7 +42,7 @@ def test_huge_amounts_are_refused_before_anything_is_made(name: str, fields: dic
         prepare_all([spec])
     assert str(refused.value).endswith("allow it: allow_large=True.")
     assert refused.value.worded(as_option).endswith("allow it: --allow-large.")
-    assert refused.value.worded(as_key).endswith("allow it: allow_large: true.")
+    assert refused.value.worded(as_key).endswith("allow it: --allow-large.")
     check_counts([setting(name).spec.of(**fields, allow_large=True)])
 
 
@@ -57,6 +57,24 @@ def test_python_and_the_command_of_tables_are_told_too(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="restarts is 1,000,000,000"):
         seepage.audit("german", restarts=10**9, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_document_cannot_consent_to_huge_work(tmp_path: Path) -> None:
+    document = {"dataset": "german", "restarts": 10**9}
+    refusal = r"allow_large: is consent, which .* cannot give; .* give --allow-large \(in Python: allow_large=True\)"
+    with pytest.raises(DocumentError, match=refusal):
+        make_specs({**document, "allow_large": True})
+    with pytest.raises(DocumentError, match="audit.yaml:2: " + refusal):
+        read_text_document("setting: split\nallow_large: false\n", "audit.yaml", tmp_path)
+    with pytest.raises(DocumentError, match=refusal):
+        seepage.audit_document({**document, "allow_large": True}, allow_large=False)
+    # Of the user it is taken, beside a document too.
+    assert [spec.allow_large for spec in make_specs(document, {"allow_large": True})] == [True]
+    with pytest.raises(BadInputError, match="restarts is 1,000,000,000"):
+        seepage.audit_document(document)
+    few = {"dataset": "german", "attacks": "dlg", "victims": 2, "iterations": 2, "control": False, "baselines": "mode"}
+    [report] = seepage.audit_document({**few, "protocol": {"batch_size": 1}}, allow_large=True)
+    assert report.audit.spec.allow_large
 
 
 def test_seeds_and_bounds_of_columns_are_no_amounts() -> None:

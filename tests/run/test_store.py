@@ -101,6 +101,9 @@ def test_measurements_come_back_with_their_meaning_in_the_order_asked_for(tmp_pa
     assert accuracy.values[2].isnan()
     assert (rmse.column, rmse.higher_leaks, rmse.bounds) == ("[age]", False, (0.0, math.inf))
     assert kendall.entropy[2] == 0.25
+    # Of many figures those alone are read that are asked for.
+    few = filled(tmp_path / "few").measured("k", [2, 0, 1], only=[("accuracy", None), ("rmse", None)])
+    assert [(one.metric, one.column) for one in few] == [("accuracy", None)]
 
 
 @given(

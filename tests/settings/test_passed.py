@@ -15,6 +15,7 @@ from torch import Tensor
 
 import seepage
 from seepage import registry
+from seepage.auditing import prepare_all
 from seepage.datasets import Dataset, load
 from seepage.defenses.answers import RoundedAnswers
 from seepage.defenses.feature_noise import FeatureNoise
@@ -25,8 +26,7 @@ from seepage.report.report import Report
 from seepage.run import runner
 from seepage.run.workers import run_in_workers
 from seepage.settings.catalogue import setting
-from seepage.settings.setting import Audit, Given
-from seepage.settings.subject import Subjects
+from seepage.settings.setting import Audit
 from seepage.sources import NoDigestError, fingerprint
 from seepage.wire.horizontal import GradientView, KnownDefense
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
@@ -124,7 +124,15 @@ CASES = {
     ),
     "pooled": Case(
         lambda: people(0.9),
-        {**SMALL, "targets": 4, "shadows": 4, "rows": 40, "auxiliary": 200, "epochs": 1, "repetitions": 1},
+        {
+            **{field: value for field, value in SMALL.items() if field != "dataset"},
+            "targets": 4,
+            "shadows": 4,
+            "rows": 40,
+            "auxiliary": 200,
+            "epochs": 1,
+            "repetitions": 1,
+        },
         {"name": "meta", "classifier": "lr"},
         lambda: registry.attacks.create("meta", classifier="lr"),
         "meta",
@@ -137,16 +145,18 @@ CASES = {
 EACH = pytest.mark.parametrize("name", CASES)
 
 
+def options(name: str, **more: Any) -> dict[str, Any]:
+    return {**CASES[name].fields, "control": False, "workers": 1, **more}
+
+
 def audited(name: str, out: Path | None = None, **more: Any) -> Report:
-    case = CASES[name]
-    options = {**case.fields, "control": False, "workers": 1, **more}
-    return seepage.audit(case.rows(), setting=name, out=out, **{k: v for k, v in options.items() if k != "dataset"})
+    return seepage.audit(CASES[name].rows(), setting=name, out=out, **options(name, **more))
 
 
 def prepared(name: str, **more: Any) -> Audit:
-    case, found = CASES[name], setting(name)
-    spec = found.spec.of(**{**case.fields, "control": False, **more})
-    return found.prepare(spec, Given(case.rows()), Subjects())
+    rows = CASES[name].rows()
+    [audit] = prepare_all([setting(name).spec.of(dataset=rows.name, **options(name, **more))], dataset=rows)
+    return audit
 
 
 def identities(audit: Audit) -> list[object]:

@@ -151,7 +151,7 @@ def test_a_document_sweeps_over_attacked_rounds() -> None:
     assert torch.equal(known.labels[1, 4:8], transcripts[3].secret.labels[1, used[1, 1]])
     assert exposures[2].known.labels is not None
     assert exposures[2].known.labels.shape == (2, 4)
-    one, alone, many, _ = [audit.granted(place, part)["sees"] for audit, place, part in attacks]
+    one, alone, many, _ = [str(audit.granted(place, part)["sees"]) for audit, place, part in attacks]
     assert one == "one client's gradient of one batch"
     assert "in 3 round(s) of the same clients" in many
     assert alone.endswith("a batch drawn anew from the 10 that a client holds")

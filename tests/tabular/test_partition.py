@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
-from seepage.tabular.partition import Partition, by_names, by_shares, equal_shares
+from seepage.tabular.partition import Partition, by_names, by_shares
 
 SCHEMA = distinct(rows=8, continuous=3, discrete=5).schema
 
@@ -20,7 +20,7 @@ def test_every_column_has_one_party_and_shares_hold_for_each_kind(
 ) -> None:
     schema = distinct(rows=4, continuous=continuous, discrete=discrete).schema
     try:
-        split = by_shares(schema, equal_shares(parties), seed)
+        split = by_shares(schema, [1 / parties] * parties, seed)
     except BadInputError as error:
         assert "holds no column" in str(error)  # noqa: PT017
         assert continuous < parties

@@ -5,7 +5,7 @@ A new metric is one file and one line here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from seepage import registry
 from seepage.lazy import lazy_package
@@ -46,7 +46,7 @@ registry.metrics.declare(
 )
 
 
-def create(name: str, **options: Any) -> Metric:
+def create(name: str, **options: object) -> Metric:
     """Return a metric.
 
     Raises:

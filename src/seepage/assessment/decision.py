@@ -83,18 +83,27 @@ def upper_bound(lifts: ArrayLike, *, alpha: float = ALPHA, upper: float = 1.0) -
         >>> round(upper_bound([0.0] * 20), 3), upper_bound([1.0] * 20), upper_bound([])
         (0.186, 1.0, 1.0)
     """
-    return _bound(_checked(lifts, -1.0, upper), upper, alpha)
+    threshold, sorted_lifts = _threshold(alpha), np.sort(_checked(lifts, -1.0, upper))
+    if not len(sorted_lifts) or sorted_lifts[0] == upper:
+        return float(upper)
+    # The wealth rises with the limit, from at most 1 at the mean.
+    low, high = float(sorted_lifts.mean()), float(upper)
+    while low < (middle := (low + high) / 2) < high and high - low > 1e-15:
+        if _log_wealth((upper - sorted_lifts) / (upper - middle)) >= threshold:
+            high = middle
+        else:
+            low = middle
+    return high
 
 
-def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks: int = 1, lower: float = -1.0) -> bool:
+def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks: int = 1) -> bool:
     """Return whether the lifts show that their mean is above a limit.
 
     Args:
-        lifts: one lift a unit, in [lower, 1].
-        limit: limit of the mean lift, in (lower, 1).
+        lifts: one lift a unit, in [-1, 1].
+        limit: limit of the mean lift, in (-1, 1).
         alpha: probability of a false yes, over all looks and attacks together.
         attacks: number of figures that are tested so, any of which fails the gate.
-        lower: smallest lift that is possible at all.
 
     Raises:
         BadInputError: a lift, the limit, ``alpha`` or ``attacks`` is out of range or NaN.
@@ -103,29 +112,11 @@ def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks
         >>> shown_above([0.9] * 12, 0.2), shown_above([0.9] * 12, 0.2, attacks=100)
         (True, False)
     """
-    _check_limit(limit, lower, 1.0)
+    _check_limit(limit, -1.0, 1.0)
     if attacks < 1:
         raise BadInputError(f"attacks is the number of figures tested, at least 1, got {attacks!r}.")
-    payoffs = (_checked(lifts, lower, 1.0) - lower) / (limit - lower)
+    payoffs = (_checked(lifts, -1.0, 1.0) + 1) / (limit + 1)
     return _log_wealth(payoffs) >= _threshold(alpha) + math.log(attacks)
-
-
-def lower_bound(lifts: ArrayLike, *, alpha: float = ALPHA, lower: float = -1.0) -> float:
-    """Return the lower bound of the mean lift: the largest limit that it is shown to be above.
-
-    Args:
-        lifts: one lift a unit, in [lower, 1].
-        alpha: probability that the bound is above the mean at any look.
-        lower: smallest lift that is possible at all, and the bound without units.
-
-    Raises:
-        BadInputError: a lift or ``alpha`` is out of range or NaN.
-
-    Example:
-        >>> round(lower_bound([1.0] * 20), 3)
-        0.629
-    """
-    return -_bound(-_checked(lifts, lower, 1.0), -lower, alpha)
 
 
 def can_still_pass(lifts: ArrayLike, limit: float, budget: int, *, alpha: float = ALPHA, upper: float = 1.0) -> bool:
@@ -242,109 +233,6 @@ def share_bound(count: int, n: int, level: float = 0.975) -> float:
     return float(stats.binomtest(count, n, alternative="less").proportion_ci(level).high)
 
 
-def evidence_closed(scores: ArrayLike, baselines: ArrayLike, share: float) -> float:
-    """Return the logarithm of the evidence that less than a share of the gap above the baseline is closed.
-
-    The gap that is closed is ``mean(scores - baselines) / mean(1 - baselines)``, a ratio of two means. That it
-    reaches the share is the same as that ``baseline + (1 - score) / (1 - share)`` has a mean of at most 1.
-
-    Args:
-        scores: one score a unit, in [0, 1].
-        baselines: scores of the baseline for the same units, in [0, 1].
-        share: share of the gap, in [0, 1).
-
-    Raises:
-        BadInputError: an argument is out of range or NaN, or the units differ in number.
-
-    Example:
-        >>> round(evidence_closed([0.5] * 20, [0.5] * 20, 0.2), 3)
-        2.021
-    """
-    score, baseline = _pairs(scores, baselines, share)
-    return _log_wealth(baseline + (1 - score) / (1 - share))
-
-
-def shown_closed_below(scores: ArrayLike, baselines: ArrayLike, share: float, *, alpha: float = ALPHA) -> bool:
-    """Return whether the scores show that less than a share of the gap above the baseline is closed.
-
-    Args:
-        scores: one score a unit, in [0, 1].
-        baselines: scores of the baseline for the same units, in [0, 1].
-        share: share of the gap, in [0, 1).
-        alpha: probability of a false yes.
-
-    Raises:
-        BadInputError: an argument is out of range or NaN, or the units differ in number.
-
-    Example:
-        >>> shown_closed_below([0.5] * 20, [0.5] * 20, 0.5)
-        True
-    """
-    return evidence_closed(scores, baselines, share) >= _threshold(alpha)
-
-
-def shown_closed_above(scores: ArrayLike, baselines: ArrayLike, share: float, *, alpha: float = ALPHA) -> bool:
-    """Return whether the scores show that at least a share of the gap above the baseline is closed.
-
-    Args:
-        scores: one score a unit, in [0, 1].
-        baselines: scores of the baseline for the same units, in [0, 1].
-        share: share of the gap, in [0, 1).
-        alpha: probability of a false yes.
-
-    Raises:
-        BadInputError: an argument is out of range or NaN, or the units differ in number.
-
-    Example:
-        >>> shown_closed_above([1.0] * 20, [0.5] * 20, 0.5)
-        True
-    """
-    score, baseline = _pairs(scores, baselines, share)
-    # The mirror image of the payoff above at its largest value, 1 + 1 / (1 - share).
-    return _log_wealth(score + (1 - share) * (1 - baseline)) >= _threshold(alpha)
-
-
-def baseline_bound(values: ArrayLike, alpha: float = 0.0025) -> float:
-    """Return the lower bound of a baseline's mean score over draws that need no attack.
-
-    Args:
-        values: one score a draw, in [0, 1]; other draws than those on which the baseline was chosen.
-        alpha: probability that the bound is above the mean.
-
-    Raises:
-        BadInputError: a value or ``alpha`` is out of range or NaN.
-
-    Example:
-        >>> 0.58 < baseline_bound([0.55, 0.65] * 500) < 0.6
-        True
-    """
-    return lower_bound(values, alpha=alpha, lower=0.0)
-
-
-def shown_below_given(scores: ArrayLike, baseline_low: float, limit: float, alpha: float = 0.0225) -> bool:
-    """Return whether the scores show a mean lift below a limit, over a baseline with a known lower bound.
-
-    Args:
-        scores: one score of the attack a unit, in [0, 1].
-        baseline_low: lower bound of the baseline's mean score (``baseline_bound``).
-        limit: limit of the mean lift, in (-1, 1).
-        alpha: probability of a false yes, that of ``baseline_low`` not included.
-
-    Returns:
-        Yes or no; yes without any unit where no score is above ``baseline_low + limit``.
-
-    Raises:
-        BadInputError: an argument is out of range or NaN.
-
-    Example:
-        >>> shown_below_given([0.6] * 8, 0.59, 0.2)
-        True
-    """
-    _check_limit(limit, -1.0, 1.0)
-    score, level = _checked(scores, 0.0, 1.0), float(_checked([baseline_low], 0.0, 1.0)[0]) + limit
-    return level >= 1 or shown_below(score, level, alpha=alpha)
-
-
 def log_growth(payoffs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return by how much each payoff lets each bet grow, as a logarithm.
 
@@ -374,31 +262,6 @@ def _log_wealth(payoffs: NDArray[np.float64], further: float | NDArray[np.float6
     """Return the log wealth after some payoffs, to which further log growth of each bet is added."""
     # Sorted, so that the order of the units does not change a bit of the sum.
     return float(mixture(log_growth(np.sort(payoffs)).sum(1, keepdims=True) + further)[0])
-
-
-def _bound(lifts: NDArray[np.float64], upper: float, alpha: float) -> float:
-    threshold, lifts = _threshold(alpha), np.sort(lifts)
-    if not len(lifts) or lifts[0] == upper:
-        return float(upper)
-    # The wealth rises with the limit, from at most 1 at the mean.
-    low, high = float(lifts.mean()), float(upper)
-    while low < (middle := (low + high) / 2) < high and high - low > 1e-15:
-        if _log_wealth((upper - lifts) / (upper - middle)) >= threshold:
-            high = middle
-        else:
-            low = middle
-    return high
-
-
-def _pairs(scores: ArrayLike, baselines: ArrayLike, share: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    score, baseline = _checked(scores, 0.0, 1.0), _checked(baselines, 0.0, 1.0)
-    if len(score) != len(baseline):
-        raise BadInputError(
-            f"scores and baselines belong to the same units, got {len(score)} and {len(baseline)} of them."
-        )
-    if not 0 <= share < 1:
-        raise BadInputError(f"the share of the gap lies in [0, 1), got {share!r}.")
-    return score, baseline
 
 
 def _checked(values: ArrayLike, lower: float, upper: float) -> NDArray[np.float64]:

@@ -89,7 +89,7 @@ class ResultRow:
         return {**plain, "settings": dict(self.settings), "knowledge": dict(self.knowledge)}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> ResultRow:
+    def from_dict(cls, values: Mapping[str, object]) -> ResultRow:
         """Return the row that ``as_dict`` made these values of.
 
         Rows of earlier files are read too: without ``setting`` they are of horizontal learning, and without ``kind``

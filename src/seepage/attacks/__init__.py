@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from seepage.registry import Attack, attacks
 
 # Registered name and module, which is imported when the attack is first made.
@@ -69,7 +67,7 @@ attacks.declare(
 )
 
 
-def create(name: str, **options: Any) -> Attack:
+def create(name: str, **options: object) -> Attack:
     """Return an attack, ready to be called with a view, knowledge and seeds.
 
     Args:

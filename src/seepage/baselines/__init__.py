@@ -5,7 +5,7 @@ A new baseline is one file and one line here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seepage.lazy import lazy_package
 from seepage.registry import Attack, baselines
@@ -37,7 +37,7 @@ baselines.declare(
 baselines.declare({"chance": "seepage.baselines.pooled", "constant_share": "seepage.baselines.pooled"}, "pooled")
 
 
-def create(name: str, setting: str, **options: Any) -> Attack:
+def create(name: str, setting: str, **options: object) -> Attack:
     """Return a baseline, to be called as the attacks of its setting are.
 
     Raises:

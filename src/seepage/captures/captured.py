@@ -1,18 +1,20 @@
-"""A real client's update on disk: written in its training loop, checked before anything is made of it.
+"""A real client's update on disk: checked before anything is made of it.
 
-The file is in the safetensors format: one tensor a parameter, under the parameter's name, the gradient of the batch's
-mean loss. What is known of it besides, a ``Description``, is JSON, either the entry ``seepage`` of the file's
-metadata or a file beside it of the same name that ends in ``.json``. Nothing is ever unpickled.
+The file is in the safetensors format: one tensor a parameter, under the parameter's name. It is the gradient of the
+batch's mean loss, or the parameters before local training less those after it. Running statistics that are sent too
+stand beside it under their own names, as they were after training. What is known of the update besides, a
+``Description``, is JSON, either the entry ``seepage`` of the file's metadata or a file beside it of the same name that
+ends in ``.json``. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -20,20 +22,24 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from seepage.captures.encoders import ClientEncoder
+from seepage.captures.recipe import MessageRecipe
+from seepage.captures.states import common_prefix, is_buffer, state_digest
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
+from seepage.models.batch_norm import Moments, from_running, normalisations, running_statistics
 from seepage.models.model import Head, Model
 from seepage.models.weights import FLOATS, read_tensors
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
-from seepage.wire.horizontal import GradientView
+from seepage.wire.horizontal import View
 
-FORMAT = 1
+FORMAT = 2
 _ENTRY = "seepage"
 _LARGEST_JSON = 2**26
-# What wrappers put before the name of every parameter.
-_PREFIXES = ("module.", "_orig_mod.", "_orig_mod.module.", "module._orig_mod.")
-_ADVICE = "write it with seepage.capture(model.named_parameters(), FILE)"
+# Bits of precision of a number format, by its name.
+_PRECISION = {"float16": 11, "bfloat16": 8, "mixed": 8, "float32": 24, "float64": 53}
+_ADVICE = "write it with seepage.capture(model.named_parameters(), FILE) or seepage.capture(before, after, FILE)"
 
 
 class Encoding(BaseModel):
@@ -50,32 +56,31 @@ class Encoding(BaseModel):
     std: tuple[float, ...]
 
 
-class Description(BaseModel):
+class Description(MessageRecipe):
     """What is known of a captured update besides its numbers; what is None is not known.
 
     Attributes:
-        format: version of this form.
-        protocol: what the client took part in; ``fedsgd``: one gradient, the mean over one batch.
-        batch_size: number of records in that batch.
+        format: version of this form. Files of format 1, which knows only gradients, are read as this one.
+        protocol, batch_size, training, clients, defense, precision, sent_as: recipe, see ``MessageRecipe``.
         model: what the network is called; for people.
+        sent: SHA-256 of the model that the server sent, see ``state_digest``.
         head: reading of the network's outputs, such as ``softmax``.
-        encoding: what rows are standardised with.
+        encoding: what rows are standardised with, in the schema's order.
+        encoder: the client's own encoder, where it is not that of the schema.
         labels: labels of the batch's records in any order, codes (positions in the target's categories) or numbers.
             Only for attackers that are granted them.
 
     Example:
         >>> Description(batch_size=4).model_dump(exclude_none=True)
-        {'format': 1, 'protocol': 'fedsgd', 'batch_size': 4}
+        {'protocol': 'fedsgd', 'batch_size': 4, 'clients': 1, 'sent_as': 'full', 'format': 2}
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
-
     format: int = Field(default=FORMAT, ge=1)
-    protocol: Literal["fedsgd"] = "fedsgd"
-    batch_size: Annotated[int, Field(ge=1, le=2**20)] | None = None
     model: str | None = None
+    sent: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     head: Head | None = None
     encoding: Encoding | None = None
+    encoder: ClientEncoder | None = None
     labels: tuple[Annotated[float, Field(allow_inf_nan=False)], ...] | None = None
 
 
@@ -87,69 +92,36 @@ class Capture:
         view: what the server received, one victim.
         about: what is known of it besides.
         notes: what a reader should know, such as that its numbers were rounded.
+        running: running statistics after training that came with it, by name of the buffer.
     """
 
-    view: GradientView
+    view: View
     about: Description
     notes: tuple[str, ...]
+    running: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def batch_statistics(self) -> dict[str, Moments] | None:
+        """Moments of the batch that the running statistics give away, each with a victim axis; None for several steps.
+
+        Running statistics of several steps are a mean over their batches, of which none is given away.
+        """
+        model, about = self.view.model, self.about
+        layers = normalisations(model.module)
+        before = running_statistics(model.module)
+        own = (about.batch_size or about.clients) // about.clients
+        steps = 1 if about.training is None else about.training.steps(own)
+        whole = steps == 1 and about.clients == 1 and (about.training is None or about.training.accumulation == 1)
+        if not layers or not whole or not before or before.keys() - self.running.keys():
+            return None
+        if about.training is not None and about.batch_size is None:
+            return None
+        found = from_running(model.module, before, self.running, batches=0)
+        return {name: Moments(m.mean[None], m.variance[None]) for name, m in found.items()}
 
     def without_labels(self) -> Capture:
         """Return the same update for an attacker that is granted no labels."""
         return replace(self, about=self.about.model_copy(update={"labels": None}))
-
-
-def capture(
-    named_parameters: Iterable[tuple[str, Tensor]],
-    path: str | Path,
-    *,
-    batch_size: int | None = None,
-    labels: Tensor | Sequence[float] | None = None,
-    model: str | None = None,
-    head: Head | None = None,
-    statistics: Statistics | None = None,
-) -> None:
-    """Write the gradients of a training loop's last ``backward()`` to a file; one line for a client's code.
-
-    Call it before the optimiser steps and before gradients are set to zero. The loss must be the mean over the batch.
-
-    Args:
-        named_parameters: ``model.named_parameters()``.
-        path: the file, conventionally ``update.safetensors``; only its owner may read it.
-        batch_size: number of records in the batch.
-        labels: labels of the records, codes or numbers, where the attacker is to be granted them.
-        model: what to call the network.
-        head: reading of the network's outputs, such as ``softmax``.
-        statistics: statistics with which seepage's encoder standardised the batch's rows, where it did.
-
-    Raises:
-        BadInputError: a parameter has no gradient, or one that is not finite, or the file cannot be written.
-
-    Example:
-        >>> import tempfile
-        >>> import seepage
-        >>> from torch import nn
-        >>> model = nn.Linear(3, 2)
-        >>> loss = nn.functional.cross_entropy(model(torch.randn(4, 3)), torch.tensor([0, 1, 1, 0]))
-        >>> loss.backward()
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     seepage.capture(model.named_parameters(), f"{folder}/update.safetensors", batch_size=4)
-        ...     sorted(load_capture(f"{folder}/update.safetensors", Model(model, "softmax", "mine")).view.gradient)
-        ['bias', 'weight']
-    """
-    gradient: dict[str, Tensor] = {}
-    for name, parameter in named_parameters:
-        if parameter.grad is None:
-            raise BadInputError(
-                f"the parameter {name!r} has no gradient: capture an update after loss.backward() and before the "
-                "gradients are set to zero; a parameter that is not trained has to be part of the loss all the same."
-            )
-        gradient[name] = parameter.grad
-    values: dict[str, Any] = {"batch_size": batch_size, "model": model, "head": head}
-    if labels is not None:
-        values["labels"] = torch.as_tensor(labels).detach().flatten().tolist()
-    if statistics is not None:
-        values["encoding"] = encoding_of(statistics)
-    save_capture(path, gradient, _described(values, "the description of the update"))
 
 
 def encoding_of(statistics: Statistics) -> Encoding:
@@ -157,12 +129,13 @@ def encoding_of(statistics: Statistics) -> Encoding:
     return Encoding(mean=tuple(statistics.mean.tolist()), std=tuple(statistics.std.tolist()))
 
 
-def save_capture(path: str | Path, gradient: Mapping[str, Tensor], about: Description | None = None) -> None:
-    """Write one victim's gradient to a file that only its owner may read, whole or not at all.
+def save_capture(path: str | Path, update: Mapping[str, Tensor], about: Description | None = None) -> None:
+    """Write one victim's update to a file that only its owner may read, whole or not at all.
 
     Args:
         path: the file.
-        gradient: by parameter name, each in its parameter's shape; sparse ones are made dense.
+        update: message by parameter name, each in its parameter's shape; sparse ones are made dense. Running statistics
+            after training, by the name of their buffer.
         about: what is known of it besides.
 
     Raises:
@@ -171,12 +144,14 @@ def save_capture(path: str | Path, gradient: Mapping[str, Tensor], about: Descri
     """
     about = about or Description()
     _check_labels(about)
-    if not gradient:
-        raise BadInputError("an update holds at least one parameter's gradient, got none.")
+    if not update:
+        raise BadInputError("an update holds at least one parameter's gradient or change, got none.")
+    what = _what(about)
     tensors = {}
-    for name, tensor in gradient.items():
+    for name, tensor in update.items():
         dense = (tensor.to_dense() if tensor.layout != torch.strided else tensor).detach().cpu().contiguous()
-        _check_gradient(f"the gradient of {name!r}", dense)
+        if dense.dtype.is_floating_point or not is_buffer(name, dense):
+            _check_gradient(f"the {what} of {name!r}", dense)
         # Tensors may share memory; safetensors does not.
         tensors[name] = dense.clone()
     text = json.dumps(about.model_dump(mode="json", exclude_none=True), allow_nan=False)
@@ -244,17 +219,19 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
     what = f"the captured update {str(path)!r}"
     parameters = model.parameters
     shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
+    buffers = {name: tuple(buffer.shape) for name, buffer in model.module.named_buffers()}
     prefix = _prefix(Path(path), shapes)
-    tensors = {
+    read = {
         name.removeprefix(prefix): tensor
         for name, tensor in read_tensors(
-            path, {prefix + name: shape for name, shape in shapes.items()}, what, _ADVICE
+            path, {prefix + name: shape for name, shape in (buffers | shapes).items()}, what, _ADVICE
         ).items()
     }
+    tensors = {name: tensor for name, tensor in read.items() if name in shapes}
     missing = [name for name in shapes if name not in tensors]
     if missing:
         raise BadInputError(
-            f"{what} lacks the gradient of {', '.join(map(repr, missing[:3]))}"
+            f"{what} lacks the {_what(about)} of {', '.join(map(repr, missing[:3]))}"
             f"{f' and {len(missing) - 3} more' if len(missing) > 3 else ''}, of {len(shapes)} parameters of model "
             f"{model.name!r}; capture every parameter that the server receives, and name the model it trains."
         )
@@ -262,12 +239,12 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
     notes = [] if not prefix else [f"the names of all tensors began with {prefix!r}, which was taken away"]
     rounded: dict[torch.dtype, list[str]] = {}
     for name, tensor in tensors.items():
-        _check_gradient(f"{what}: the gradient of {name!r}", tensor)
+        _check_gradient(f"{what}: the {_what(about)} of {name!r}", tensor)
         if FLOATS[tensor.dtype] < FLOATS[dtype]:
             rounded.setdefault(tensor.dtype, []).append(name)
         if not bool(tensor.to(dtype).isfinite().all()):
             raise BadInputError(
-                f"{what}: the gradient of {name!r} holds {float(tensor.abs().max()):g}, which the model's "
+                f"{what}: the {_what(about)} of {name!r} holds {float(tensor.abs().max()):g}, which the model's "
                 f"{str(dtype).removeprefix('torch.')} cannot hold; make the model float64."
             )
     for kind, names in rounded.items():
@@ -283,9 +260,39 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
         )
     if schema is not None:
         _check_against(about, model, schema, what)
+    notes += _notes(about, model)
     device = next(iter(parameters.values())).device
-    gradient = {name: tensors[name].to(device=device, dtype=dtype)[None] for name in shapes}
-    return Capture(GradientView(model, gradient), about, tuple(notes))
+    update = {name: tensors[name].to(device=device, dtype=dtype) for name in shapes}
+    running = {name: read[name].to(device=device) for name in buffers if name in read}
+    for name, tensor in running.items():
+        if tensor.dtype.is_floating_point:
+            _check_gradient(f"{what}: the running statistic {name!r}", tensor)
+    # The file has the message as it came: where all of a gradient was rounded alike, it was cast before it was sent.
+    [kind, *others] = rounded or {dtype: []}
+    if about.training is None and about.sent_as == "full" and not others and len(rounded.get(kind, ())) == len(shapes):
+        about = about.model_copy(update={"sent_as": str(kind).removeprefix("torch.")})
+    return Capture(about.view(model, update), about, tuple(notes), running)
+
+
+def _what(about: Description) -> str:
+    """Return what stands in the file for each parameter."""
+    return "gradient" if about.training is None else "change"
+
+
+def _notes(about: Description, model: Model) -> list[str]:
+    """Return what model and description say of each other that a reader should know."""
+    notes = []
+    dtype = str(next(iter(model.parameters.values())).dtype).removeprefix("torch.")
+    if about.precision is not None and _PRECISION[about.precision] < _PRECISION[dtype]:
+        notes.append(
+            f"the client computed in {about.precision}, the model is {dtype}: the message is no exact one, and nothing "
+            "can be proved from it as if it were"
+        )
+    if about.sent is not None and about.sent != state_digest(model.module.state_dict()):
+        notes.append(
+            "the model is not the one that the server sent when the update was made; give the weights of that round"
+        )
+    return notes
 
 
 def _check_gradient(what: str, tensor: Tensor) -> None:
@@ -310,7 +317,12 @@ def _prefix(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> str:
             names = set(file.keys())
     except (SafetensorError, OSError):
         return ""
-    return next((p for p in _PREFIXES if names == {p + name for name in shapes}), "")
+    # The model's own names may begin like a wrapper's.
+    prefix = common_prefix(names)
+    while prefix and not any(name.removeprefix(prefix) in shapes for name in names):
+        prefix = prefix.rpartition(".")[0].rpartition(".")[0]
+        prefix += "." if prefix else ""
+    return "" if any(name in shapes for name in names) else prefix
 
 
 def _text(path: Path) -> str:
@@ -334,14 +346,27 @@ def _parsed(text: str, what: str) -> Description:
         raise BadInputError(f"{what} is not JSON ({error}); {_ADVICE}.") from error
     if not isinstance(values, dict):
         raise BadInputError(f"{what} is of type {type(values).__name__} where a JSON object is expected; {_ADVICE}.")
-    return _described(values, what)
+    return described(values, what)
 
 
-def _described(values: dict[str, Any], what: str) -> Description:
+def described(values: dict[str, Any], what: str) -> Description:
+    """Return a description from plain values.
+
+    Args:
+        values: values by key.
+        what: words for the description, for messages.
+
+    Raises:
+        BadInputError: a key is unknown, a value cannot be used, or the format is a later one.
+
+    Example:
+        >>> described({"batch_size": 4}, "the description").batch_size
+        4
+    """
     version = values.get("format", FORMAT)
     if isinstance(version, int) and not isinstance(version, bool) and version > FORMAT:
         raise BadInputError(
-            f"{what} is of format {version}; this version of seepage reads format {FORMAT}: install a newer one."
+            f"{what} is of format {version}; this version of seepage reads formats 1 and {FORMAT}: install a newer one."
         )
     for key in values:
         if key not in Description.model_fields:
@@ -349,10 +374,14 @@ def _described(values: dict[str, Any], what: str) -> Description:
     try:
         made = Description.model_validate(values)
     except ValidationError as error:
-        problems = [f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors(include_input=False)]
+        problems = [
+            f"{'.'.join(map(str, p['loc'])) or 'recipe'}: {p['msg'].removeprefix('Value error, ').rstrip('.')}"
+            for p in error.errors(include_input=False)
+        ]
         raise BadInputError(f"{what.rstrip(',')} cannot be used: {'; '.join(problems[:4])}.") from error
     _check_labels(made)
-    return made
+    # What was written as format 1 means the same here.
+    return made.model_copy(update={"format": FORMAT})
 
 
 def _check_labels(about: Description) -> None:
@@ -368,6 +397,9 @@ def _check_against(about: Description, model: Model, schema: Schema, what: str) 
             f"{what} is of a network with a {about.head} head, the model has a {model.head} head; give --head "
             f"{about.head}."
         )
+    if about.encoder is not None:
+        about.encoder.arranged(schema)
+        about.encoder.check_inputs(model.module, model.name)
     if about.encoding is not None:
         given = (len(about.encoding.mean), len(about.encoding.std))
         if given != (schema.width, schema.width):

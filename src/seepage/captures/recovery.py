@@ -106,18 +106,36 @@ def known_statistics(
     alone. Where the update says it, rows are standardised as the client did.
 
     Args:
-        schema: schema of the table.
+        schema: schema of the table, in the order of the client's encoder, see ``client_schema``.
         about: what is known of the update besides its numbers.
         reference: public rows of the same schema.
     """
-    encoding = None if about is None else about.encoding
-    if encoding is None:
+    stated_by = None
+    if about is not None and about.encoder is not None:
+        stated_by = about.encoder.mean, about.encoder.scale
+    elif about is not None and about.encoding is not None:
+        stated_by = about.encoding.mean, about.encoding.std
+    if stated_by is None:
         found = uniform_statistics(schema) if reference is None else Statistics.of(reference)
         return found, "bounds" if reference is None else "reference rows"
-    stated = standardised_statistics(schema, encoding.mean, encoding.std)
+    stated = standardised_statistics(schema, *stated_by)
     if reference is None:
         return stated, "encoding"
     return replace(Statistics.of(reference), mean=stated.mean, std=stated.std), "reference rows"
+
+
+def states_encoding(about: Description) -> bool:
+    """Return whether an update says with what its rows were standardised."""
+    return about.encoding is not None or about.encoder is not None
+
+
+def client_schema(schema: Schema, about: Description) -> Schema:
+    """Return the schema with columns and categories in the order in which the client's encoder has them.
+
+    Raises:
+        BadInputError: schema and encoder have not the same columns and categories.
+    """
+    return schema if about.encoder is None else about.encoder.arranged(schema)
 
 
 def recover(
@@ -164,7 +182,10 @@ def recover(
     if given is not None and len(given) != records:
         raise BadInputError(f"the update has {len(given)} labels for a batch of {records} records; give one a record.")
     labels = None if given is None else torch.tensor([given], dtype=torch.float64)
-    knowledge = Knowledge(schema, statistics, records, labels)
+    moments = capture.batch_statistics
+    knowledge = Knowledge(
+        schema, statistics, records, labels, defense=capture.about.known(records), batch_statistics=moments
+    )
     made = registry.attacks.of("horizontal").create(attack, **(options or {}))
     restarts = int(getattr(made, "restarts", 1))
     numbers = records * schema.width * restarts
@@ -206,7 +227,9 @@ def recover(
         knowledge={
             **knowledge.describe(),
             "statistics": _SAID[origin],
-            "encoding": "as the update says" if capture.about.encoding is not None else "that of the statistics",
+            "encoding": "as the update says"
+            if capture.about.encoding or capture.about.encoder
+            else "that of the statistics",
             "labels": "restored" if labels is None else "those in the update",
             "records": "counted in the update" if counted else "granted",
         },

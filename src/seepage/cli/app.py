@@ -20,7 +20,7 @@ from typer.main import get_command_from_info, get_command_name, get_group_from_i
 from seepage import __version__
 from seepage.cli.exits import Exit, status_of
 from seepage.cli.interrupts import one_interrupt
-from seepage.cli.text import told
+from seepage.cli.text import print_message
 from seepage.config.mistakes import DocumentError
 from seepage.errors import BadInputError, OldSpellingWarning, nearest
 from seepage.files import STORE
@@ -51,7 +51,7 @@ COMMANDS = {
 
 def settings_by_command() -> dict[str, Setting]:
     """Return the settings by the names of their commands."""
-    return {one.command or name: one for name, one in settings().items()}
+    return {plugin.command or name: plugin for name, plugin in settings().items()}
 
 
 class _Later(TyperCommand):
@@ -123,10 +123,10 @@ def load(name: str) -> Any:
 
 def _help_in_source(module: str, name: str) -> str:
     """Return the help of a command, or of a group of commands, in a module that is not imported."""
-    found = find_spec(module)
-    assert found is not None
-    assert found.origin is not None
-    for node in ast.parse(Path(found.origin).read_text(encoding="utf-8")).body:
+    source = find_spec(module)
+    assert source is not None
+    assert source.origin is not None
+    for node in ast.parse(Path(source.origin).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef):
             for decorator in node.decorator_list:
                 if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "app.command":
@@ -164,17 +164,17 @@ def main() -> None:
         warnings.simplefilter("always", OldSpellingWarning)
         others = warnings.showwarning
         warnings.showwarning = lambda message, category, *rest: (
-            told(str(message)) if category is OldSpellingWarning else others(message, category, *rest)
+            print_message(str(message)) if category is OldSpellingWarning else others(message, category, *rest)
         )
         try:
             with one_interrupt():
                 _run()
         except DocumentError as error:
             for line in error.lines:
-                told(line)
+                print_message(line)
             sys.exit(Exit.BAD_INPUT)
         except BadInputError as error:
-            told(error.worded(lambda remedy: import_module("seepage.config.wording").as_option(remedy)))
+            print_message(error.worded(lambda remedy: import_module("seepage.config.wording").as_option(remedy)))
             sys.exit(status_of(error))
         except Exception as error:
             if os.environ.get("SEEPAGE_TRACEBACK"):
@@ -187,7 +187,7 @@ def main() -> None:
                 if status is Exit.DEVICE_FULL
                 else "this is a mistake in seepage: please report it with what SEEPAGE_TRACEBACK=1 prints."
             )
-            told(f"{type(error).__name__}: {clean(error, 400)}; {advice}")
+            print_message(f"{type(error).__name__}: {clean(error, 400)}; {advice}")
             sys.exit(status)
 
 

@@ -8,11 +8,19 @@ from typing import Annotated, Any
 
 import torch
 import typer
+from rich.table import Table as Grid
 from rich.text import Text
 
 from seepage import registry
 from seepage.captures.captured import load_capture, read_description
-from seepage.captures.recovery import Recovered, check_new, known_statistics, recover, write_recovered
+from seepage.captures.recovery import (
+    Recovered,
+    check_new,
+    client_schema,
+    known_statistics,
+    recover,
+    write_recovered,
+)
 from seepage.cli.app import app
 from seepage.cli.capture import DROPOUT_HELP, MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
 from seepage.devices import find_device
@@ -86,12 +94,12 @@ def attack(
         )
     check_new(out)
     options = _options(attack, profile, restarts, iterations)
-    table = Schema.load(schema)
+    about = read_description(update)
+    table = client_schema(Schema.load(schema), about)
     reference = None if data is None else Table.read(data, table, separator)
     rows = None if truth is None else Table.read(truth, table, separator)
-    about = read_description(update)
     statistics, origin = known_statistics(table, about, reference)
-    made, _ = make_model(
+    network, _ = make_model(
         model,
         table,
         statistics,
@@ -101,13 +109,13 @@ def attack(
         dropout=spec.dropout,
         device=find_device(spec.device),
     )
-    capture = load_capture(update, made, table)
+    capture = load_capture(update, network, table)
     if restore_labels:
         capture = capture.without_labels()
     torch.set_num_threads(spec.threads)
     with Bar(make_console(stderr=True)) as bar:
         bar.begin(1.0, jobs=1)
-        found = recover(
+        recovered = recover(
             capture,
             table,
             statistics,
@@ -120,8 +128,8 @@ def attack(
             progress=bar.advance,
             allow_large=allow_large,
         )
-    write_recovered(out, found)
-    _show(found, initial=weights is None, model_seed=model_seed)
+    write_recovered(out, recovered)
+    _show(recovered, initial=weights is None, model_seed=model_seed)
     make_console().print(Text(f"Read records: {out / 'reconstruction.csv'}; certainties: {out / 'confidence.csv'}"))
 
 
@@ -136,25 +144,25 @@ def _options(attack: str, profile: str, restarts: int | None, iterations: int | 
     }
 
 
-def _show(found: Recovered, initial: bool, model_seed: int) -> None:
+def _show(recovered: Recovered, initial: bool, model_seed: int) -> None:
     console = make_console()
-    settings = found.settings
+    settings = recovered.settings
     console.print()
     console.print(
         Text(f"{settings['attack']} on an update of {settings['batch_size']} record(s)", style="bold")
         + Text(f" · {settings['protocol']}, model {clean(settings['model'])}", style="not bold")
     )
-    counted = found.knowledge["records"]
+    counted = recovered.knowledge["records"]
     facts = [
         f"number of records: {counted}",
-        f"columns: {found.knowledge['statistics']}",
-        f"labels: {found.knowledge['labels']}",
+        f"columns: {recovered.knowledge['statistics']}",
+        f"labels: {recovered.knowledge['labels']}",
     ]
     if initial:
         facts.append(f"weights: those of the model's initialisation with seed {model_seed}; give --weights if it moved")
-    for fact in (*facts, *found.notes):
+    for fact in (*facts, *recovered.notes):
         console.print(Text(f"  · {clean(fact, 300)}"))
-    records = found.records
+    records = recovered.records
     shown = min(_SHOWN, len(records))
     grid = make_table(
         f"What was read{'' if shown == len(records) else f', first {shown} of {len(records)} records'} (certainty)"
@@ -162,17 +170,17 @@ def _show(found: Recovered, initial: bool, model_seed: int) -> None:
     grid.add_column("column", no_wrap=True)
     for i in range(shown):
         grid.add_column(f"record {i + 1}")
-    for i, name in enumerate(found.schema.names):
-        cells = [_cell(records.iat[r, i], found.certainty[r, i], found.spread[r, i]) for r in range(shown)]
+    for i, name in enumerate(recovered.schema.names):
+        cells = [_cell(records.iat[r, i], recovered.certainty[r, i], recovered.spread[r, i]) for r in range(shown)]
         grid.add_row(Text(clean(name, 32)), *cells)
-    if found.guess.labels is not None:
-        target = found.schema.target.name
+    if recovered.guess.labels is not None:
+        target = recovered.schema.target.name
         grid.add_row(
             Text(f"{clean(target, 32)} (label)"), *(Text(clean(records[target].iat[r], 24)) for r in range(shown))
         )
     console.print(grid)
-    if found.scores is not None:
-        console.print(_scores(found))
+    if recovered.scores is not None:
+        console.print(_scores(recovered))
 
 
 def _cell(value: object, certainty: torch.Tensor, spread: torch.Tensor) -> Text:
@@ -183,12 +191,12 @@ def _cell(value: object, certainty: torch.Tensor, spread: torch.Tensor) -> Text:
     return text
 
 
-def _scores(found: Recovered) -> Any:
+def _scores(recovered: Recovered) -> Grid:
     grid = make_table("Beside the truth: share of cells read, and the best baseline, which has no update")
     grid.add_column("cells", no_wrap=True)
     for name in ("read", "best baseline", "lift in points"):
         grid.add_column(name, justify="right")
-    for row in found.scores or []:
+    for row in recovered.scores or []:
         if row["metric"] == "accuracy":
             name = "all" if row["column"] is None else clean(row["column"], 32)
         elif row["metric"] in ("accuracy_discrete", "accuracy_continuous", "exact_match") and row["column"] is None:

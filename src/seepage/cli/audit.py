@@ -127,9 +127,9 @@ def add(audited: Setting) -> None:
         run(specs, out, wording, as_json=as_json, quiet=quiet, kept=None if document is None else text)
 
     hidden = () if setting == HORIZONTAL else ("preset",)
-    made = fields_in_options(spec)(_with(command, old.parameters(setting), hidden))
-    made.__doc__ = guide(spec.guide)
-    app.command(audited.command or setting, cls=_OfAnySetting if setting == HORIZONTAL else None)(made)
+    setting_command = fields_in_options(spec)(_with(command, old.parameters(setting), hidden))
+    setting_command.__doc__ = guide(spec.guide)
+    app.command(audited.command or setting, cls=_OfAnySetting if setting == HORIZONTAL else None)(setting_command)
 
 
 def _with(
@@ -142,7 +142,9 @@ def _with(
 
     own = inspect.signature(command, eval_str=True).parameters.values()
     kept = [
-        one.replace(kind=one.KEYWORD_ONLY) for one in own if one.kind is not one.VAR_KEYWORD and one.name not in hidden
+        parameter.replace(kind=parameter.KEYWORD_ONLY)
+        for parameter in own
+        if parameter.kind is not parameter.VAR_KEYWORD and parameter.name not in hidden
     ]
     taking.__signature__ = inspect.Signature([*kept, *further])  # pyright: ignore[reportFunctionMemberAccess]
     return taking
@@ -161,9 +163,9 @@ def _document(setting: str, document: Path | None, preset: str | None) -> tuple[
             return read_preset(preset or "default"), f"preset {preset or 'default'}"
         return f"{SETTING}: {setting}\n", ""
     text = read_text(document)
-    found = setting_of(text, str(document))
-    if found != setting:
+    documented = setting_of(text, str(document))
+    if documented != setting:
         raise BadInputError(
-            f"{str(document)!r} is about {found} learning, not {setting} learning; run it with 'seepage audit'."
+            f"{str(document)!r} is about {documented} learning, not {setting} learning; run it with 'seepage audit'."
         )
     return text, str(document)

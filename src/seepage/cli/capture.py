@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
@@ -11,7 +11,7 @@ from rich.text import Text
 from safetensors.torch import save
 
 from seepage.captures.captured import Description, encoding_of, load_capture, read_description, save_capture
-from seepage.captures.recovery import known_statistics
+from seepage.captures.recovery import client_schema, known_statistics, states_encoding
 from seepage.cli.app import app
 from seepage.errors import BadInputError
 from seepage.files import make_folder, write_whole
@@ -31,14 +31,21 @@ captures = typer.Typer(
     help=(
         "Hold on to a real client's update, in a form that is safe to read.\n\n"
         "A captured update is a [bold]safetensors[/bold] file: for each parameter of the model, under the name that "
-        "model.named_parameters() gives it, the gradient of the batch's mean loss, in the parameter's shape, as "
-        "float32 (float16, bfloat16 and float64 are taken too). What else is known is JSON, as the entry "
-        "[bold]seepage[/bold] of the file's metadata or in a file beside it (update.json for update.safetensors):\n\n"
-        "format: 1 · protocol: fedsgd · batch_size: number of records · model: its name · head: softmax, sigmoid or "
-        "regression · encoding: mean and std with which rows are standardised, one number an encoded column · labels: "
-        "one a record, only where the attacker is to be granted them. All of them may be left out.\n\n"
+        "model.named_parameters() gives it, the gradient of the batch's mean loss, or the parameters before local "
+        "training less those after it, as float32 (float16, bfloat16 and float64 are taken too). What else is known is "
+        "JSON, as the entry [bold]seepage[/bold] of the file's metadata or in a file beside it (update.json for "
+        "update.safetensors):\n\n"
+        "format: 2 · protocol: fedsgd or fedavg · batch_size: number of records · training: optimiser, rate, epochs "
+        "and what else a fedavg client was told · clients: number of clients in an average · defense: its name and "
+        "options · precision: number format of the client's computation · model: its name · sent: digest of the model "
+        "as sent · head: softmax, sigmoid or regression · encoding: mean and std with which rows are standardised, or "
+        "encoder: the client's own encoder · labels: one a record, only where the attacker is to be granted them. All "
+        "of them may be left out.\n\n"
         "A client writes one with a single line of Python after loss.backward():\n\n"
         "    seepage.capture(model.named_parameters(), 'update.safetensors', batch_size=len(rows))\n\n"
+        "or after local training, and with Opacus before the optimiser's step:\n\n"
+        "    seepage.capture(before, after, 'update.safetensors', training=training)\n\n"
+        "    seepage.capture(model.named_parameters(), 'update.safetensors', optimizer=optimizer)\n\n"
         "Files are never unpickled. An update tells of the records behind it: treat it like them."
     ),
 )
@@ -69,21 +76,21 @@ def check(
 
         seepage capture check update.safetensors --model networks:build --schema people.yaml
     """
-    table = Schema.load(schema)
     about = read_description(update)
+    table = client_schema(Schema.load(schema), about)
     statistics, _ = known_statistics(table, about)
     spec = make_spec(head=head or about.head, model_seed=model_seed, dropout=dropout)
-    made, _ = make_model(
+    network, _ = make_model(
         model, table, statistics, seed=model_seed, head=spec.head, weights=weights, dropout=spec.dropout
     )
-    capture = load_capture(update, made, table)
+    capture = load_capture(update, network, table)
     console = make_console()
-    grid = make_table(f"{clean(update.name)}: a gradient of model {clean(made.name)}, {capture.about.protocol}")
+    grid = make_table(f"{clean(update.name)}: {capture.about.describe()}; model {clean(network.name)}")
     grid.add_column("parameter", no_wrap=True)
     grid.add_column("shape")
     for name in ("norm", "largest entry", "zeros"):
         grid.add_column(name, justify="right")
-    for name, tensor in capture.view.gradient.items():
+    for name, tensor in capture.view.message.items():
         grid.add_row(
             Text(clean(name)),
             " x ".join(map(str, tensor.shape[1:])),
@@ -95,7 +102,8 @@ def check(
     known = {
         "records": about.batch_size or "not said: give seepage attack --batch-size",
         "labels": "granted" if about.labels is not None else "not granted: the attacker restores them",
-        "rows are standardised": "with what the update says" if about.encoding else "not said",
+        "rows are standardised": "with what the update says" if states_encoding(about) else "not said",
+        "running statistics": "those of the batch can be read" if capture.batch_statistics else "none of one batch",
     }
     for name, value in known.items():
         console.print(Text(f"  {name}: {value}"))
@@ -134,7 +142,7 @@ def example(
         seepage attack client/update.safetensors --model nn3 --weights client/model.safetensors
         --schema client/schema.yaml --truth client/truth.csv --out read
     """
-    given: dict[str, Any] = {"dataset": dataset, "data": data, "target": target, "schema_file": schema, "head": head}
+    given: dict[str, object] = {"dataset": dataset, "data": data, "target": target, "schema_file": schema, "head": head}
     given |= {"weights": weights, "dropout": dropout}
     spec = make_spec(
         model=model,

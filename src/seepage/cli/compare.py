@@ -61,14 +61,14 @@ def _show(console: Console, comparison: Comparison) -> None:
         table = make_table("What differs, but for the time")
         for head in ("entry", first, second):
             table.add_column(Text(clean(head)), overflow="fold")
-        for name, one, other in comparison.differing[:_MOST_ENTRIES]:
-            table.add_row(Text(clean(name, 60)), Text(clean(one, 60)), Text(clean(other, 60)))
+        for name, value, other in comparison.differing[:_MOST_ENTRIES]:
+            table.add_row(Text(clean(name, 60)), Text(clean(value, 60)), Text(clean(other, 60)))
         console.print(table)
         if len(comparison.differing) > _MOST_ENTRIES:
             console.print(Text(f"  and {len(comparison.differing) - _MOST_ENTRIES} more\n", "dim"))
     if shares := overall(comparison):
         _show_figures(console, comparison, "Cells read, in percent [95% interval]", shares)
-    clear = [one for one in by_column(comparison) if one["clear"]]
+    clear = [record for record in by_column(comparison) if record["clear"]]
     if clear:
         title = f"Columns that differ clearly ({min(len(clear), _MOST_COLUMNS)} of {len(clear)})"
         _show_figures(console, comparison, title, clear[:_MOST_COLUMNS])
@@ -76,8 +76,8 @@ def _show(console: Console, comparison: Comparison) -> None:
 
 def _show_figures(console: Console, comparison: Comparison, title: str, records: list[Record]) -> None:
     table = make_table(title)
-    columns = any(one["column"] is not None for one in records)
-    defended = any(one["defense"] not in (None, "none") for one in records)
+    columns = any(record["column"] is not None for record in records)
+    defended = any(record["defense"] not in (None, "none") for record in records)
     if columns:
         table.add_column("column")
     table.add_column("batch", justify="right")
@@ -86,14 +86,14 @@ def _show_figures(console: Console, comparison: Comparison, title: str, records:
     table.add_column("attack")
     for head in (*comparison.names, "difference"):
         table.add_column(Text(clean(head)), justify="right")
-    for one in records:
-        cells = [Text(clean(one["column"], 32))] if columns else []
-        cells.append(Text("" if one["batch_size"] is None else str(one["batch_size"])))
+    for record in records:
+        cells = [Text(clean(record["column"], 32))] if columns else []
+        cells.append(Text("" if record["batch_size"] is None else str(record["batch_size"])))
         if defended:
-            cells.append(Text(clean(one["defense"] or "", 32)))
-        cells.append(Text(clean(one["attack"] or "", 32)))
-        cells += [Text(f"{percent(s['mean'])} {span(s['low'], s['high'])}".strip()) for s in (one["a"], one["b"])]
-        gained = f"{points(one['difference'])} {span(one['difference_low'], one['difference_high'])}".strip()
-        cells.append(Text(gained, style="bold" if one["clear"] else ""))
+            cells.append(Text(clean(record["defense"] or "", 32)))
+        cells.append(Text(clean(record["attack"] or "", 32)))
+        cells += [Text(f"{percent(s['mean'])} {span(s['low'], s['high'])}".strip()) for s in (record["a"], record["b"])]
+        gained = f"{points(record['difference'])} {span(record['difference_low'], record['difference_high'])}".strip()
+        cells.append(Text(gained, style="bold" if record["clear"] else ""))
         table.add_row(*cells)
     console.print(table)

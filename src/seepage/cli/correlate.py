@@ -22,7 +22,7 @@ from seepage.settings.subject import load_rows
 from seepage.tabular.correlation import ColumnAssociation, associations
 from seepage.text import clean
 
-_TOLD = {
+_MEASURES = {
     "cramers_v": "Cramér's V",
     "point_biserial": "point-biserial",
     "pearson": "Pearson",
@@ -64,32 +64,35 @@ def correlate(
         raise BadInputError(f"one table at a time, got --dataset {' --dataset '.join(names)}.")
     spec = HorizontalSpec.of(**given, **({} if "data" in given else {"dataset": names[0]}))
     loaded, _ = load_rows(spec)
-    found = {name: associations(loaded.all, name) for name in dict.fromkeys(sensitive)}
+    by_sensitive = {name: associations(loaded.all, name) for name in dict.fromkeys(sensitive)}
     console = make_console()
     learnt = loaded.schema.target.name
-    for name, held in found.items():
+    for name, columns in by_sensitive.items():
         grid = make_table(f"{clean(loaded.name)}: associated with {clean(name)}, {len(loaded.all):,} rows")
         for title in ("column", "measure", "strength", "p", "notable"):
             grid.add_column(title, justify="right" if title in ("strength", "p") else "left")
-        for one in held:
+        for column in columns:
             grid.add_row(
-                clean(one.column) + (" (target)" if one.column == learnt else ""),
-                _TOLD[one.measure],
-                "–" if one.value is None else f"{one.value:.3f}",
-                "–" if one.pvalue is None else f"{one.pvalue:.1e}",
-                "yes" if one.notable else "",
+                clean(column.column) + (" (target)" if column.column == learnt else ""),
+                _MEASURES[column.measure],
+                "–" if column.value is None else f"{column.value:.3f}",
+                "–" if column.pvalue is None else f"{column.pvalue:.1e}",
+                "yes" if column.notable else "",
             )
         console.print(grid)
-        console.print(Text(_summary(name, held, learnt) + "\n"))
+        console.print(Text(_summary(name, columns, learnt) + "\n"))
     if out is not None:
-        told = {name: [{**asdict(one), "notable": one.notable} for one in held] for name, held in found.items()}
-        write_whole(out, json.dumps(told, indent=1, ensure_ascii=False) + "\n", private=spec.data is not None)
+        content = {
+            name: [{**asdict(column), "notable": column.notable} for column in columns]
+            for name, columns in by_sensitive.items()
+        }
+        write_whole(out, json.dumps(content, indent=1, ensure_ascii=False) + "\n", private=spec.data is not None)
 
 
-def _summary(name: str, held: Sequence[ColumnAssociation], target: str) -> str:
-    betraying = [one.column for one in held if one.notable and one.column != target]
-    learnt = any(one.notable for one in held if one.column == target)
-    others = sum(one.column != target for one in held)
+def _summary(name: str, columns: Sequence[ColumnAssociation], target: str) -> str:
+    betraying = [column.column for column in columns if column.notable and column.column != target]
+    learnt = any(column.notable for column in columns if column.column == target)
+    others = sum(column.column != target for column in columns)
     said = f"{len(betraying)} of {others} columns" + (" and the target" if learnt else "")
     advice = (
         "models can leak its distribution even if it is left out"

@@ -38,8 +38,14 @@ def _show(console: Console, deployment: Deployment) -> None:
     grid.add_column("takes")
     grid.add_column("needs")
     grid.add_column("why not")
-    for found in grid_of_attacks(deployment):
-        needs = ", ".join(NEEDS[need] for need in found.needs) or "–"
-        applies = Text("yes", "green") if found.applies else Text("no", "yellow")
-        grid.add_row(found.attack, applies, " or ".join(found.sees), needs, Text(clean(found.reason or "", 400)))
+    for applicability in grid_of_attacks(deployment):
+        needs = ", ".join(NEEDS[need] for need in applicability.needs) or "–"
+        applies = Text("yes", "green") if applicability.applies else Text("no", "yellow")
+        grid.add_row(
+            applicability.attack,
+            applies,
+            " or ".join(applicability.sees),
+            needs,
+            Text(clean(applicability.reason or "", 400)),
+        )
     console.print(grid)

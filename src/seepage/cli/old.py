@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from seepage.cli.text import told
+from seepage.cli.text import print_message
 from seepage.settings.old import GOES
 
 
@@ -31,14 +31,14 @@ class OldOption:
 
 
 def _defense(name: str, option: str, label: str, type_: Any = float, **more: Any) -> OldOption:
-    def made(value: Any) -> dict[str, Any]:
+    def made(value: object) -> dict[str, object]:
         return {"name": name, **more, option: value, "label": f"{label}_{value:g}"}
 
     given = "".join(f"{key}: {value:g}, " for key, value in more.items())
     return OldOption(list[type_], f"--defense '{name}:{{{given}{option}: {{}}}}'", "defenses", made)
 
 
-def _bottleneck(width: int) -> dict[str, Any]:
+def _bottleneck(width: int) -> dict[str, object]:
     both = [{"name": "bottleneck", "width": width}, {"name": "feature_noise", "scale": 0.1}]
     return {"all": both, "label": f"bottleneck_{width}"}
 
@@ -107,7 +107,7 @@ def parameters(setting: str) -> list[inspect.Parameter]:
     ]
 
 
-def translated(setting: str, given: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+def translated(setting: str, given: dict[str, Any], values: dict[str, object]) -> dict[str, Any]:
     """Return what was given, with what old options say; each is answered with a line that says what replaces it.
 
     Args:
@@ -122,11 +122,11 @@ def translated(setting: str, given: dict[str, Any], values: dict[str, Any]) -> d
             continue
         given_value = value[0] if isinstance(value, list) else value
         now = old.now.replace("{}", str(given_value)).replace("{{", "{").replace("}}", "}")
-        told(f"--{name.replace('_', '-')} is now {now}; {GOES}")
-        made = old.value or (lambda one: one)
+        print_message(f"--{name.replace('_', '-')} is now {now}; {GOES}")
+        defense_from = old.value or (lambda value: value)
         if old.field == "defenses":
             given.setdefault("defenses", ["none"])
-            given["defenses"] += [made(item) for item in (value if isinstance(value, list) else [value])]
+            given["defenses"] += [defense_from(item) for item in (value if isinstance(value, list) else [value])]
         else:
-            given[old.field] = made(value)
+            given[old.field] = defense_from(value)
     return given

@@ -32,23 +32,23 @@ def fields_in_options(
         spec: class of specs.
         names: fields to take; all if None.
     """
-    fields = [one for name, one in fields_of(spec).items() if names is None or name in names]
+    fields = [field for name, field in fields_of(spec).items() if names is None or name in names]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def taking(**values: Any) -> None:
-            given: dict[str, Any] = {}
-            for one in fields:
-                value = _given(one, values)
+            given: dict[str, object] = {}
+            for field in fields:
+                value = _given(field, values)
                 if value is not None:
-                    given[one.name] = value
+                    given[field.name] = value
             command(given=given, **values)
 
         taking.__name__, taking.__doc__, taking.__module__ = command.__name__, command.__doc__, command.__module__
         parameters: list[inspect.Parameter] = []
         for parameter in inspect.signature(command, eval_str=True).parameters.values():
             if parameter.name == "given":
-                for one in fields:
-                    parameters += _parameters(spec, one)
+                for field in fields:
+                    parameters += _parameters(spec, field)
             else:
                 parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
         # The command line is made of these two.
@@ -59,53 +59,53 @@ def fields_in_options(
     return decorate
 
 
-def _parts(one: SpecField) -> list[SpecField]:
+def _parts(field: SpecField) -> list[SpecField]:
     """Return the fields that are options of their own: those of a nested model that have names, or the field itself."""
-    inner = [field for field in one.fields.values() if field.option.name is not None]
-    return inner or [one]
+    inner = [inner_field for inner_field in field.fields.values() if inner_field.option.name is not None]
+    return inner or [field]
 
 
-def _parameters(spec: type[Spec], one: SpecField) -> list[inspect.Parameter]:
+def _parameters(spec: type[Spec], field: SpecField) -> list[inspect.Parameter]:
     return [
         inspect.Parameter(
-            field.key if field.option.name is not None else field.name,
+            inner_field.key if inner_field.option.name is not None else inner_field.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=Annotated[_type(field), _option(spec, field)],
+            annotation=Annotated[_type(inner_field), _option(spec, inner_field)],
         )
-        for field in _parts(one)
+        for inner_field in _parts(field)
     ]
 
 
-def _repeats(one: SpecField) -> bool:
+def _repeats(field: SpecField) -> bool:
     # A name is swept over, as it is in documents.
-    return one.kind in ("list", "mapping") or one.option.parts is not None
+    return field.kind in ("list", "mapping") or field.option.parts is not None
 
 
-def _type(one: SpecField) -> Any:
-    if one.option.as_text:
+def _type(field: SpecField) -> Any:
+    if field.option.as_text:
         return str | None
-    if one.several and one.item in (int, float):
-        return list[one.item] | None
-    if _repeats(one):
+    if field.several and field.item in (int, float):
+        return list[field.item] | None
+    if _repeats(field):
         return list[str] | None
-    return _TYPES.get(one.kind, str) | None
+    return _TYPES.get(field.kind, str) | None
 
 
-def _option(spec: type[Spec], one: SpecField) -> Any:
-    flag = f"{one.flag}/--no-{one.flag[2:]}" if one.kind == "switch" else one.flag
-    metavar = one.option.metavar or ("|".join(one.choices) if one.choices else None)
+def _option(spec: type[Spec], field: SpecField) -> Any:
+    flag = f"{field.flag}/--no-{field.flag[2:]}" if field.kind == "switch" else field.flag
+    metavar = field.option.metavar or ("|".join(field.choices) if field.choices else None)
     return typer.Option(
         flag,
-        help=guide(help_of(one)),
-        rich_help_panel=one.option.panel,
-        metavar="" if one.kind == "switch" else metavar,
+        help=guide(help_of(field)),
+        rich_help_panel=field.option.panel,
+        metavar="" if field.kind == "switch" else metavar,
         show_default=False,
-        autocompletion=_completion(spec, one),
+        autocompletion=_completion(spec, field),
     )
 
 
-def help_of(one: SpecField) -> str:
+def help_of(field: SpecField) -> str:
     """Return what help and reference say of a field: what it is, whether it repeats, and its default.
 
     Example:
@@ -113,18 +113,18 @@ def help_of(one: SpecField) -> str:
         >>> help_of(fields_of(Spec)["threads"])
         'Number of CPU threads of each worker. Default: 1.'
     """
-    repeats = " Repeatable." if _repeats(one) else ""
-    default = default_of(one)
-    return f"{one.option.help}{repeats}{f' Default: {default}.' if default else ''}"
+    repeats = " Repeatable." if _repeats(field) else ""
+    default = default_of(field)
+    return f"{field.option.help}{repeats}{f' Default: {default}.' if default else ''}"
 
 
-def default_of(one: SpecField) -> str:
+def default_of(field: SpecField) -> str:
     """Return the default of a field in words; empty where there is none to tell."""
-    if one.option.default is not None:
-        return one.option.default
-    default = one.default if not one.info.is_required() else None
+    if field.option.default is not None:
+        return field.option.default
+    default = field.default if not field.info.is_required() else None
     if isinstance(default, tuple):
-        return ", ".join(item.called if one.parts else shown(item) for item in default)
+        return ", ".join(item.called if field.parts else shown(item) for item in default)
     if isinstance(default, bool):
         return "yes" if default else "no"
     if default is None or default == {}:
@@ -132,29 +132,29 @@ def default_of(one: SpecField) -> str:
     return "a comma" if default == "," else shown(default)
 
 
-def _completion(spec: type[Spec], one: SpecField) -> Callable[[str], list[str]] | None:
+def _completion(spec: type[Spec], field: SpecField) -> Callable[[str], list[str]] | None:
     def complete(incomplete: str) -> list[str]:
-        known = one.choices if one.choices else spec.registered(one).names()
+        known = field.choices if field.choices else spec.registered(field).names()
         return [name for name in known if name.startswith(incomplete)]
 
-    return complete if one.choices or one.option.parts is not None else None
+    return complete if field.choices or field.option.parts is not None else None
 
 
-def _given(one: SpecField, values: dict[str, Any]) -> Any:
+def _given(field: SpecField, values: dict[str, object]) -> object:
     """Take what was given for a field out of the values of all options; None where nothing was."""
-    fields = _parts(one)
-    if fields != [one]:
-        found = {field.name: values.pop(field.key) for field in fields}
-        return {name: value for name, value in found.items() if value is not None and value != []} or None
-    value = values.pop(one.key if one.option.name is not None else one.name)
-    return None if value is None or value == [] else read_value(one, value)
+    fields = _parts(field)
+    if fields != [field]:
+        nested = {inner_field.name: values.pop(inner_field.key) for inner_field in fields}
+        return {name: value for name, value in nested.items() if value is not None and value != []} or None
+    value = values.pop(field.key if field.option.name is not None else field.name)
+    return None if value is None or value == [] else read_value(field, value)
 
 
-def read_value(one: SpecField, value: Any) -> Any:
+def read_value(field: SpecField, value: Any) -> Any:
     """Return what the text of an option stands for.
 
     Args:
-        one: field of the option.
+        field: field of the option.
         value: what the command line took: a text, a list of them, or a value.
 
     Raises:
@@ -165,42 +165,42 @@ def read_value(one: SpecField, value: Any) -> Any:
         >>> read_value(fields_of(Spec)["overrides"], ["age={low: 0}", "zip=discrete"])
         {'age': {'low': 0}, 'zip': 'discrete'}
     """
-    if one.kind == "mapping":
-        return dict(_pair(one, text) for text in value)
-    if one.kind == "model":
-        return _mapping(one, value)
-    if one.option.parts is not None:
-        return [_part(one, text) for text in value]
-    if one.several and one.item is not None and one.item not in (int, float, str):
+    if field.kind == "mapping":
+        return dict(_pair(field, text) for text in value)
+    if field.kind == "model":
+        return _mapping(field, value)
+    if field.option.parts is not None:
+        return [_part(field, text) for text in value]
+    if field.several and field.item is not None and field.item not in (int, float, str):
         return [[name.strip() for name in text.split(",")] for text in value]
     return value
 
 
-def _part(one: SpecField, text: str) -> Any:
-    if one.option.own and ":{" not in text:
+def _part(field: SpecField, text: str) -> object:
+    if field.option.own and ":{" not in text:
         return text
     try:
         part = read_part(text)
     except BadInputError as error:
-        raise BadInputError(f"{one.flag}: {error}") from None
+        raise BadInputError(f"{field.flag}: {error}") from None
     options = part.get("options", {})
     if "+" in part["name"]:
         return {"all": [{"name": name, **options.get(name, {})} for name in part["name"].split("+")]}
-    if ":" in part["name"] and not one.option.own:
+    if ":" in part["name"] and not field.option.own:
         raise BadInputError(
-            f"{one.flag} takes a name, or a name with options such as NAME:{{option: value}}, got {text!r}."
+            f"{field.flag} takes a name, or a name with options such as NAME:{{option: value}}, got {text!r}."
         )
     return {"name": part["name"], **options} if options else part["name"]
 
 
-def _pair(one: SpecField, text: str) -> tuple[str, Any]:
+def _pair(field: SpecField, text: str) -> tuple[str, object]:
     name, equals, said = text.partition("=")
     if not name or not equals:
-        raise BadInputError(f"{one.flag} takes {one.option.metavar or 'NAME=VALUE'}, got {text!r}.")
+        raise BadInputError(f"{field.flag} takes {field.option.metavar or 'NAME=VALUE'}, got {text!r}.")
     return name, _value(said)
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     """Return what a text is in YAML; a text that is no YAML is itself."""
     try:
         tree = parse(f"value: {text}", "").plain()
@@ -209,8 +209,10 @@ def _value(text: str) -> Any:
     return tree["value"] if set(tree) == {"value"} else text
 
 
-def _mapping(one: SpecField, text: str) -> Any:
-    found = _value(text)
-    if not isinstance(found, dict):
-        raise BadInputError(f"{one.flag} takes options such as {one.option.example or '{name: value}'}, got {text!r}.")
-    return found
+def _mapping(field: SpecField, text: str) -> dict[str, object]:
+    options = _value(text)
+    if not isinstance(options, dict):
+        raise BadInputError(
+            f"{field.flag} takes options such as {field.option.example or '{name: value}'}, got {text!r}."
+        )
+    return options

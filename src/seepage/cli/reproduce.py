@@ -128,9 +128,9 @@ def reproduce(
 
 def _axes(only: list[str]) -> dict[str, list[str]]:
     chosen: dict[str, list[str]] = {}
-    for one in only:
-        axis, equals, value = one.partition("=")
+    for text in only:
+        axis, equals, value = text.partition("=")
         if not equals or not axis or not value:
-            raise BadInputError(f"--only takes an axis of the table and a value, such as dataset=adult; got {one!r}.")
+            raise BadInputError(f"--only takes an axis of the table and a value, such as dataset=adult; got {text!r}.")
         chosen.setdefault(axis.strip(), []).append(value.strip())
     return chosen

@@ -13,7 +13,7 @@ from rich.text import Text
 from seepage.auditing import prepare_all, run_all
 from seepage.cli.app import interruptible
 from seepage.cli.exits import Exit
-from seepage.cli.text import told
+from seepage.cli.text import print_message
 from seepage.errors import BadInputError, Remedy
 from seepage.report.inferred import show_inferred
 from seepage.report.progress import Bar
@@ -56,7 +56,7 @@ def run(
     if not quiet and audits[0].inferred is not None:
         show_inferred(messages, audits[0].inferred)
     if not quiet and (sentence := needed(audits[0].spec)) is not None:
-        told(sentence)
+        print_message(sentence)
     with nullcontext(Listener()) if quiet else Bar(messages) as listener:
         reports = interruptible(lambda: run_all(audits, place, listener, specs[0].time_budget, kept), place)
     if as_json:
@@ -69,7 +69,7 @@ def run(
     decisions = [report.decision for report in reports if report.decision is not None]
     decision = combined(decisions) if decisions else None
     if decision is not None:
-        told(decision.line)
+        print_message(decision.line)
         if decision.outcome == "failed":
             raise typer.Exit(Exit.GATE_FAILED)
     if any(report.failed for report in reports):

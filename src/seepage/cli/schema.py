@@ -43,11 +43,11 @@ def schema(
     """
     spec = HorizontalSpec.of(data=file, target=target, **given)
     inferred = infer(open_table(file, spec.separator), target, spec.policy)
-    found = inferred.schema
+    inferred_schema = inferred.schema
     if out is None:
-        print(found.to_yaml(), end="")
+        print(inferred_schema.to_yaml(), end="")
     else:
         # A schema holds cells of the table: every category. Extremes are rounded outwards.
-        write_whole(out, found.to_yaml(), private=True)
-        print(f"{len(found.columns)} columns and the target {target!r} written to {out}")
+        write_whole(out, inferred_schema.to_yaml(), private=True)
+        print(f"{len(inferred_schema.columns)} columns and the target {target!r} written to {out}")
     show_inferred(make_console(stderr=True), inferred)

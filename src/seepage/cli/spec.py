@@ -14,7 +14,7 @@ from seepage.auditing import prepare_all
 from seepage.cli.app import app
 from seepage.cli.audit import AllowCode
 from seepage.cli.options import fields_in_options
-from seepage.cli.text import told
+from seepage.cli.text import print_message
 from seepage.config.document import read_text_document
 from seepage.config.starter import starter
 from seepage.config.tree import read_text
@@ -58,7 +58,7 @@ def new(
         seepage spec new --setting split --dataset adult --out split.yaml
     """
     if study is not None:
-        told(f"--study is now --setting {study}; {GOES}")
+        print_message(f"--study is now --setting {study}; {GOES}")
         setting = study
     [dataset] = given.pop("dataset", [None])
     if "target" in given and "data" not in given:
@@ -73,6 +73,7 @@ def new(
 def check(
     document: Annotated[Path, typer.Argument(help="Audit document.")],
     allow_code: AllowCode = False,
+    allow_large: Annotated[bool, typer.Option("--allow-large", help="Check what is above the limits, too.")] = False,
 ) -> None:
     """Say what a document would run, and about how long it would take on this machine.
 
@@ -85,15 +86,18 @@ def check(
         seepage spec check audit.yaml
     """
     console = make_console()
-    specs = read_text_document(read_text(document), str(document), document.parent, allow_code=allow_code)
+    given = {"allow_large": True} if allow_large else {}
+    specs = read_text_document(read_text(document), str(document), document.parent, given, allow_code=allow_code)
     code = {reference: None for spec in specs for reference in code_of(spec)}
     for reference in code:
         check_own(reference)
     tried = [spec for spec in specs if not code_of(spec)]
     try:
         audits = prepare_all(tried)
-        made = [control for audit in audits if audit.spec.control for control in (audit.control(), audit.negative())]
-        controls = [control for control in made if control is not None]
+        planned_controls = [
+            control for audit in audits if audit.spec.control for control in (audit.control(), audit.negative())
+        ]
+        controls = [control for control in planned_controls if control is not None]
         expected = forecast([*audits, *controls]) if audits else None
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: as_key(remedy, type(specs[0])))) from error

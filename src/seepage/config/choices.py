@@ -75,7 +75,7 @@ class Choice:
         return self.label or self.name
 
     @property
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """The options without their places."""
         return {key: said.value for key, said in self.options.items()}
 
@@ -83,7 +83,7 @@ class Choice:
 def read_choices(
     node: Node,
     path: str,
-    registry: Registry[Any],
+    registry: Registry[object],
     mistakes: Mistakes,
     own: bool = False,
     default: str | None = None,
@@ -110,7 +110,7 @@ def read_choices(
         if len(choices) > MOST:
             entry.wrong(mistakes, f"makes more than {MOST:,} {registry.kind}s of the list; an audit takes no more.")
             return []
-    return _told_apart(choices, registry.kind, mistakes)
+    return _with_distinct_labels(choices, registry.kind, mistakes)
 
 
 def each(said: Said, mistakes: Mistakes, what: str = "value") -> list[Said]:
@@ -134,7 +134,7 @@ def each(said: Said, mistakes: Mistakes, what: str = "value") -> list[Said]:
 class _Entries:
     """Reads entries, see ``read_choices``."""
 
-    registry: Registry[Any]
+    registry: Registry[object]
     mistakes: Mistakes
     own: bool
     default: str | None
@@ -153,13 +153,13 @@ class _Entries:
         except (BadInputError, ValidationError) as error:
             entry.wrong(self.mistakes, _refused(error))
             return []
-        made = []
-        for one in part.mechanisms:
-            if not self.known(Said(one.name, entry.node, entry.path)):
+        mechanisms = []
+        for mechanism in part.mechanisms:
+            if not self.known(Said(mechanism.name, entry.node, entry.path)):
                 return []
-            options = {key: Said(value, entry.node, entry.path) for key, value in one.options.items()}
-            made.append(Choice(one.name, options, None, entry))
-        return made if len(made) == 1 else [_combined(made, None, entry)]
+            options = {key: Said(value, entry.node, entry.path) for key, value in mechanism.options.items()}
+            mechanisms.append(Choice(mechanism.name, options, None, entry))
+        return mechanisms if len(mechanisms) == 1 else [_combined(mechanisms, None, entry)]
 
     def together(self, entry: Said, fields: Mapping[str, Node]) -> list[Choice]:
         """Return what an entry with ``all`` chooses among: combinations of mechanisms."""
@@ -174,7 +174,7 @@ class _Entries:
             label = _read_label(
                 Said(fields["label"].plain(), fields["label"], join(entry.path, "label")), self.mistakes
             )
-        items = [Said(one.plain(), one, f"{entry.path}.all[{i}]") for i, one in enumerate(node.items())]
+        items = [Said(item.plain(), item, f"{entry.path}.all[{i}]") for i, item in enumerate(node.items())]
         lists = [self.entry(item) for item in items]
         number = math.prod(map(len, lists))
         if number > MOST:
@@ -182,11 +182,13 @@ class _Entries:
                 self.mistakes, f"sweeps over {number:,} {self.registry.kind}s; an audit takes at most {MOST:,}."
             )
             return []
-        swept = any(len(one) > 1 for one in lists)
+        swept = any(len(item) > 1 for item in lists)
         return [
-            _combined(made, describe(label, {c.name: c.values for c in made}) if swept and label else label, entry)
-            for made in itertools.product(*lists)
-            if made
+            _combined(
+                mechanisms, describe(label, {c.name: c.values for c in mechanisms}) if swept and label else label, entry
+            )
+            for mechanisms in itertools.product(*lists)
+            if mechanisms
         ]
 
     def known(self, said: Said) -> bool:
@@ -252,8 +254,9 @@ def _read_entry(read: _Entries, entry: Said) -> list[Choice]:
     for name, *values in itertools.product(names, *axes.values()):
         options = dict(zip(axes, values, strict=True))
         base = label if label is None or len(names) == 1 else f"{label}:{name.value}"
-        told = {key: options[key].value for key in swept}
-        choices.append(Choice(name.value, options, describe(base or name.value, told) if told else base, entry))
+        values_of_swept = {key: options[key].value for key in swept}
+        called = describe(base or name.value, values_of_swept) if swept else base
+        choices.append(Choice(name.value, options, called, entry))
     return choices
 
 
@@ -265,12 +268,14 @@ def _refused(error: BadInputError | ValidationError) -> object:
     return first.get("ctx", {}).get("error", first["msg"])
 
 
-def _combined(made: Sequence[Choice], label: str | None, entry: Said) -> Choice:
-    options = {one.name: Said(one.values, entry.node, entry.path) for one in made if one.options}
-    return Choice("+".join(one.name for one in made), options, label, entry, tuple(made))
+def _combined(mechanisms: Sequence[Choice], label: str | None, entry: Said) -> Choice:
+    options = {
+        mechanism.name: Said(mechanism.values, entry.node, entry.path) for mechanism in mechanisms if mechanism.options
+    }
+    return Choice("+".join(mechanism.name for mechanism in mechanisms), options, label, entry, tuple(mechanisms))
 
 
-def _known(said: Said, registry: Registry[Any], mistakes: Mistakes, own: bool) -> bool:
+def _known(said: Said, registry: Registry[object], mistakes: Mistakes, own: bool) -> bool:
     if not isinstance(said.value, str):
         said.wrong(mistakes, f"{registry.kind}s go by their names, which are texts; got {shown(said.value)}.")
         return False
@@ -291,17 +296,17 @@ def _read_label(said: Said, mistakes: Mistakes) -> str | None:
     return None
 
 
-def _told_apart(choices: Sequence[Choice], kind: str, mistakes: Mistakes) -> list[Choice]:
+def _with_distinct_labels(choices: Sequence[Choice], kind: str, mistakes: Mistakes) -> list[Choice]:
     """Give choices of the same label all their options as label; those that still are alike are a mistake."""
     labels = [choice.called for choice in choices]
-    told = [
+    labelled = [
         replace(choice, label=describe(choice.name, choice.values))
         if choice.options and choice.label is None and labels.count(choice.called) > 1
         else choice
         for choice in choices
     ]
     seen: dict[str, Choice] = {}
-    for choice in told:
+    for choice in labelled:
         other = seen.setdefault(choice.called, choice)
         again = (other.name, other.values) == (choice.name, choice.values)
         if other is choice or (again and (other.entry is choice.entry or other.entry.value == choice.entry.value)):
@@ -312,10 +317,10 @@ def _told_apart(choices: Sequence[Choice], kind: str, mistakes: Mistakes) -> lis
             else f"would be called {choice.called!r} in results as {other.entry.path} is; give it another label."
         )
         choice.entry.wrong(mistakes, message)
-    return told
+    return labelled
 
 
-def describe(base: str, options: Mapping[str, Any]) -> str:
+def describe(base: str, options: Mapping[str, object]) -> str:
     """Return a label that tells options.
 
     Example:
@@ -325,7 +330,7 @@ def describe(base: str, options: Mapping[str, Any]) -> str:
     return f"{base}({', '.join(f'{key}={_written(value)}' for key, value in options.items())})" if options else base
 
 
-def shown(value: Any, longest: int = 60) -> str:
+def shown(value: object, longest: int = 60) -> str:
     """Return a value as a document would write it, cut where it is long.
 
     Example:
@@ -336,7 +341,7 @@ def shown(value: Any, longest: int = 60) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     # A word stands without quotes, but '8' is another value than 8.
     return value if isinstance(value, str) and is_word(value) else json.dumps(value, ensure_ascii=False)
 
@@ -344,7 +349,7 @@ def _written(value: Any) -> str:
 def check_names(
     choice: Choice,
     options: Mapping[str, Said],
-    registry: Registry[Any],
+    registry: Registry[object],
     given: Iterable[str],
     mistakes: Mistakes,
     beside: Sequence[str] = (),
@@ -372,12 +377,12 @@ def check_names(
             choice.entry.wrong(mistakes, f"the {registry.kind} {choice.name!r} needs {name!r}; add it to its options.")
 
 
-def check_made(choice: Choice, registry: Registry[Any], mistakes: Mistakes) -> None:
+def check_made(choice: Choice, registry: Registry[object], mistakes: Mistakes) -> None:
     """Make a part to see whether its options fit, and note which do not."""
     before = len(mistakes)
     if choice.mechanisms:
-        for one in choice.mechanisms:
-            check_made(one, registry, mistakes)
+        for mechanism in choice.mechanisms:
+            check_made(mechanism, registry, mistakes)
         if len(mistakes) == before:
             try:
                 combine(registry, Part(name=choice.name, options=choice.values, label=choice.label))
@@ -401,7 +406,7 @@ def check_made(choice: Choice, registry: Registry[Any], mistakes: Mistakes) -> N
         choice.entry.wrong(mistakes, _refusal(choice, registry, choice.options))
 
 
-def _refusal(choice: Choice, registry: Registry[Any], keys: Iterable[str]) -> str | None:
+def _refusal(choice: Choice, registry: Registry[object], keys: Iterable[str]) -> str | None:
     try:
         registry.create(choice.name, **{key: choice.options[key].value for key in keys})
     except BadInputError as error:

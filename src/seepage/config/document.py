@@ -34,7 +34,9 @@ _GIVEN = {
 }
 
 
-def read_document(path: str | Path, given: Mapping[str, Any] | None = None, *, allow_code: bool = False) -> list[Spec]:
+def read_document(
+    path: str | Path, given: Mapping[str, object] | None = None, *, allow_code: bool = False
+) -> list[Spec]:
     """Return the audits of a YAML document.
 
     Args:
@@ -49,7 +51,7 @@ def read_document(path: str | Path, given: Mapping[str, Any] | None = None, *, a
 
 
 def read_text_document(
-    text: str, name: str, folder: Path, given: Mapping[str, Any] | None = None, *, allow_code: bool = False
+    text: str, name: str, folder: Path, given: Mapping[str, object] | None = None, *, allow_code: bool = False
 ) -> list[Spec]:
     """Return the audits of the text of a YAML document.
 
@@ -67,12 +69,15 @@ def read_text_document(
     return _specs(parse(text, name), name, folder, given or {}, allow_code)
 
 
-def make_specs(document: Mapping[str, Any], *, allow_code: bool = False) -> list[Spec]:
+def make_specs(
+    document: Mapping[str, object], given: Mapping[str, object] | None = None, *, allow_code: bool = False
+) -> list[Spec]:
     """Return the audits of a document that is given as a mapping: the same keys, the same checks.
 
     Args:
         document: keys and values.
         allow_code: whether the document may name code, see ``read_text_document``.
+        given: values of fields that take precedence, see ``override``.
 
     Raises:
         DocumentError: something in it cannot be used; it names the key of every mistake.
@@ -85,7 +90,7 @@ def make_specs(document: Mapping[str, Any], *, allow_code: bool = False) -> list
         >>> [part.called for part in spec.attacks]
         ['tableak(restarts=10)', 'tableak(restarts=30)']
     """
-    return _specs(plant(dict(document)), "", Path(), {}, allow_code)
+    return _specs(plant(dict(document)), "", Path(), given or {}, allow_code)
 
 
 def setting_of(text: str, name: str) -> str:
@@ -122,25 +127,26 @@ class _Point:
     Attributes:
         fields: values of fields.
         places: where each value stands, by field and, for an item of a list, its position.
-        told: what tells it from the other points, empty where results do anyway.
+        label: words by which it differs from the other points, empty where results do anyway.
     """
 
     fields: dict[str, Any] = field(default_factory=dict)
     places: dict[tuple[str | int, ...], Said] = field(default_factory=dict)
-    told: str = ""
+    label: str = ""
 
 
-def _specs(root: Node, source: str, folder: Path, given: Mapping[str, Any], allow_code: bool) -> list[Spec]:
+def _specs(root: Node, source: str, folder: Path, given: Mapping[str, object], allow_code: bool) -> list[Spec]:
     mistakes = Mistakes(source)
     kind = find_setting(_setting(root, mistakes)).spec
     reader = _Reader(kind, folder, mistakes, allow_code)
     root = override(_new_keys(root, kind.setting), given, kind)
     axes = reader.axes(root)
-    # Each point by itself, so that all mistakes are told at once; what does not go together shows below.
+    # Each point by itself, so that all mistakes are reported at once; what does not go together shows below.
     for point in itertools.chain(*axes):
-        made = kind.attempt(point.fields)
-        if isinstance(made, list):
-            _note(kind, [problem for problem in made if not problem.contradiction], point.places, root, mistakes)
+        attempted = kind.attempt(point.fields)
+        if isinstance(attempted, list):
+            problems = [problem for problem in attempted if not problem.contradiction]
+            _note(kind, problems, point.places, root, mistakes)
     if not len(mistakes):
         reader.check_complete()
     mistakes.check()
@@ -148,14 +154,16 @@ def _specs(root: Node, source: str, folder: Path, given: Mapping[str, Any], allo
     if number > MOST:
         mistakes.add(root.line, "", f"sweeps over {number:,} audits; a document takes at most {MOST:,}.")
         mistakes.check()
-    multiplied = [name for name, one in fields_of(kind).items() if one.option.swept or name in ("attacks", "defenses")]
+    multiplied = [
+        name for name, field in fields_of(kind).items() if field.option.swept or name in ("attacks", "defenses")
+    ]
     whole = number * math.prod(_longest(axes, name) for name in multiplied)
     if whole > MOST_SWEPT:
         mistakes.add(root.line, "", f"sweeps over {whole:,} combinations; a document takes at most {MOST_SWEPT:,}.")
         mistakes.check()
-    made = [_spec(kind, points, axes, root, mistakes) for points in itertools.product(*axes)]
+    specs = [_spec(kind, points, axes, root, mistakes) for points in itertools.product(*axes)]
     mistakes.check()
-    return [spec for spec in made if spec is not None]
+    return [spec for spec in specs if spec is not None]
 
 
 def _longest(axes: Sequence[Sequence[_Point]], name: str) -> int:
@@ -185,13 +193,13 @@ def _spec(
     kind: type[Spec], points: Sequence[_Point], axes: Sequence[Sequence[_Point]], root: Node, mistakes: Mistakes
 ) -> Spec | None:
     fields = {name: value for point in points for name, value in point.fields.items()}
-    told = [point.told for point, axis in zip(points, axes, strict=True) if len(axis) > 1 and point.told]
-    if told:
-        fields["variant"] = ", ".join([*([fields["variant"]] if fields.get("variant") else []), *told])
-    made = kind.attempt(fields)
-    if isinstance(made, Spec):
-        return made
-    _note(kind, made, {place: said for point in points for place, said in point.places.items()}, root, mistakes)
+    labels = [point.label for point, axis in zip(points, axes, strict=True) if len(axis) > 1 and point.label]
+    if labels:
+        fields["variant"] = ", ".join([*([fields["variant"]] if fields.get("variant") else []), *labels])
+    attempted = kind.attempt(fields)
+    if isinstance(attempted, Spec):
+        return attempted
+    _note(kind, attempted, {place: said for point in points for place, said in point.places.items()}, root, mistakes)
     return None
 
 
@@ -237,12 +245,18 @@ class _Reader:
     def axes(self, root: Node) -> list[list[_Point]]:
         """Return what a document sweeps over, outermost first: what takes longest to load changes least often."""
         assert isinstance(root.value, dict)
-        by_key = keys_of(self._kind)
+        by_key = {field.key: field for field in self._fields.values()}
         read: dict[str, list[_Point]] = {}
         for key, node in root.value.items():
             said = Said(node.plain(), node, key)
             if key not in by_key:
                 self._unknown(said)
+            elif by_key[key].option.consent and node.source is None:
+                said.wrong(
+                    self._mistakes,
+                    f"is consent, which a document cannot give; leave the key out, and give {by_key[key].flag} "
+                    f"(in Python: {by_key[key].name}=True).",
+                )
             elif node.value is None:
                 said.wrong(self._mistakes, "has no value; give one, or leave the key out for the default.")
             else:
@@ -256,20 +270,20 @@ class _Reader:
         for check in self._later:
             check()
 
-    def _named(self, one: SpecField) -> bool:
-        return one.option.parts is not None and not one.several
+    def _named(self, field: SpecField) -> bool:
+        return field.option.parts is not None and not field.several
 
-    def _slow(self, one: SpecField) -> bool:
-        return self._named(one) or one.kind == "model"
+    def _slow(self, field: SpecField) -> bool:
+        return self._named(field) or field.kind == "model"
 
     def _unknown(self, said: Said) -> None:
-        for one in self._fields.values():
-            if one.option.below is not None and one.option.key == said.path:
-                said.wrong(self._mistakes, f"has its place elsewhere; write {one.option.below}: {{{said.path}: ...}}")
+        for known in self._fields.values():
+            if known.option.below is not None and known.option.key == said.path:
+                said.wrong(self._mistakes, f"has its place elsewhere; write {known.option.below}: {{{said.path}: ...}}")
                 return
-            for name, inner in one.fields.items():
+            for name, inner in known.fields.items():
                 if inner.option.name == said.path:
-                    said.wrong(self._mistakes, f"has its place elsewhere; write {one.key}: {{{name}: ...}}")
+                    said.wrong(self._mistakes, f"has its place elsewhere; write {known.key}: {{{name}: ...}}")
                     return
         said.wrong(self._mistakes, unknown_name("key", said.path, keys_of(self._kind)))
 
@@ -283,51 +297,51 @@ class _Reader:
                     place.wrong(self._mistakes, f"is given in {first[inner]} already; keep one of the two.")
                 first[inner] = self._fields[name].key
             for other in self._fields[name].option.replaces:
-                one = self._fields[name]
+                field = self._fields[name]
                 if other in read and other != name and name in self._fields[other].option.replaces:
                     place = next(iter(read[name][0].places.values())) if read[name] else None
                     if place is not None and list(self._fields).index(other) < list(self._fields).index(name):
                         place.wrong(
                             self._mistakes,
-                            f"{one.key} and {self._fields[other].key} exclude each other; leave one of the two out.",
+                            f"{field.key} and {self._fields[other].key} exclude each other; leave one of the two out.",
                         )
 
-    def _read(self, one: SpecField, said: Said) -> list[_Point]:
-        if one.parts:
-            return [self._parts(one, said)]
-        if self._named(one):
-            return self._choices(one, said)
-        if one.kind == "model":
-            return self._nested(one, said)
-        if one.several:
-            return [self._list(one, said)]
-        if one.kind == "mapping":
-            return [_Point({one.name: said.value}, {(one.name,): said})]
+    def _read(self, field: SpecField, said: Said) -> list[_Point]:
+        if field.parts:
+            return [self._parts(field, said)]
+        if self._named(field):
+            return self._choices(field, said)
+        if field.kind == "model":
+            return self._nested(field, said)
+        if field.several:
+            return [self._list(field, said)]
+        if field.kind == "mapping":
+            return [_Point({field.name: said.value}, {(field.name,): said})]
         return [
-            _Point({one.name: self._value(one, item)}, {(one.name,): item}, f"{one.key}={shown(item.value)}")
+            _Point({field.name: self._value(field, item)}, {(field.name,): item}, f"{field.key}={shown(item.value)}")
             for item in each(said, self._mistakes)
         ]
 
-    def _value(self, one: SpecField, said: Said) -> Any:
-        if one.kind in ("path", "text") and said.value == "":
+    def _value(self, field: SpecField, said: Said) -> Any:
+        if field.kind in ("path", "text") and said.value == "":
             said.wrong(self._mistakes, "expected a text, got an empty one; leave the key out for the default.")
             return None
-        return self._file(said) if one.kind == "path" and isinstance(said.value, str) else said.value
+        return self._file(said) if field.kind == "path" and isinstance(said.value, str) else said.value
 
     def _file(self, said: Said) -> Path:
         # What the command line names lies where that was typed.
         name = Path(said.value).expanduser()
         return name if said.node.source else self._folder / name
 
-    def _list(self, one: SpecField, said: Said) -> _Point:
-        if one.option.swept:
+    def _list(self, field: SpecField, said: Said) -> _Point:
+        if field.option.swept:
             items = each(said, self._mistakes)
-            places: dict[tuple[str | int, ...], Said] = {(one.name, i): item for i, item in enumerate(items)}
-            return _Point({one.name: [item.value for item in items]}, {(one.name,): said, **places})
-        return _Point({one.name: said.value}, {(one.name,): said})
+            places: dict[tuple[str | int, ...], Said] = {(field.name, i): item for i, item in enumerate(items)}
+            return _Point({field.name: [item.value for item in items]}, {(field.name,): said, **places})
+        return _Point({field.name: said.value}, {(field.name,): said})
 
-    def _nested(self, one: SpecField, said: Said) -> list[_Point]:
-        inner, whole = one.fields, one.option.whole
+    def _nested(self, field: SpecField, said: Said) -> list[_Point]:
+        inner, whole = field.fields, field.option.whole
         node = said.node
         if whole is not None and not isinstance(node.value, dict):
             node = Node({whole: node}, node.line, node.source)
@@ -339,7 +353,7 @@ class _Reader:
         for name, value in node.value.items():
             place = Said(value.plain(), value, join(said.path, name))
             if name not in inner:
-                place.wrong(self._mistakes, unknown_name(f"key of {one.key}:", name, inner))
+                place.wrong(self._mistakes, unknown_name(f"key of {field.key}:", name, inner))
             swept[name] = [place] if name in inner and inner[name].several else each(place, self._mistakes)
         number = math.prod(map(len, swept.values()))
         if number > MOST:
@@ -348,22 +362,22 @@ class _Reader:
         points = []
         for values in itertools.product(*swept.values()):
             options = dict(zip(swept, values, strict=True))
-            told = [f"{name}={shown(options[name].value)}" for name in swept if len(swept[name]) > 1]
-            places: dict[tuple[str | int, ...], Said] = {(one.name, name): place for name, place in options.items()}
-            made = {name: place.value for name, place in options.items()}
-            points.append(_Point({one.name: made}, {(one.name,): said, **places}, ", ".join(told)))
+            labels = [f"{name}={shown(options[name].value)}" for name in swept if len(swept[name]) > 1]
+            places: dict[tuple[str | int, ...], Said] = {(field.name, name): place for name, place in options.items()}
+            plain = {name: place.value for name, place in options.items()}
+            points.append(_Point({field.name: plain}, {(field.name,): said, **places}, ", ".join(labels)))
         return points
 
-    def _parts(self, one: SpecField, said: Said) -> _Point:
-        registered = self._kind.registered(one)
+    def _parts(self, field: SpecField, said: Said) -> _Point:
+        registered = self._kind.registered(field)
         choices = read_choices(said.node, said.path, registered, self._mistakes)
         for choice in choices:
             self._check(choice, partial(check_made, choice, registered, self._mistakes))
-        made = tuple(
+        parts = tuple(
             Part(name=c.name, options=c.values, label=None if c.called == c.name else c.label) for c in choices
         )
-        places: dict[tuple[str | int, ...], Said] = {(one.name, i): c.entry for i, c in enumerate(choices)}
-        return _Point({one.name: made}, {(one.name,): said, **places})
+        places: dict[tuple[str | int, ...], Said] = {(field.name, i): c.entry for i, c in enumerate(choices)}
+        return _Point({field.name: parts}, {(field.name,): said, **places})
 
     def _check(self, choice: Choice, check: Callable[[], None], options: Mapping[str, Said] | None = None) -> None:
         if choice.options if options is None else options:
@@ -371,21 +385,21 @@ class _Reader:
         else:
             self._later.append(check)
 
-    def _choices(self, one: SpecField, said: Said) -> list[_Point]:
+    def _choices(self, field: SpecField, said: Said) -> list[_Point]:
         """Return what a named part with options beside the name sets: its name, fields of options, and the rest."""
-        registered = self._kind.registered(one)
-        below = {other.option.key: other for other in self._fields.values() if other.option.below == one.name}
+        registered = self._kind.registered(field)
+        below = {other.option.key: other for other in self._fields.values() if other.option.below == field.name}
         rest = below.pop("", None)
         whole = [str(key) for key, other in below.items() if other.several]
-        default = one.default if below else None
-        given = _GIVEN.get(str(one.option.parts), ())
+        default = field.default if below else None
+        given = _GIVEN.get(str(field.option.parts), ())
         points = []
         for choice in read_choices(
-            said.node, said.path, registered, self._mistakes, one.option.own, default=default, whole=whole
+            said.node, said.path, registered, self._mistakes, field.option.own, default=default, whole=whole
         ):
             others = {key: value for key, value in choice.options.items() if key not in below}
-            own = one.option.own and ":" in choice.name
-            if own and one.option.code and choice.entry.node.source is None and not self._allow_code:
+            own = field.option.own and ":" in choice.name
+            if own and field.option.code and choice.entry.node.source is None and not self._allow_code:
                 choice.entry.wrong(
                     self._mistakes,
                     f"{shown(choice.name)} is code, which a document may run only with your consent; read it, then "
@@ -397,9 +411,11 @@ class _Reader:
                 self._check(
                     choice, partial(check_names, choice, others, registered, given, self._mistakes, names), others
                 )
-            point = _Point({one.name: choice.name}, {(one.name,): choice.entry}, choice.called if choice.label else "")
+            point = _Point(
+                {field.name: choice.name}, {(field.name,): choice.entry}, choice.called if choice.label else ""
+            )
             if own and choice.name.partition(":")[0].endswith(".py"):
-                point.fields[one.name] = str(self._file(Said(choice.name, choice.entry.node, choice.entry.path)))
+                point.fields[field.name] = str(self._file(Said(choice.name, choice.entry.node, choice.entry.path)))
             for key, value in choice.options.items():
                 if key in below:
                     [inner] = self._read(below[key], value)

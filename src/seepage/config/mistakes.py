@@ -1,4 +1,4 @@
-"""The mistakes of an audit document, gathered so that all of them are told at once."""
+"""The mistakes of an audit document, gathered so that all of them are reported at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from seepage.errors import BadInputError
 
 # Beyond that a list of mistakes helps nobody.
-_TOLD = 25
+_SHOWN = 25
 
 
 @dataclass(frozen=True, order=True)
@@ -45,9 +45,9 @@ class DocumentError(BadInputError):
     @property
     def lines(self) -> tuple[str, ...]:
         """One line a mistake, each with document, line and key as far as there are any."""
-        told = [_line(self.source, mistake) for mistake in self.mistakes[:_TOLD]]
-        left = len(self.mistakes) - len(told)
-        return (*told, *([f"{self.source or 'audit'}: {left} more mistakes."] if left else []))
+        lines = [_line(self.source, mistake) for mistake in self.mistakes[:_SHOWN]]
+        left = len(self.mistakes) - len(lines)
+        return (*lines, *([f"{self.source or 'audit'}: {left} more mistakes."] if left else []))
 
 
 def _line(source: str, mistake: Mistake) -> str:

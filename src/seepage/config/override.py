@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 from seepage.config.tree import Node, plant
 from seepage.settings.option import SpecField, fields_of
@@ -14,11 +13,11 @@ Fields = dict[str, Node]
 
 
 def keys_of(spec: type[Spec]) -> dict[str, SpecField]:
-    """Return the fields of a spec by their keys in documents."""
-    return {one.key: one for one in fields_of(spec).values()}
+    """Return the fields of a spec that documents may set, by their keys there."""
+    return {field.key: field for field in fields_of(spec).values() if not field.option.consent}
 
 
-def override(document: Node, given: Mapping[str, Any], spec: type[Spec]) -> Node:
+def override(document: Node, given: Mapping[str, object], spec: type[Spec]) -> Node:
     """Return a document in which values of the command line replace what it says.
 
     Args:
@@ -40,44 +39,44 @@ def override(document: Node, given: Mapping[str, Any], spec: type[Spec]) -> Node
     gone_options = {name for name in said if fields[name].option.of_attacks}
     kept: Fields = {}
     for key, node in document.value.items():
-        one = by_key.get(key)
-        if one is None:
+        field = by_key.get(key)
+        if field is None:
             kept[key] = node
             continue
-        below = {str(other.option.key): other for other in fields.values() if other.option.below == one.name}
+        below = {str(other.option.key): other for other in fields.values() if other.option.below == field.name}
         going = {key for key, other in below.items() if other.name in gone}
-        if "" in going and one.name not in gone:
+        if "" in going and field.name not in gone:
             node = _each(node, lambda entry, keys={"name", "label", *below}: _only(entry, keys))
         staying = {key for key in below if key} - going
-        if one.name in said and one.kind == "model":
-            said[one.name] = _merged(one, node, said[one.name])
-        elif one.name in said and staying:
+        if field.name in said and field.kind == "model":
+            said[field.name] = _merged(field, node, said[field.name])
+        elif field.name in said and staying:
             # Another protocol keeps what every protocol of the document takes.
-            said[one.name] = _renamed(_each(node, lambda entry, keys=staying: _only(entry, keys)), said[one.name])
-        elif one.name not in gone:
+            said[field.name] = _renamed(_each(node, lambda entry, keys=staying: _only(entry, keys)), said[field.name])
+        elif field.name not in gone:
             stripped = _each(node, lambda entry, keys=going: _without(entry, keys)) if going else node
-            if one.parts and gone_options:
+            if field.parts and gone_options:
                 stripped = _each(stripped, lambda entry: _without(entry, gone_options))
             if stripped.value != {}:
                 kept[key] = stripped
     return Node({**kept, **{fields[name].key: node for name, node in said.items()}}, document.line, document.source)
 
 
-def _node(one: SpecField, value: Any) -> Node:
-    if one.kind == "model" and isinstance(value, Mapping):
-        inner = {name: plant(v, source=one.fields[name].flag) for name, v in value.items()}
-        return Node(inner, 0, next((node.source for node in inner.values()), one.flag))
-    if isinstance(value, list | tuple) and (one.parts or not one.several):
+def _node(field: SpecField, value: object) -> Node:
+    if field.kind == "model" and isinstance(value, Mapping):
+        inner = {name: plant(v, source=field.fields[name].flag) for name, v in value.items()}
+        return Node(inner, 0, next((node.source for node in inner.values()), field.flag))
+    if isinstance(value, list | tuple) and (field.parts or not field.several):
         # An option that is repeated with the same value says nothing new.
         value = list({json.dumps(item, sort_keys=True, default=str): item for item in value}.values())
         if len(value) == 1:
             [value] = value
-    return plant(value, source=one.flag)
+    return plant(value, source=field.flag)
 
 
-def _merged(one: SpecField, old: Node, new: Node) -> Node:
-    if not isinstance(old.value, dict) and one.option.whole is not None:
-        old = Node({one.option.whole: old}, old.line, old.source)
+def _merged(field: SpecField, old: Node, new: Node) -> Node:
+    if not isinstance(old.value, dict) and field.option.whole is not None:
+        old = Node({field.option.whole: old}, old.line, old.source)
     if not isinstance(old.value, dict) or not isinstance(new.value, dict):
         return new
     return Node({**old.value, **new.value}, old.line, old.source)
@@ -85,12 +84,12 @@ def _merged(one: SpecField, old: Node, new: Node) -> Node:
 
 def _renamed(entries: Node, names: Node) -> Node:
     """Return other named parts, each with what the entries of the document keep."""
-    made = [
+    renamed = [
         Node({**(old.value if isinstance(old.value, dict) else {}), **_mapping(new)}, new.line, new.source)
         for old in entries.items()
         for new in names.items()
     ]
-    return _each(made[0] if len(made) == 1 else Node(made, names.line, names.source), lambda entry: entry)
+    return _each(renamed[0] if len(renamed) == 1 else Node(renamed, names.line, names.source), lambda entry: entry)
 
 
 def _mapping(entry: Node) -> Fields:

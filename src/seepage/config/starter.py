@@ -7,9 +7,9 @@ import os
 import re
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import yaml
+from pydantic import BaseModel
 
 from seepage.config.tree import is_word
 from seepage.errors import BadInputError, Remedy, unknown_name
@@ -63,52 +63,54 @@ def starter(
     own = {"data", *(name for name in OF_OWN_TABLES if name in kind.steering or name not in STEERING)}
     left_out = own if data is None else {"dataset"}
     for panel in PANELS:
-        for one in fields.values():
-            if one.option.panel == panel and one.option.below is None and one.name not in left_out:
-                parts.append(_entry(kind, one, values))
+        for field in fields.values():
+            here = field.option.panel == panel and field.option.below is None and not field.option.consent
+            if here and field.name not in left_out:
+                parts.append(_entry(kind, field, values))
     return "\n".join(parts)
 
 
-def _entry(kind: type[Spec], one: SpecField, values: dict[str, Any]) -> str:
+def _entry(kind: type[Spec], field: SpecField, values: dict[str, object]) -> str:
     """Return one key with its help, as a comment where it need not be said."""
-    below = [other for other in fields_of(kind).values() if other.option.below == one.name and other.option.key]
-    default = values.get(one.name, one.default)
-    text = _flow(_plain(default)) if default is not None else _example(one)
+    below = [other for other in fields_of(kind).values() if other.option.below == field.name and other.option.key]
+    default = values.get(field.name, field.default)
+    text = _flow(_plain(default)) if default is not None else _example(field)
     if below:
         inner = {other.option.key: values.get(other.name, other.default) for other in below}
         more = {key: _plain(value) for key, value in inner.items() if value is not None}
         text = _flow({"name": default, **more} if more else default)
-    help_ = one.option.help.replace("`", "'")
-    if one.option.default is not None:
-        help_ += f" Default: {one.option.default}."
-    said = one.name in values or one.name in (*_SAID, kind.repeats) or bool(below)
+    help_ = field.option.help.replace("`", "'")
+    if field.option.default is not None:
+        help_ += f" Default: {field.option.default}."
+    said = field.name in values or field.name in (*_SAID, kind.repeats) or bool(below)
     comment = textwrap.fill(help_, _WIDTH, initial_indent="# ", subsequent_indent="# ")
-    return f"{comment}\n{'' if said else '# '}{one.key}: {text}\n"
+    return f"{comment}\n{'' if said else '# '}{field.key}: {text}\n"
 
 
-def _example(one: SpecField) -> str:
+def _example(field: SpecField) -> str:
     """Return a value for a field that has none by default."""
-    if one.option.example is not None:
-        return one.option.example
-    if one.kind == "choice":
-        return one.choices[0]
-    return {"whole": "1", "number": "0.5", "model": "{}"}.get(one.kind, one.option.metavar or "NAME")
+    if field.option.example is not None:
+        return field.option.example
+    if field.kind == "choice":
+        return field.choices[0]
+    return {"whole": "1", "number": "0.5", "model": "{}"}.get(field.kind, field.option.metavar or "NAME")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return a default as a document says it."""
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    if hasattr(value, "model_dump"):
-        told = {key: item for key, item in value.model_dump(mode="json").items() if item}
-        if "name" in told:
-            told = {"name": told["name"], **told.get("options", {}), **{k: told[k] for k in ("label",) if k in told}}
-            return told if len(told) > 1 else told["name"]
-        return told
+    if isinstance(value, BaseModel):
+        dumped = {key: item for key, item in value.model_dump(mode="json").items() if item}
+        if "name" in dumped:
+            label = {"label": dumped["label"]} if "label" in dumped else {}
+            dumped = {"name": dumped["name"], **dumped.get("options", {}), **label}
+            return dumped if len(dumped) > 1 else dumped["name"]
+        return dumped
     return value
 
 
-def _flow(value: Any) -> str:
+def _flow(value: object) -> str:
     """Return a value as YAML would write it on one line."""
     if isinstance(value, str):
         return _scalar(value)
@@ -118,7 +120,7 @@ def _flow(value: Any) -> str:
 
 def _table(
     kind: type[Spec], dataset: str | None, data: Path | None, target: str | None, separator: str, out: Path
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return what a document says of a table, and batch sizes that suit it."""
     fields = fields_of(kind)
     if data is None:
@@ -136,7 +138,7 @@ def _table(
         raise unknown_name(f"column of {str(data)!r}:", target, source.names)
     [(_, values)] = source.columns([target])
     rows = len(values)
-    said: dict[str, Any] = {"data": _from(out.parent, data), "target": target}
+    said: dict[str, object] = {"data": _from(out.parent, data), "target": target}
     if separator != ",":
         said["separator"] = separator
     if any(typed(raw).isna().any() for _, raw in source.columns(source.names)):

@@ -135,7 +135,7 @@ def parse(text: str, name: str) -> Node:
     return builder.root
 
 
-def plant(value: Any, name: str = "", source: str | None = None) -> Node:
+def plant(value: object, name: str = "", source: str | None = None) -> Node:
     """Return the tree of plain Python values: mappings, lists or tuples, and scalars.
 
     Raises:
@@ -148,7 +148,7 @@ def plant(value: Any, name: str = "", source: str | None = None) -> Node:
     return _plant(value, name, source, "", 0)
 
 
-def _plant(value: Any, name: str, source: str | None, path: str, depth: int) -> Node:
+def _plant(value: object, name: str, source: str | None, path: str, depth: int) -> Node:
     if depth > _DEEPEST:
         raise DocumentError(name, [Mistake(0, path, f"is nested more than {_DEEPEST} levels deep; audits need two.")])
     if isinstance(value, Mapping):
@@ -197,7 +197,7 @@ class _Builder:
     def error(self, line: int, key: str, message: str) -> DocumentError:
         return DocumentError(self._name, [Mistake(line, key, message)])
 
-    def take(self, event: Any) -> None:
+    def take(self, event: yaml.Event) -> None:
         line = event.start_mark.line + 1
         if isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
             raise self.error(line, "", "a second document begins here; keep one audit in one file.")

@@ -16,10 +16,14 @@ def as_key(remedy: Remedy, spec: type[Spec] = Spec) -> str:
     Example:
         >>> as_key(Remedy("drop", ["a", "b"])), as_key(Remedy("gate.above", placeholder="LIFT"))
         ('drop: [a, b]', 'gate: {above: LIFT}')
+        >>> as_key(Remedy("allow_large", True))
+        '--allow-large'
     """
     name, _, inner = remedy.field.partition(".")
-    key = _field(name, spec).key
-    value = _value(remedy)
+    field = _field(name, spec)
+    if field.option.consent:
+        return as_option(remedy, spec)
+    key, value = field.key, _value(remedy)
     if inner:
         return f"{key}: {{{inner}: {value}}}"
     return f"{key}: {value}" if value else key
@@ -38,7 +42,7 @@ def as_option(remedy: Remedy, spec: type[Spec] = Spec) -> str:
     field = _field(name, spec)
     flag = field.fields[inner].flag if inner else field.flag
     if isinstance(remedy.value, list | tuple):
-        return " ".join(f"{flag} {_word(one)}" for one in remedy.value)
+        return " ".join(f"{flag} {_word(item)}" for item in remedy.value)
     if isinstance(remedy.value, Mapping):
         return " ".join(f"{flag} {key}={_word(value)}" for key, value in remedy.value.items())
     if remedy.value is True:

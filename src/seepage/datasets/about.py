@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from seepage import registry
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from seepage import registry
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
 
 
-def load(name: str, folder: str | Path | None = None, **options: Any) -> Dataset:
+def load(name: str, folder: str | Path | None = None, **options: object) -> Dataset:
     """Load the dataset with this name.
 
     Args:
@@ -38,5 +38,5 @@ def load(name: str, folder: str | Path | None = None, **options: Any) -> Dataset
     except (TypeError, ValueError) as error:
         if not options:
             raise
-        told = ", ".join(f"{option}={value!r}" for option, value in options.items())
-        raise BadInputError(f"dataset {name!r} cannot be loaded with {told}: {error}.") from error
+        arguments = ", ".join(f"{option}={value!r}" for option, value in options.items())
+        raise BadInputError(f"dataset {name!r} cannot be loaded with {arguments}: {error}.") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from seepage import registry
 from seepage.lazy import lazy_package
@@ -54,7 +54,7 @@ registry.defenses.declare(
 )
 
 
-def create(name: str, **options: Any) -> AnyDefense:
+def create(name: str, **options: object) -> AnyDefense:
     """Return a defense of horizontal learning.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from seepage import registry
 from seepage.lazy import lazy_package
@@ -35,7 +35,7 @@ registry.models.declare(
 )
 
 
-def create(name: str, **options: Any) -> Model:
+def create(name: str, **options: object) -> Model:
     """Return a network.
 
     Args:

@@ -21,7 +21,6 @@ class CrossNetwork(nn.Module):
         outputs: number of outputs.
         width: size of an embedding.
         crosses: number of cross layers.
-        dropout: rate of dropout in the fully connected network.
     """
 
     def __init__(
@@ -31,15 +30,12 @@ class CrossNetwork(nn.Module):
         outputs: int,
         width: int = 8,
         crosses: int = 2,
-        dropout: float | int = 0,
     ) -> None:
         super().__init__()
         self.tables = nn.ModuleList(nn.Embedding(categories, width) for categories in cardinalities)
         inputs = width * len(cardinalities) + numbers
         self.crosses = nn.ModuleList(nn.Linear(inputs, inputs) for _ in range(crosses))
-        self.deep = nn.Sequential(
-            nn.Linear(inputs, 128), nn.ReLU(), nn.Dropout(dropout), nn.Linear(128, 64), nn.ReLU(), nn.Dropout(dropout)
-        )
+        self.deep = nn.Sequential(nn.Linear(inputs, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU())
         self.head = nn.Linear(inputs + 64, outputs)
 
     def forward(self, codes: Int[Tensor, "record column"], numbers: Float[Tensor, "record number"]) -> Tensor:
@@ -58,7 +54,6 @@ def dcn_v2(
     head: Head | None = None,
     crosses: int = 2,
     width: int = 8,
-    dropout: float | int = 0,
 ) -> Model:
     """DCNv2 (Wang et al. 2021): cross layers beside a fully connected network of 128 and 64 ReLU units.
 
@@ -68,13 +63,12 @@ def dcn_v2(
         head: head of the model, the target's usual one if None.
         crosses: number of cross layers.
         width: size of an embedding.
-        dropout: rate of dropout in the fully connected network.
 
     Raises:
         BadInputError: an argument does not fit.
     """
 
     def build(cardinalities: list[int], numbers: int, outputs: int) -> nn.Module:
-        return CrossNetwork(cardinalities, numbers, outputs, width, crosses, dropout)
+        return CrossNetwork(cardinalities, numbers, outputs, width, crosses)
 
     return of_columns(build, schema, seed, head, "dcn_v2")

@@ -251,7 +251,7 @@ class _Watching(TorchFunctionMode):
         self._describe = describe
 
     def __torch_function__(
-        self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, object] | None = None
     ) -> Any:
         """Record the index of a look-up and perform it."""
         if func in (functional.embedding, functional.one_hot):
@@ -274,7 +274,7 @@ class _Multiplying(TorchFunctionMode):
         self._calls, self._blocks, self._like = iter(plan), blocks, like
 
     def __torch_function__(
-        self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, object] | None = None
     ) -> Any:
         """Replace a look-up; perform everything else."""
         if func is torch.column_stack:
@@ -304,7 +304,7 @@ def _beside(tensors: Sequence[Tensor]) -> Tensor:
     return torch.cat([t.reshape(len(t), -1) if t.dim() < 2 else t for t in tensors], 1)
 
 
-def _bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _bound(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:
     if func is functional.one_hot:
         return dict(zip(("input", "num_classes"), args, strict=False)) | {
             ("input" if name in ("input", "tensor", "self") else name): value for name, value in kwargs.items()
@@ -312,7 +312,7 @@ def _bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str
     return dict(_SIGNATURE.bind(*args, **kwargs).arguments)
 
 
-def _index_and_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, int]:
+def _index_and_rows(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> tuple[Tensor, int]:
     """Return the index of a look-up and the number of rows of its table."""
     given = _bound(func, args, kwargs)
     if func is functional.one_hot:
@@ -331,7 +331,7 @@ def _index_and_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return given["input"], len(given["weight"])
 
 
-def _table(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], like: Tensor) -> Tensor:
+def _table(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, object], like: Tensor) -> Tensor:
     given = _bound(func, args, kwargs)
     if func is functional.one_hot:
         return torch.eye(given["num_classes"], dtype=like.dtype, device=like.device)

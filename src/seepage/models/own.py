@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 from torch import nn
 
@@ -56,7 +56,7 @@ def load_own(
     schema: Schema,
     seed: int = 0,
     head: Head | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> LoadedNetwork:
     """Build the network that ``reference`` names.
 
@@ -120,7 +120,7 @@ def check_own(reference: str) -> None:
 
 
 @contextmanager
-def _found(reference: str, seed: int) -> Iterator[Callable[..., Any]]:
+def _found(reference: str, seed: int) -> Iterator[Callable[..., object]]:
     """Import what ``reference`` names; while it is in use, imports are searched for where it lies."""
     place, _, attribute = reference.rpartition(":")
     if not place or not attribute.strip() or not place.strip():
@@ -136,7 +136,7 @@ def _found(reference: str, seed: int) -> Iterator[Callable[..., Any]]:
         yield _factory(seeded(lambda: _imported(place, reference), seed), attribute, reference)
 
 
-def source_digest(factory: Callable[..., Any]) -> str | None:
+def source_digest(factory: Callable[..., object]) -> str | None:
     """Return a digest of the source file that defines ``factory``; None where there is none.
 
     Example:
@@ -225,8 +225,8 @@ def _broken(reference: str, place: str, error: BaseException) -> BadInputError:
     )
 
 
-def _factory(module: ModuleType, attribute: str, reference: str) -> Callable[..., Any]:
-    found: Any = module
+def _factory(module: ModuleType, attribute: str, reference: str) -> Callable[..., object]:
+    found: object = module
     for part in attribute.split("."):
         if not hasattr(found, part):
             known = [name for name, value in vars(found).items() if callable(value) and not name.startswith("_")]
@@ -258,7 +258,7 @@ def _factory(module: ModuleType, attribute: str, reference: str) -> Callable[...
     return found
 
 
-def _returned(function: Callable[..., Any]) -> type | None:
+def _returned(function: Callable[..., object]) -> type | None:
     """Return the class that a function says it returns; None where it says none."""
     try:
         returned = get_type_hints(function).get("return")
@@ -268,15 +268,15 @@ def _returned(function: Callable[..., Any]) -> type | None:
 
 
 def _arguments(
-    factory: Callable[..., Any],
+    factory: Callable[..., object],
     reference: str,
     schema: Schema,
     seed: int,
     head: Head | None,
-    options: dict[str, Any],
-) -> dict[str, Any]:
+    options: Mapping[str, object],
+) -> dict[str, object]:
     head = head or usual_head(schema)
-    offered: dict[str, Any] = {
+    offered: dict[str, object] = {
         "schema": schema,
         "inputs": schema.width,
         "width": schema.width,
@@ -289,7 +289,7 @@ def _arguments(
     try:
         parameters = inspect.signature(factory).parameters
     except ValueError:
-        return options
+        return dict(options)
     named = {n for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     if "width" in parameters and parameters["width"].default is not inspect.Parameter.empty:

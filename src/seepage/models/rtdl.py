@@ -19,7 +19,6 @@ def ft_transformer(
     head: Head | None = None,
     blocks: int = 2,
     width: int = 64,
-    dropout: float | int = 0,
 ) -> Model:
     """FT-Transformer of the package rtdl_revisiting_models: attention over one token a column.
 
@@ -29,7 +28,6 @@ def ft_transformer(
         head: head of the model, the target's usual one if None.
         blocks: number of blocks.
         width: size of a token, a multiple of its 8 heads.
-        dropout: rate of dropout in attention and feed-forward layers.
 
     Raises:
         BadInputError: the package is not installed, or refuses an argument.
@@ -44,9 +42,9 @@ def ft_transformer(
             n_blocks=blocks,
             d_block=width,
             attention_n_heads=8,
-            attention_dropout=dropout,
+            attention_dropout=0.0,
             ffn_d_hidden_multiplier=4 / 3,
-            ffn_dropout=dropout,
+            ffn_dropout=0.0,
             residual_dropout=0.0,
         )
 
@@ -60,7 +58,6 @@ def rtdl_resnet(
     head: Head | None = None,
     blocks: int = 2,
     width: int = 64,
-    dropout: float | int = 0,
 ) -> Model:
     """ResNet of the package rtdl_revisiting_models: residual blocks with batch normalisation.
 
@@ -70,7 +67,6 @@ def rtdl_resnet(
         head: head of the model, the target's usual one if None.
         blocks: number of blocks.
         width: width of the blocks; hidden layers have twice as many units.
-        dropout: rate of dropout in hidden layers.
 
     Raises:
         BadInputError: the package is not installed.
@@ -85,7 +81,7 @@ def rtdl_resnet(
             n_blocks=blocks,
             d_block=width,
             d_hidden_multiplier=2.0,
-            dropout1=dropout,
+            dropout1=0.0,
             dropout2=0.0,
         )
 

@@ -23,7 +23,6 @@ class TabTransformer(nn.Module):
         width: size of an embedding, a multiple of the heads.
         blocks: number of transformer layers.
         heads: number of attention heads.
-        dropout: rate of dropout in the transformer layers.
     """
 
     def __init__(
@@ -34,11 +33,10 @@ class TabTransformer(nn.Module):
         width: int = 32,
         blocks: int = 2,
         heads: int = 4,
-        dropout: float | int = 0,
     ) -> None:
         super().__init__()
         self.tables = nn.ModuleList(nn.Embedding(categories, width) for categories in cardinalities)
-        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, dropout=dropout, batch_first=True)
+        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, dropout=0.0, batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, blocks, enable_nested_tensor=False)
         self.norm = nn.LayerNorm(numbers)
         inputs = width * len(cardinalities) + numbers
@@ -59,7 +57,6 @@ def tab_transformer(
     head: Head | None = None,
     blocks: int = 2,
     width: int = 32,
-    dropout: float | int = 0,
 ) -> Model:
     """TabTransformer (Huang et al. 2020): attention among embedded categories, numbers beside it.
 
@@ -69,7 +66,6 @@ def tab_transformer(
         head: head of the model, the target's usual one if None.
         blocks: number of transformer layers.
         width: size of an embedding, a multiple of its 4 heads.
-        dropout: rate of dropout in the transformer layers.
 
     Raises:
         BadInputError: the table has no discrete column, or an argument does not fit.
@@ -80,6 +76,6 @@ def tab_transformer(
         )
 
     def build(cardinalities: list[int], numbers: int, outputs: int) -> nn.Module:
-        return TabTransformer(cardinalities, numbers, outputs, width, blocks, dropout=dropout)
+        return TabTransformer(cardinalities, numbers, outputs, width, blocks)
 
     return of_columns(build, schema, seed, head, "tab_transformer")

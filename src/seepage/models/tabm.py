@@ -35,7 +35,6 @@ def tabm(
     blocks: int = 2,
     width: int = 64,
     kind: str = "tabm",
-    dropout: float | int = 0,
 ) -> Model:
     """TabM of the package tabm: an ensemble of networks that share most weights, trained on their mean output.
 
@@ -50,7 +49,6 @@ def tabm(
         blocks: number of hidden layers.
         width: units of each.
         kind: sharing of weights: tabm, tabm-mini or tabm-packed.
-        dropout: rate of dropout in hidden layers.
 
     Raises:
         BadInputError: the package is not installed, or refuses an argument.
@@ -66,7 +64,7 @@ def tabm(
             n_blocks=blocks,
             d_block=width,
             arch_type=kind,
-            dropout=dropout,
+            dropout=0.0,
         )
         return MeanOfMembers(network)
 

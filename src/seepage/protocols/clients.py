@@ -14,13 +14,14 @@ from torch import Tensor
 
 from seepage.defenses import AnyDefense, Defense, RecordDefense, guarded
 from seepage.defenses.defense import check_one_each
-from seepage.errors import BadInputError, check_count
+from seepage.errors import BadInputError, check_choice, check_count
 from seepage.learning import GradientOf, gradient
 from seepage.models.model import Model
 from seepage.protocols.finite import check_finite
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.table import Table
 from seepage.wire.horizontal import KnownDefense, RoundsView, View
+from seepage.wire.precision import Precision, cast
 from seepage.wire.secret import RecordsSecret, Transcript
 
 M = TypeVar("M", bound=View, covariant=True)
@@ -40,9 +41,10 @@ class Clients(ABC, Generic[M]):
             ``clients * batch_size`` records.
         holds: number of records of a client; in each round it draws a batch of them. Equal to the batch size if None;
             the batch is then the same in every round.
+        precision: number format that each client casts its message to, after any defense; ``full`` sends it as it is.
 
     Raises:
-        BadInputError: a count is below 1, or a client holds less than a batch.
+        BadInputError: a count is below 1, a client holds less than a batch, or the precision is unknown.
     """
 
     # View types that one round reveals to the server.
@@ -55,7 +57,10 @@ class Clients(ABC, Generic[M]):
         defense: AnyDefense | None = None,
         clients: int = 1,
         holds: int | None = None,
+        precision: Precision = "full",
     ) -> None:
+        check_choice("precision", precision, Precision)
+        self.precision: Precision = precision
         if batch_size < 1:
             raise BadInputError(f"a batch holds at least one record, got batch_size={batch_size}.")
         check_count("clients", clients)
@@ -180,6 +185,10 @@ class Clients(ABC, Generic[M]):
             answers = {name: torch.stack([message[name] for message in messages]) for name in messages[0]}
             if isinstance(self.defense, Defense):
                 answers = self.defense(answers, guards)
+            if self.precision != "full":
+                answers = {
+                    name: torch.stack([cast(one, self.precision) for one in answer]) for name, answer in answers.items()
+                }
             if self.clients > 1:
                 answers = {name: m.unflatten(0, (len(seeds), self.clients)).mean(1) for name, m in answers.items()}
             check_finite({f"entry {name!r}": answer for name, answer in answers.items()})
@@ -214,12 +223,15 @@ class Clients(ABC, Generic[M]):
     @property
     @abstractmethod
     def gradients(self) -> list[int]:
-        """Number of records of each gradient; a client's message is the sum of these gradients times ``rate``."""
+        """Number of records of each gradient that a client's message is computed from."""
 
-    @property
-    def rate(self) -> float:
-        """Factor of the sum of gradients in a message."""
-        return 1.0
+    def noise(self, noises: Sequence[float]) -> float:
+        """Return the standard deviation of a message's entries by noise on its gradients.
+
+        Args:
+            noises: standard deviation of the noise on each gradient's entries.
+        """
+        return math.hypot(*noises)
 
     @property
     @abstractmethod
@@ -231,9 +243,13 @@ class Clients(ABC, Generic[M]):
         known = KnownDefense() if self.defense is None else self.defense.describe()
         if isinstance(self.defense, RecordDefense):
             noises = [self.defense.noise(records) for records in self.gradients]
-            known = replace(known, noise=self.rate * math.hypot(*noises))
+            known = replace(known, noise=self.noise(noises))
         # Noise of several clients averages out.
         return known if self.clients == 1 else replace(known, noise=known.noise / self.clients**0.5)
+
+    @property
+    def _cast(self) -> str:
+        return "" if self.precision == "full" else f", cast to {self.precision}"
 
     def _of_clients(self, message: str) -> str:
         if self.clients == 1:

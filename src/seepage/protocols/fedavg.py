@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -9,11 +11,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.defenses import AnyDefense
-from seepage.learning import GradientOf, LocalTraining, gradient, local_update
+from seepage.learning import GradientOf, LocalTraining, Optimizer, Schedule, gradient, local_update
 from seepage.models.model import Model
 from seepage.protocols.clients import Clients
 from seepage.registry import protocols
 from seepage.wire.horizontal import UpdateView
+from seepage.wire.precision import Precision
+
+# Weight decay of torch.optim.AdamW where none is given.
+_ADAMW_DECAY = 0.01
 
 
 @protocols.register("fedavg", "horizontal")
@@ -22,16 +28,20 @@ class FedAvg(Clients[UpdateView]):
 
     Args:
         batch_size: number of records of a client, all of which it uses in each epoch.
-        replacement, defense, clients, holds: arguments of ``Clients``; a defense of messages receives the difference
-            of the parameters before and after, a defense of records each local step.
+        replacement, defense, clients, holds, precision: arguments of ``Clients``; a defense of messages receives the
+            difference of the parameters before and after, a defense of records each local step.
         epochs: number of local passes over the records.
         local_batch_size: number of records of a local step; all of them if None.
-        learning_rate: learning rate of local plain SGD.
+        learning_rate: learning rate of the local optimiser's first step.
         shuffle: whether each epoch has an order of its own, as clients do it. TabLeak's code keeps the order in which
             the records were drawn (D10).
+        optimizer, momentum, nesterov, betas, epsilon, schedule, rate_factor, rate_every, accumulation, drop_last:
+            settings of ``LocalTraining``. The optimiser starts anew in each round.
+        weight_decay: weight decay of the local optimiser; as in ``torch.optim``, 0.01 of AdamW and none of the others
+            if None.
 
     Raises:
-        BadInputError: a count is below 1, or the rate is not a positive number.
+        BadInputError: a setting of the local training cannot be used.
     """
 
     reveals: ClassVar[tuple[type, ...]] = (UpdateView,)
@@ -47,10 +57,42 @@ class FedAvg(Clients[UpdateView]):
         learning_rate: float | int = 0.01,
         shuffle: bool = True,
         holds: int | None = None,
+        optimizer: Optimizer = "sgd",
+        momentum: float | int = 0.0,
+        nesterov: bool = False,
+        weight_decay: float | int | None = None,
+        betas: Sequence[float | int] = (0.9, 0.999),
+        epsilon: float | int = 1e-8,
+        schedule: Schedule = "constant",
+        rate_factor: float | int = 0.1,
+        rate_every: int = 1,
+        accumulation: int = 1,
+        drop_last: bool = False,
+        precision: Precision = "full",
     ) -> None:
-        super().__init__(batch_size, replacement, defense, clients, holds)
-        local = batch_size if local_batch_size is None else local_batch_size
-        self.training = LocalTraining(epochs, local, learning_rate)
+        super().__init__(batch_size, replacement, defense, clients, holds, precision)
+        if weight_decay is None:
+            weight_decay = _ADAMW_DECAY if optimizer == "adamw" else 0.0
+        self.training = LocalTraining.of_plain(
+            {
+                "epochs": epochs,
+                "batch_size": batch_size if local_batch_size is None else local_batch_size,
+                "learning_rate": learning_rate,
+                "optimizer": optimizer,
+                "momentum": momentum,
+                "nesterov": nesterov,
+                "weight_decay": weight_decay,
+                "betas": betas,
+                "epsilon": epsilon,
+                "schedule": schedule,
+                "rate_factor": rate_factor,
+                "rate_every": rate_every,
+                "accumulation": accumulation,
+                "drop_last": drop_last,
+            }
+        )
+        # Refuses a client without a batch before anything runs.
+        self.training.batches(batch_size)
         self.shuffle = shuffle
 
     def answer(
@@ -73,7 +115,7 @@ class FedAvg(Clients[UpdateView]):
 
     def view(self, model: Model, message: dict[str, Tensor]) -> UpdateView:
         """Return the updates."""
-        return UpdateView(model, message, self.training, self.clients)
+        return UpdateView(model, message, self.training, self.clients, self.precision)
 
     @property
     def gradients(self) -> list[int]:
@@ -81,10 +123,19 @@ class FedAvg(Clients[UpdateView]):
         batches = self.training.batches(self.batch_size)
         return [batch.stop - batch.start for batch in batches] * self.training.epochs
 
-    @property
-    def rate(self) -> float:
-        """Learning rate of local training."""
-        return float(self.training.learning_rate)
+    def noise(self, noises: Sequence[float]) -> float:
+        """Return the standard deviation of a message's entries by noise on its gradients.
+
+        Under Adam it is at most the one returned, of steps that are all noise.
+        """
+        training = self.training
+        if training.plain:
+            return float(training.learning_rate) * math.hypot(*noises)
+        if training.optimizer != "sgd":
+            return math.hypot(*training.rates(self.batch_size))
+        factors, groups = training.factors(self.batch_size), training.groups(self.batch_size) * training.epochs
+        each = [f / training.accumulation for f, group in zip(factors, groups, strict=True) for _ in group]
+        return math.hypot(*(f * noise for f, noise in zip(each, noises, strict=True)))
 
     @property
     def sees(self) -> str:
@@ -94,5 +145,5 @@ class FedAvg(Clients[UpdateView]):
         order = "shuffled" if self.shuffle else "in a fixed order"
         return self._of_clients(
             f"change of the model in {epochs} over {self.batch_size} records, {order}, {training.batch_size} a step, "
-            f"at a learning rate of {training.learning_rate:g} that the server set"
+            f"by {training.describe()} that the server set{self._cast}"
         )

@@ -37,7 +37,7 @@ class FedSGD(Clients[GradientView]):
 
     def view(self, model: Model, message: dict[str, Tensor]) -> GradientView:
         """Return the gradients."""
-        return GradientView(model, message)
+        return GradientView(model, message, precision=self.precision)
 
     @property
     def gradients(self) -> list[int]:
@@ -47,4 +47,4 @@ class FedSGD(Clients[GradientView]):
     @property
     def sees(self) -> str:
         """Text that says what the server sees of a victim."""
-        return self._of_clients("gradient of one batch")
+        return self._of_clients(f"gradient of one batch{self._cast}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from seepage.report import figures, frames, grids
 from seepage.report.frames import Record
@@ -27,22 +26,22 @@ def accumulated(reports: Sequence[AuditResult]) -> Section | None:
     groups: dict[str, list[AuditResult]] = {}
     for report in reports:
         groups.setdefault(_else(report.audit.spec), []).append(report)
-    swept = [group for group in groups.values() if len({_rounds(one) for one in group}) > 1]
+    swept = [group for group in groups.values() if len({_rounds(record) for record in group}) > 1]
     if not swept:
         return None
     shown = []
     for group in swept:
         records = [record for report in group for record in _records(report)]
-        attacked = [one for one in records if one["is_attack"]]
-        for size, defense in dict.fromkeys((one["batch_size"], one["defense"]) for one in attacked):
+        attacked = [record for record in records if record["is_attack"]]
+        for size, defense in dict.fromkeys((record["batch_size"], record["defense"]) for record in attacked):
             # A baseline is the same under every defense, and stands with the first.
             own = [
-                one
-                for one in records
-                if one["batch_size"] == size and (one["defense"] == defense or not one["is_attack"])
+                record
+                for record in records
+                if record["batch_size"] == size and (record["defense"] == defense or not record["is_attack"])
             ]
-            own = list({(one["rounds"], one["attack"]): one for one in reversed(own)}.values())[::-1]
-            own.sort(key=lambda one: one["rounds"])
+            own = list({(record["rounds"], record["attack"]): record for record in reversed(own)}.values())[::-1]
+            own.sort(key=lambda record: record["rounds"])
             about = group[0].audit.about
             title = f"{clean(about.dataset)}, model {clean(about.model)}"
             title += "" if size is None else f", batch size {size}"
@@ -62,11 +61,11 @@ def _rounds(report: AuditResult) -> int:
 
 def _else(spec: Spec) -> str:
     """Return what is left of a spec without its rounds and its name."""
-    plain = {name: value for name, value in spec.model_dump(mode="json").items() if name not in ("variant", "victims")}
-    return repr(sorted(_without_rounds(plain).items()))
+    plain = spec.model_dump(mode="json", exclude={"variant", "victims"})
+    return repr(_without_rounds(dict(sorted(plain.items()))))
 
 
-def _without_rounds(value: Any) -> Any:
+def _without_rounds(value: object) -> object:
     if not isinstance(value, Mapping):
         return value
     return {name: _without_rounds(item) for name, item in value.items() if name != "attacked_rounds"}
@@ -74,13 +73,13 @@ def _without_rounds(value: Any) -> Any:
 
 def _records(report: AuditResult) -> list[Record]:
     """Return the scores of an audit, each with the number of rounds and the share of whole records."""
-    made = []
-    for one in frames.scores(report.rows, report.alarms):
-        own = {name: one[name] for name in ("batch_size", "defense", "attack")}
+    records = []
+    for record in frames.scores(report.rows, report.alarms):
+        own = {name: record[name] for name in ("batch_size", "defense", "attack")}
         whole = next(iter(pick(report.rows, metric="exact_match", column=None, **own)), None)
         exact = None if whole is None else whole.mean
-        made.append({**one, "rounds": _rounds(report), "exact": exact})
-    return made
+        records.append({**record, "rounds": _rounds(report), "exact": exact})
+    return records
 
 
 def _grid(report: AuditResult, records: Sequence[Record], title: str) -> grids.Grid:
@@ -90,4 +89,4 @@ def _grid(report: AuditResult, records: Sequence[Record], title: str) -> grids.G
         *score_columns(report, baseline=False),
         grids.share("Whole records", "exact"),
     ]
-    return grids.filled(title, columns, sorted(records, key=lambda one: (one["rounds"], not one["is_attack"])))
+    return grids.filled(title, columns, sorted(records, key=lambda record: (record["rounds"], not record["is_attack"])))

@@ -40,9 +40,12 @@ def advice(
         >>> [(found["tier"], found["batch_size"]) for found in advice([one], {}, {})]
         [('none', None), ('low', 8), ('moderate', 8), ('high', 8)]
     """
-    made = []
+    records = []
     for threshold, tier in BOUNDS:
-        below = {(one["batch_size"], one["defense"]): _keeps_below(one, sensitive, threshold) for one in overviews}
+        below = {
+            (record["batch_size"], record["defense"]): _keeps_below(record, sensitive, threshold)
+            for record in overviews
+        }
         sizes = sorted((size for size, defense in below if defense == UNDEFENDED), key=lambda size: size or 0)
         enough, undefended = None, False
         for size in reversed(sizes):
@@ -50,10 +53,12 @@ def advice(
                 break
             enough, undefended = size, True
         defended = [
-            one for one in overviews if one["defense"] != UNDEFENDED and below[one["batch_size"], one["defense"]]
+            record
+            for record in overviews
+            if record["defense"] != UNDEFENDED and below[record["batch_size"], record["defense"]]
         ]
-        best = max(defended, key=lambda one: _worth(one, task, higher_is_better), default=None)
-        made.append(
+        best = max(defended, key=lambda record: _worth(record, task, higher_is_better), default=None)
+        records.append(
             {
                 "threshold": threshold,
                 "tier": tier,
@@ -63,32 +68,32 @@ def advice(
                 "task": None if best is None else task.get((best["batch_size"], best["defense"])),
             }
         )
-    return made
+    return records
 
 
-def _keeps_below(one: Record, sensitive: Mapping[Setting, float | None], threshold: float) -> bool:
+def _keeps_below(record: Record, sensitive: Mapping[Setting, float | None], threshold: float) -> bool:
     if (
-        one["upper"] is None
-        or one["upper"] >= threshold
-        or gravest(one["tier"]) in (INCONCLUSIVE, "total")
-        or one["tier"].startswith("at least")
+        record["upper"] is None
+        or record["upper"] >= threshold
+        or gravest(record["tier"]) in (INCONCLUSIVE, "total")
+        or record["tier"].startswith("at least")
     ):
         return False
     if not sensitive:
         return True
-    worst = sensitive.get((one["batch_size"], one["defense"]))
+    worst = sensitive.get((record["batch_size"], record["defense"]))
     return worst is not None and worst < threshold
 
 
-def _worth(one: Record, task: Mapping[Setting, float], higher_is_better: bool) -> tuple[float, float]:
-    learnt = task.get((one["batch_size"], one["defense"]))
+def _worth(record: Record, task: Mapping[Setting, float], higher_is_better: bool) -> tuple[float, float]:
+    learnt = task.get((record["batch_size"], record["defense"]))
     if learnt is None:
-        return (-math.inf, one["closed"] or 0.0)
-    return (learnt if higher_is_better else -learnt, one["closed"] or 0.0)
+        return (-math.inf, record["closed"] or 0.0)
+    return (learnt if higher_is_better else -learnt, record["closed"] or 0.0)
 
 
 def sentences(
-    found: Sequence[Record],
+    records: Sequence[Record],
     sizes: Sequence[int],
     defenses: Sequence[str],
     secret: str = "all cells",
@@ -98,7 +103,7 @@ def sentences(
     """Return advice as sentences.
 
     Args:
-        found: advice for each threshold, see ``advice``.
+        records: advice for each threshold, see ``advice``.
         sizes: batch sizes of the sweep; empty where all are the same, so that none is advised.
         defenses: defenses of the sweep.
         secret: what is attacked.
@@ -107,26 +112,28 @@ def sentences(
     """
     over = f"{secret} and of every sensitive column" if marked else secret
     by_way: dict[str, list[str]] = {}
-    for one in found:
+    for record in records:
         ways = []
-        if one["undefended"]:
-            ways.append(f"batches of {one['batch_size']} or more, without a defense" if sizes else "no defense needed")
-        if one["defended"] is not None:
-            size, defense = one["defended"]
+        if record["undefended"]:
+            ways.append(
+                f"batches of {record['batch_size']} or more, without a defense" if sizes else "no defense needed"
+            )
+        if record["defended"] is not None:
+            size, defense = record["defended"]
             at = f" at batch size {size}" if sizes else ""
-            ways.append(f"{clean(defense, 80)}{at}{_cost(one['task'], metric)}")
+            ways.append(f"{clean(defense, 80)}{at}{_cost(record['task'], metric)}")
         way = "; or ".join(ways) if ways else "nothing in this sweep does"
-        by_way.setdefault(way, []).append(f"{100 * one['threshold']:.0f}% ({one['tier']})")
-    made = [f"To keep the closed gap of {over} below {' or '.join(some)}: {way}." for way, some in by_way.items()]
-    lacking = [not one["undefended"] and one["defended"] is None for one in found]
+        by_way.setdefault(way, []).append(f"{100 * record['threshold']:.0f}% ({record['tier']})")
+    lines = [f"To keep the closed gap of {over} below {' or '.join(some)}: {way}." for way, some in by_way.items()]
+    lacking = [not record["undefended"] and record["defended"] is None for record in records]
     if all(lacking):
-        made = ["Nothing that was audited brings the leakage below any threshold."]
+        lines = ["Nothing that was audited brings the leakage below any threshold."]
     if any(lacking):
         steps = [f"larger batches (--batch-size {4 * max(sizes)} --batch-size {16 * max(sizes)})"] if sizes else []
         kind = "other or stronger defenses" if any(defense != UNDEFENDED for defense in defenses) else "defenses"
         steps.append(f"{kind} (--defense NAME; seepage defenses lists them)")
-        made.append(f"Next, audit {' and '.join(steps)} beside these.")
-    return made
+        lines.append(f"Next, audit {' and '.join(steps)} beside these.")
+    return lines
 
 
 def _cost(task: float | None, metric: str) -> str:

@@ -27,7 +27,7 @@ def reliability_section(result: AuditResult) -> Section | None:
     if kept is None:
         why = "No attack of this audit says how certain it is of a cell, so there is nothing to compare with the truth."
         return empty("reliability", title, why)
-    one, evidence = kept
+    record, evidence = kept
     schema = result.schema_of(evidence)
     binned = frames.calibration(evidence, schema)
     covered = frames.coverage(evidence, schema)
@@ -38,12 +38,12 @@ def reliability_section(result: AuditResult) -> Section | None:
     associated = [
         f"{kind} cells {-row.mean:+.2f}"
         for kind in ("discrete", "continuous")
-        for row in pick(frames.at(result.rows, (one["batch_size"], one["defense"])), metric=f"kendall_{kind}")
-        if row.attack == one["attack"] and row.mean is not None
+        for row in pick(frames.at(result.rows, (record["batch_size"], record["defense"])), metric=f"kendall_{kind}")
+        if row.attack == record["attack"] and row.mean is not None
     ]
     words = [
         f"An attacker that knows which of its guesses are right can act on them. Taking cells from the most certain "
-        f"down, {frames.SURE:.0%} are right up to {reach} ({where(result, one)}).",
+        f"down, {frames.SURE:.0%} are right up to {reach} ({where(result, record)}).",
     ]
     if associated:
         words.append(
@@ -101,15 +101,15 @@ def exposed_section(result: AuditResult) -> Section | None:
     if kept is None:
         why = "Without the attacker's own certainty no cell can be called more exposed than another it got right."
         return empty("exposed", title, why)
-    one, evidence = kept
-    rates = {row["column"]: row["baseline"] for row in result.by_column[one["batch_size"], one["defense"]]}
+    record, evidence = kept
+    rates = {row["column"]: row["baseline"] for row in result.by_column[record["batch_size"], record["defense"]]}
     cells = frames.exposed(evidence, result.schema_of(evidence), rates)
     if not cells:
         why = "No cell is right that the attacker gave a certainty for and that no baseline always gets."
         return empty("exposed", title, why)
     if not result.open:
         cells = [{**cell, "truth": None, "guess": None} for cell in cells]
-    caption = f"Right, and the attacker most certain ({where(result, one)})"
+    caption = f"Right, and the attacker most certain ({where(result, record)})"
     table = grids.filled(
         caption,
         [
@@ -147,10 +147,12 @@ def examples_section(result: AuditResult) -> Section | None:
         return empty("examples", title, why)
     # Of the configurations of one batch size the first, which is the undefended one where there is any.
     chosen: dict[int | None, tuple[str, str]] = {}
-    for one in result.overviews:
-        chosen.setdefault(one["batch_size"], (one["defense"], one["attack"]))
+    for record in result.overviews:
+        chosen.setdefault(record["batch_size"], (record["defense"], record["attack"]))
     by_size = {
-        size: [one for one in result.examples if (one.batch_size, one.defense, one.attack) == (size, *key)]
+        size: [
+            record for record in result.examples if (record.batch_size, record.defense, record.attack) == (size, *key)
+        ]
         for size, key in chosen.items()
     }
     shown = [_example_grid(result, some) for some in by_size.values() if some]
@@ -203,13 +205,13 @@ def groups_section(result: AuditResult) -> Section | None:
         return None
     kept = result.telling("right", mixed=True)
     if kept is None:
-        return empty("groups", title, "The run kept no record of single cells, so groups cannot be told apart.")
-    one, evidence = kept
+        return empty("groups", title, "The run kept no record of single cells, so groups cannot be distinguished.")
+    record, evidence = kept
     width = len(evidence.column_names)
     least = 1 if not result.audit.own else LEAST_RECORDS
     grouped = frames.subgroups(evidence, least, width)
     rare = frames.rarity(evidence)
-    place = where(result, one)
+    place = where(result, record)
     shown = []
     words = ["A mean over all records can hide that some of them are read far better than others."]
     if rare:
@@ -246,7 +248,7 @@ def groups_section(result: AuditResult) -> Section | None:
             named,
             None if least == 1 else f"Groups of fewer than {least} records are taken together.",
         )
-        shown.append((figures.groups("groups", grouped, one["mean"], caption), table))
+        shown.append((figures.groups("groups", grouped, record["mean"], caption), table))
     else:
         words.append("No discrete column is marked as sensitive, so there are no groups to compare.")
     return Section("groups", title, words, figures=shown)

@@ -20,7 +20,7 @@ def render_comparison(comparison: Comparison) -> str:
     drawings: list[tuple[figures.Figure, Grid]] = []
     if shares:
         title = "Cells read in both runs, with 95% intervals"
-        drawn = [{**one, "label": label(one)} for one in shares]
+        drawn = [{**record, "label": label(record)} for record in shares]
         drawings.append(
             (
                 figures.differences("overall-figure", drawn, comparison.names, title),
@@ -29,7 +29,7 @@ def render_comparison(comparison: Comparison) -> str:
         )
     if columns:
         title = "Columns, those that differ clearly first and then by the size of the difference"
-        drawn = [{**one, "label": f"{clean(one['column'], 24)} · {label(one)}"} for one in columns]
+        drawn = [{**record, "label": f"{clean(record['column'], 24)} · {label(record)}"} for record in columns]
         drawings.append(
             (
                 figures.differences("columns-figure", drawn, comparison.names, title),
@@ -50,7 +50,7 @@ def render_comparison(comparison: Comparison) -> str:
 
 
 def _differences_grid(comparison: Comparison) -> Grid:
-    records = [{"entry": name, "a": one, "b": other} for name, one, other in comparison.differing]
+    records = [{"entry": name, "a": record, "b": other} for name, record, other in comparison.differing]
     columns = [
         grids.text("Entry", "entry", 120),
         grids.text(comparison.names[0], "a", 200),
@@ -62,11 +62,11 @@ def _differences_grid(comparison: Comparison) -> Grid:
 def _grid(caption: str, comparison: Comparison, records: Sequence[Record], rates: bool) -> Grid:
     flat = [
         {
-            **one,
-            **{f"{side}_{name}": one[side][name] for side in ("a", "b") for name in ("mean", "low", "high", "n")},
-            "clearly": "yes" if one["clear"] else "no",
+            **record,
+            **{f"{side}_{name}": record[side][name] for side in ("a", "b") for name in ("mean", "low", "high", "n")},
+            "clearly": "yes" if record["clear"] else "no",
         }
-        for one in records
+        for record in records
     ]
     first, second = comparison.names
     figure = grids.share if rates else grids.number

@@ -49,7 +49,9 @@ def show_report(console: Console, result: AuditResult) -> None:
     _show_alarms(console, result.alarms)
     if any(row.metric == _SCORE for row in rows):
         console.print(_results_table(result, console))
-    attacks = {(one["batch_size"], one["defense"]): one["attack"] for one in result.overviews if one["attack"]}
+    attacks = {
+        (record["batch_size"], record["defense"]): record["attack"] for record in result.overviews if record["attack"]
+    }
     # Side by side only as many settings as there is room for.
     room = max(1, (console.width - _COLUMN_NAMES) // _COLUMN_FIGURES)
     by_column = any(result.by_column.values())
@@ -57,7 +59,7 @@ def show_report(console: Console, result: AuditResult) -> None:
         console.print(_columns_table(result, list(attacks)[begin : begin + room]))
     if (costs := costs_table(result)) is not None:
         console.print(costs)
-    numbers = any(one["kind"] == "continuous" for own in result.by_column.values() for one in own)
+    numbers = any(record["kind"] == "continuous" for own in result.by_column.values() for record in own)
     if audit.dataset is not None and numbers:
         words = tolerances(audit.dataset.schema, _MOST_TOLERANCES)
         console.print(Padding(Text(words, "dim"), (0, 0, 1, 2)))
@@ -86,7 +88,7 @@ def _show_head(console: Console, result: AuditResult) -> None:
     )
     for fact in (*audit.threat_model(), *(f"{note[:1].upper()}{note[1:]}." for note in about.notes)):
         console.print(Padding(Text(f"· {clean(fact, 600)}"), (0, 0, 0, 2)))
-    if omitted := [clean(one.attack) for one in result.grid if not one.applies]:
+    if omitted := [clean(applicability.attack) for applicability in result.grid if not applicability.applies]:
         words = f"· Attacks that do not apply, see the report: {', '.join(omitted)}."
         console.print(Padding(Text(words, "dim"), (0, 0, 0, 2)))
     console.print()
@@ -142,7 +144,7 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
             scores = {row.metric: row for row in pick(here, attack=attack)}
             score = scores[_SCORE]
             attacks = score.is_attack
-            found = verdict(score, scores.get("exact_match"), alarms, scores.get("certified"))
+            rated = verdict(score, scores.get("exact_match"), alarms, scores.get("certified"))
             baseline = ""
             if score.baseline is not None:
                 baseline = f"{_plain(score.baseline)}{between}{clean(score.baseline_name)}"
@@ -160,7 +162,7 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
                 Text(f"{_mean(score)}{between}{span(score.low, score.high)}".strip()),
                 Text(baseline),
                 points(score.lift) if attacks else "",
-                Text(found.tier, style=_STYLES[found.gravest]) if attacks else "",
+                Text(rated.tier, style=_STYLES[rated.gravest]) if attacks else "",
                 *(extra[name] for name in extras),
             )
         if i + 1 < len(scored):
@@ -177,26 +179,26 @@ def _plain(rate: float | None) -> str:
 
 
 def _columns_table(result: AuditResult, settings: Sequence[Setting]) -> Table:
-    every = {key: {one["column"]: one for one in result.by_column[key]} for key in settings}
+    every = {key: {record["column"]: record for record in result.by_column[key]} for key in settings}
     # In the order of the table, or of results where rows are no table.
-    found = {column: one for own in every.values() for column, one in own.items()}
-    order = [row.column for row in result.rows if row.column in found]
-    marked = "; * sensitive" if any(one["sensitive"] for one in found.values()) else ""
+    by_column = {column: record for own in every.values() for column, record in own.items()}
+    order = [row.column for row in result.rows if row.column in by_column]
+    marked = "; * sensitive" if any(record["sensitive"] for record in by_column.values()) else ""
     table = make_table(f"Columns: read by the strongest attack (lift over the best baseline, in points){marked}")
     table.add_column("column", no_wrap=True)
-    kinds = any(one["kind"] for one in found.values())
+    kinds = any(record["kind"] for record in by_column.values())
     if kinds:
         table.add_column("kind", no_wrap=True)
     for key in settings:
-        attack = next((one["attack"] for one in every[key].values()), None)
+        attack = next((record["attack"] for record in every[key].values()), None)
         table.add_column(Text(f"{result.label(key)}: {_MISSING if attack is None else clean(attack)}"), justify="right")
     for column in dict.fromkeys(order):
         cells = []
         for key in settings:
-            one = every[key].get(column)
-            text = _MISSING if one is None else f"{percent(one['mean'])} ({points(one['lift'])})"
-            cells.append(Text(text, style="" if one is None else _STYLES[gravest(one["tier"])]))
-        head = found[column]
+            record = every[key].get(column)
+            text = _MISSING if record is None else f"{percent(record['mean'])} ({points(record['lift'])})"
+            cells.append(Text(text, style="" if record is None else _STYLES[gravest(record["tier"])]))
+        head = by_column[column]
         name = Text(clean(column, 32) + (" *" if head["sensitive"] else ""))
         table.add_row(name, *([head["kind"] or ""] if kinds else []), *cells)
     return table
@@ -207,43 +209,47 @@ def costs_table(result: AuditResult) -> Table | None:
     records = result.frontier
     if not records:
         return None
-    error = any(is_error(one["task_metric"]) for one in records)
+    error = any(is_error(record["task_metric"]) for record in records)
     table = make_table("The task under each defense" + ("" if error else ", in percent"))
-    sized = len({one["batch_size"] for one in records}) > 1
+    sized = len({record["batch_size"] for record in records}) > 1
     if sized:
         table.add_column("batch", justify="right", no_wrap=True)
     table.add_column("defense", overflow="fold")
     for name in (lowered(task_name(records[0]["task_metric"])), "baseline"):
         table.add_column(name, justify="right", no_wrap=True)
-    detailed = " (delta, steps, accountant)" if any(one["steps"] is not None for one in records) else ""
+    detailed = " (delta, steps, accountant)" if any(record["steps"] is not None for record in records) else ""
     bounds = {
         "epsilon": f"epsilon of a record{detailed}",
         "label_epsilon": "epsilon of a label",
     }
-    bounds = {key: name for key, name in bounds.items() if any(one[key] is not None for one in records)}
+    bounds = {key: name for key, name in bounds.items() if any(record[key] is not None for record in records)}
     for name in bounds.values():
         table.add_column(name, justify="right", overflow="fold")
-    for one in records:
+    for record in records:
         if error:
-            learnt, baseline = (_MISSING if k is None else f"{k:.4g}" for k in (one["task"], one["task_baseline"]))
+            learnt, baseline = (
+                _MISSING if k is None else f"{k:.4g}" for k in (record["task"], record["task_baseline"])
+            )
         else:
-            learnt = f"{_plain(one['task'])} {span(one['task_low'], one['task_high'])}".strip()
-            baseline = _plain(one["task_baseline"])
+            learnt = f"{_plain(record['task'])} {span(record['task_low'], record['task_high'])}".strip()
+            baseline = _plain(record["task_baseline"])
         table.add_row(
-            *([str(one["batch_size"])] if sized else []),
-            Text(clean(one["defense"], 32)),
+            *([str(record["batch_size"])] if sized else []),
+            Text(clean(record["defense"], 32)),
             Text(learnt),
             baseline,
-            *(_bound(one, key) for key in bounds),
+            *(_bound(record, key) for key in bounds),
         )
     return table
 
 
-def _bound(one: Record, key: str) -> str:
-    if one[key] is None:
+def _bound(record: Record, key: str) -> str:
+    if record[key] is None:
         return _MISSING
-    details = f" ({one['delta']:.2g}, {one['steps']:,}, {one['accountant']})" if one["steps"] is not None else ""
-    return f"{one[key]:.3g}{details if key == 'epsilon' else ''}"
+    details = (
+        f" ({record['delta']:.2g}, {record['steps']:,}, {record['accountant']})" if record["steps"] is not None else ""
+    )
+    return f"{record[key]:.3g}{details if key == 'epsilon' else ''}"
 
 
 def _show_examples(console: Console, result: AuditResult, shown: Sequence[Example]) -> None:

@@ -23,6 +23,10 @@ MOST_COLUMNS = 40
 _LONGEST = 28
 _BASELINE = "--muted"
 
+# A trace and the layout of plotly.js, see its reference.
+Trace = dict[str, object]
+Layout = dict[str, Any]
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -39,8 +43,8 @@ class Figure:
     name: str
     title: str
     description: str
-    data: list[dict[str, Any]]
-    layout: dict[str, Any]
+    data: list[Trace]
+    layout: Layout
     height: int = 380
 
 
@@ -89,14 +93,14 @@ def _against(
     horizontal: str,
     ordered: bool = True,
 ) -> Figure:
-    places = list(dict.fromkeys(one[axis] for one in records))
+    places = list(dict.fromkeys(record[axis] for record in records))
     sizes = sorted(places) if ordered else places
-    attacks = list(dict.fromkeys(one["attack"] for one in records if one["is_attack"]))
-    baselines = list(dict.fromkeys(one["attack"] for one in records if not one["is_attack"]))
+    attacks = list(dict.fromkeys(record["attack"] for record in records if record["is_attack"]))
+    baselines = list(dict.fromkeys(record["attack"] for record in records if not record["is_attack"]))
     data = []
     many = len(attacks) + len(baselines)
     for i, part in enumerate([*attacks, *baselines]):
-        own = [one for one in records if one["attack"] == part]
+        own = [record for record in records if record["attack"] == part]
         attack = part in attacks
         color = _color(i) if attack else _BASELINE
         style = i if attack else i - len(attacks)
@@ -107,8 +111,8 @@ def _against(
                 "type": "scatter",
                 "mode": "lines+markers" if ordered else "markers",
                 "name": label(part) + ("" if attack else " (baseline)"),
-                "x": [sizes.index(one[axis]) + shift for one in own],
-                "y": [100 * one["mean"] for one in own],
+                "x": [sizes.index(record[axis]) + shift for record in own],
+                "y": [100 * record["mean"] for record in own],
                 "error_y": _errors(own),
                 "line": {
                     "color": color,
@@ -121,8 +125,9 @@ def _against(
                     "symbol": _SYMBOLS[style % SERIES] + ("" if attack else "-open"),
                 },
                 "text": [
-                    f"{label(part)}, {words} {label(one[axis])}: {percent(one['mean'])} {_between(one)}, n = {one['n']}"
-                    for one in own
+                    f"{label(part)}, {words} {label(record[axis])}: {percent(record['mean'])} {_between(record)}, "
+                    f"n = {record['n']}"
+                    for record in own
                 ],
                 "hovertemplate": "%{text}<extra></extra>",
             }
@@ -133,7 +138,7 @@ def _against(
         "range": [-0.5, len(sizes) - 0.5],
         "zeroline": False,
     }
-    best = max((one for one in records if one["is_attack"]), key=lambda one: one["mean"], default=None)
+    best = max((record for record in records if record["is_attack"]), key=lambda record: record["mean"], default=None)
     seen = (
         ""
         if best is None
@@ -152,19 +157,19 @@ def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
     """
     shown = list(records[:MOST_COLUMNS])
     places = list(range(len(shown)))[::-1]
-    names = [label(one["column"]) + (" ★" if one["sensitive"] else "") for one in shown]
+    names = [label(record["column"]) + (" ★" if record["sensitive"] else "") for record in shown]
     hover = [
-        f"{name}: read {percent(one['mean'])} {_between(one)}, best baseline {percent(one['baseline'])}, "
-        f"lift {points(one['lift'])} points"
-        for name, one in zip(names, shown, strict=True)
+        f"{name}: read {percent(record['mean'])} {_between(record)}, best baseline {percent(record['baseline'])}, "
+        f"lift {points(record['lift'])} points"
+        for name, record in zip(names, shown, strict=True)
     ]
     joined_x: list[float | None] = []
     joined_y: list[float | None] = []
-    for place, one in zip(places, shown, strict=True):
-        if one["baseline"] is not None:
-            joined_x += [100 * one["baseline"], 100 * one["mean"], None]
+    for place, record in zip(places, shown, strict=True):
+        if record["baseline"] is not None:
+            joined_x += [100 * record["baseline"], 100 * record["mean"], None]
             joined_y += [place, place, None]
-    data: list[dict[str, Any]] = [
+    data: list[Trace] = [
         {
             "type": "scatter",
             "mode": "lines",
@@ -178,7 +183,7 @@ def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
             "type": "scatter",
             "mode": "markers",
             "name": "best baseline",
-            "x": [None if one["baseline"] is None else 100 * one["baseline"] for one in shown],
+            "x": [None if record["baseline"] is None else 100 * record["baseline"] for record in shown],
             "y": places,
             "marker": {"color": _BASELINE, "symbol": "diamond-open", "size": 9, "line": {"width": 2}},
             "text": hover,
@@ -188,7 +193,7 @@ def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
             "type": "scatter",
             "mode": "markers",
             "name": "attack, with 95% interval",
-            "x": [100 * one["mean"] for one in shown],
+            "x": [100 * record["mean"] for record in shown],
             "y": places,
             "error_x": _errors(shown),
             "marker": {"color": "--series-1", "symbol": "circle", "size": 10},
@@ -199,9 +204,9 @@ def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
     layout = _layout("", "Cells of the column that are right (%)")
     layout["xaxis"] |= {"range": [-2, 103]}
     layout["yaxis"] |= _lines(places, names)
-    marked = [one for one in shown if one["sensitive"]]
-    gains = [one for one in shown if one["lift"] is not None]
-    top = max(gains, key=lambda one: one["lift"], default=None)
+    marked = [record for record in shown if record["sensitive"]]
+    gains = [record for record in shown if record["lift"] is not None]
+    top = max(gains, key=lambda record: record["lift"], default=None)
     seen = f"{len(records)} columns, {len(marked)} of them sensitive."
     if top is not None:
         seen += f" The largest lift is {points(top['lift'])} points, of {clean(top['column'])}."
@@ -219,10 +224,13 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
     """
     shown = list(columns[:MOST_COLUMNS])
     places = list(range(len(shown)))[::-1]
-    heads = [next(one for one in column if one is not None) for column in shown]
+    heads = [next(record for record in column if record is not None) for column in shown]
     names = [label(head["column"]) + (" ★" if head["sensitive"] else "") for head in heads]
-    lifts = [[None if one is None or one["lift"] is None else 100 * one["lift"] for one in column] for column in shown]
-    data: list[dict[str, Any]] = [
+    lifts = [
+        [None if record is None or record["lift"] is None else 100 * record["lift"] for record in column]
+        for column in shown
+    ]
+    data: list[Trace] = [
         {
             "type": "heatmap",
             "x": list(range(len(settings))),
@@ -257,29 +265,29 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
 
 def reliability(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return accuracy against the attacker's own certainty, the area of a mark by its number of cells."""
-    data: list[dict[str, Any]] = [_diagonal()]
-    for i, kind in enumerate(dict.fromkeys(one["kind"] for one in records)):
-        own = [one for one in records if one["kind"] == kind]
-        most = max(one["cells"] for one in own)
+    data: list[Trace] = [_diagonal()]
+    for i, kind in enumerate(dict.fromkeys(record["kind"] for record in records)):
+        own = [record for record in records if record["kind"] == kind]
+        most = max(record["cells"] for record in own)
         data.append(
             {
                 "type": "scatter",
                 "mode": "lines+markers",
                 "name": f"{kind} cells" if kind == "discrete" else "continuous cells (certainty by rank)",
-                "x": [100 * one["certainty"] for one in own],
-                "y": [100 * one["mean"] for one in own],
+                "x": [100 * record["certainty"] for record in own],
+                "y": [100 * record["mean"] for record in own],
                 "error_y": _errors(own),
                 "line": {"color": _color(i), "dash": _DASHES[i], "width": 2},
                 "marker": {
                     "color": _color(i),
                     "symbol": _SYMBOLS[i],
-                    "size": [6 + 12 * (one["cells"] / most) ** 0.5 for one in own],
+                    "size": [6 + 12 * (record["cells"] / most) ** 0.5 for record in own],
                     "opacity": 1,
                 },
                 "text": [
-                    f"certainty {percent(one['certainty'], 0)}: {percent(one['mean'])} right {_between(one)}, "
-                    f"{one['cells']:,} cells"
-                    for one in own
+                    f"certainty {percent(record['certainty'], 0)}: {percent(record['mean'])} right {_between(record)}, "
+                    f"{record['cells']:,} cells"
+                    for record in own
                 ],
                 "hovertemplate": "%{text}<extra></extra>",
             }
@@ -287,27 +295,29 @@ def reliability(name: str, records: Sequence[Record], title: str) -> Figure:
     layout = _layout("Cells that are right (%)", "Certainty by the attacker's own account (%)")
     layout["xaxis"] |= {"range": [-3, 103]}
     layout["yaxis"] |= {"range": [-3, 105]}
-    ends = [one for one in records if one["bin"] == max(other["bin"] for other in records)]
-    ends_read = "; ".join(f"of the most certain {one['kind']} cells {percent(one['mean'])} are right" for one in ends)
+    ends = [record for record in records if record["bin"] == max(other["bin"] for other in records)]
+    ends_read = "; ".join(
+        f"of the most certain {record['kind']} cells {percent(record['mean'])} are right" for record in ends
+    )
     return Figure(name, title, f"Accuracy by the attacker's certainty: {ends_read}.", data, layout)
 
 
 def covered(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return the accuracy of the most certain share of cells."""
     data = []
-    for i, kind in enumerate(dict.fromkeys(one["kind"] for one in records)):
-        own = [one for one in records if one["kind"] == kind]
+    for i, kind in enumerate(dict.fromkeys(record["kind"] for record in records)):
+        own = [record for record in records if record["kind"] == kind]
         data.append(
             {
                 "type": "scatter",
                 "mode": "lines",
                 "name": f"{kind} cells",
-                "x": [100 * one["share"] for one in own],
-                "y": [100 * one["mean"] for one in own],
+                "x": [100 * record["share"] for record in own],
+                "y": [100 * record["mean"] for record in own],
                 "line": {"color": _color(i), "dash": _DASHES[i], "width": 2.5},
                 "text": [
-                    f"the {percent(one['share'], 0)} of cells it is most certain of: {percent(one['mean'])} right"
-                    for one in own
+                    f"the {percent(record['share'], 0)} of cells it is most certain of: {percent(record['mean'])} right"
+                    for record in own
                 ],
                 "hovertemplate": "%{text}<extra></extra>",
             }
@@ -316,7 +326,9 @@ def covered(name: str, records: Sequence[Record], title: str) -> Figure:
     layout["xaxis"] |= {"range": [0, 101]}
     layout["yaxis"] |= {"range": [0, 103]}
     last = "; ".join(
-        f"{percent(one['mean'])} of all {one['kind']} cells are right" for one in records if one["share"] == 1
+        f"{percent(record['mean'])} of all {record['kind']} cells are right"
+        for record in records
+        if record["share"] == 1
     )
     return Figure(name, title, f"Accuracy of the cells that the attacker is most certain of; {last}.", data, layout)
 
@@ -325,18 +337,18 @@ def groups(name: str, records: Sequence[Record], overall: float | None, title: s
     """Return the accuracy on the records of each category."""
     shown = list(records[:MOST_COLUMNS])
     places = list(range(len(shown)))[::-1]
-    names = [f"{label(one['column'], 18)}: {category(one, 18)}" for one in shown]
-    data: list[dict[str, Any]] = [
+    names = [f"{label(record['column'], 18)}: {category(record, 18)}" for record in shown]
+    data: list[Trace] = [
         {
             "type": "scatter",
             "mode": "markers",
             "name": "records of the group",
-            "x": [100 * one["mean"] for one in shown],
+            "x": [100 * record["mean"] for record in shown],
             "y": places,
             "marker": {"color": "--series-1", "size": 10, "symbol": "circle"},
             "text": [
-                f"{name}: {percent(one['mean'])} of {one['cells']:,} cells"
-                for name, one in zip(names, shown, strict=True)
+                f"{name}: {percent(record['mean'])} of {record['cells']:,} cells"
+                for name, record in zip(names, shown, strict=True)
             ],
             "hovertemplate": "%{text}<extra></extra>",
         }
@@ -356,32 +368,33 @@ def groups(name: str, records: Sequence[Record], overall: float | None, title: s
         )
     layout["xaxis"] |= {"range": [-2, 103]}
     layout["yaxis"] |= _lines(places, names)
-    ends = sorted(records, key=lambda one: one["mean"])
+    ends = sorted(records, key=lambda record: record["mean"])
     seen = f"{len(records)} groups; accuracy from {percent(ends[0]['mean'])} to {percent(ends[-1]['mean'])}."
     return Figure(name, title, seen, data, layout, height=110 + 26 * max(4, len(shown)))
 
 
-def category(one: Record, longest: int = _LONGEST) -> str:
+def category(record: Record, longest: int = _LONGEST) -> str:
     """Return the label of a group of records."""
-    return f"{one['pooled']} small categories together" if one["pooled"] else label(one["category"], longest)
+    return f"{record['pooled']} small categories together" if record["pooled"] else label(record["category"], longest)
 
 
 def quarters(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return the accuracy by quarter of the records' rarity."""
     words = ("most common", "second", "third", "rarest")
-    data: list[dict[str, Any]] = [
+    data: list[Trace] = [
         {
             "type": "scatter",
             "mode": "lines+markers",
             "name": "cells read",
-            "x": [one["quarter"] for one in records],
-            "y": [100 * one["mean"] for one in records],
+            "x": [record["quarter"] for record in records],
+            "y": [100 * record["mean"] for record in records],
             "error_y": _errors(records),
             "line": {"color": "--series-1-soft", "width": 3},
             "marker": {"color": "--series-1", "size": 11},
             "hovertext": [
-                f"{words[one['quarter'] - 1]} quarter: {percent(one['mean'])} {_between(one)}, {one['records']} records"
-                for one in records
+                f"{words[record['quarter'] - 1]} quarter: {percent(record['mean'])} {_between(record)}, "
+                f"{record['records']} records"
+                for record in records
             ],
             "hovertemplate": "%{hovertext}<extra></extra>",
             "showlegend": False,
@@ -389,9 +402,9 @@ def quarters(name: str, records: Sequence[Record], title: str) -> Figure:
     ]
     layout = _layout("Cells read (%)", "Quarter of the records, by how rare their cells are")
     layout["yaxis"] |= {"range": [0, 103]}
-    layout["xaxis"] |= _ticks([one["quarter"] for one in records], [words[one["quarter"] - 1] for one in records]) | {
-        "range": [0.5, 4.5]
-    }
+    layout["xaxis"] |= _ticks(
+        [record["quarter"] for record in records], [words[record["quarter"] - 1] for record in records]
+    ) | {"range": [0.5, 4.5]}
     seen = (
         f"From the most common quarter, {percent(records[0]['mean'])}, to the rarest, {percent(records[-1]['mean'])}."
     )
@@ -412,43 +425,44 @@ def frontier(
         error: whether the task is measured by an error, which is no rate.
     """
     scale = 1.0 if error else 100.0
-    known = [one for one in records if one["closed"] is not None]
+    known = [record for record in records if record["closed"] is not None]
     data = []
-    for i, defense in enumerate(dict.fromkeys(one["defense"] for one in known)):
-        own = [one for one in known if one["defense"] == defense]
-        tasks = [f"{one['task']:.4g}" if error else percent(one["task"]) for one in own]
+    for i, defense in enumerate(dict.fromkeys(record["defense"] for record in known)):
+        own = [record for record in known if record["defense"] == defense]
+        tasks = [f"{record['task']:.4g}" if error else percent(record["task"]) for record in own]
         data.append(
             {
                 "type": "scatter",
                 "mode": "lines+markers+text" if sized else "markers",
                 "name": label(defense, 48),
-                "x": [scale * one["task"] for one in own],
-                "y": [100 * one["closed"] for one in own],
+                "x": [scale * record["task"] for record in own],
+                "y": [100 * record["closed"] for record in own],
                 "error_x": _errors(own, "task", "task_low", "task_high", scale),
                 "error_y": _errors(own, "closed", "closed_low", "upper"),
                 "line": {"color": _color(i), "dash": _DASHES[i % SERIES], "width": 1.5},
                 "marker": {"color": _color(i), "symbol": _SYMBOLS[i % SERIES], "size": 11},
-                "text": [str(one["batch_size"]) if sized else "" for one in own],
+                "text": [str(record["batch_size"]) if sized else "" for record in own],
                 "textposition": "top right",
                 "hovertext": [
-                    f"{_point(label(defense, 60), one, sized)}: closed gap {percent(one['closed'])}, task {task}"
-                    for one, task in zip(own, tasks, strict=True)
+                    f"{_point(label(defense, 60), record, sized)}: closed gap {percent(record['closed'])}, task {task}"
+                    for record, task in zip(own, tasks, strict=True)
                 ],
                 "hovertemplate": "%{hovertext}<extra></extra>",
                 "cliponaxis": False,
             }
         )
     layout = _layout("Gap to certainty closed (%)", horizontal if error else f"{horizontal} (%)")
-    layout["yaxis"] |= {"range": [min(-3.0, 100 * min((one["closed"] for one in known), default=0.0) - 3), 106]}
+    layout["yaxis"] |= {"range": [min(-3.0, 100 * min((record["closed"] for record in known), default=0.0) - 3), 106]}
     layout["shapes"] = _thresholds()
     seen = "; ".join(
-        f"{_point(clean(one['defense'], 40), one, sized)}: closed gap {percent(one['closed'])}" for one in known[:8]
+        f"{_point(clean(record['defense'], 40), record, sized)}: closed gap {percent(record['closed'])}"
+        for record in known[:8]
     )
     return Figure(name, title, f"Leakage beside how well the task is learnt: {seen}.", data, layout, height=440)
 
 
-def _point(defense: str, one: Record, sized: bool) -> str:
-    return f"{defense}, batch size {one['batch_size']}" if sized else defense
+def _point(defense: str, record: Record, sized: bool) -> str:
+    return f"{defense}, batch size {record['batch_size']}" if sized else defense
 
 
 def differences(name: str, records: Sequence[Record], names: tuple[str, str], title: str) -> Figure:
@@ -457,23 +471,23 @@ def differences(name: str, records: Sequence[Record], names: tuple[str, str], ti
     places = list(range(len(shown)))[::-1]
     data = []
     for i, (side, run) in enumerate(zip(("a", "b"), names, strict=True)):
-        own = [(place, one[side]) for place, one in zip(places, shown, strict=True)]
+        own = [(place, record[side]) for place, record in zip(places, shown, strict=True)]
         data.append(
             {
                 "type": "scatter",
                 "mode": "markers",
                 "name": label(run),
-                "x": [None if one["mean"] is None else 100 * one["mean"] for _, one in own],
+                "x": [None if record["mean"] is None else 100 * record["mean"] for _, record in own],
                 "y": [place + (0.14 if side == "a" else -0.14) for place, _ in own],
-                "error_x": _errors([one for _, one in own]),
+                "error_x": _errors([record for _, record in own]),
                 "marker": {"color": _color(i), "symbol": _SYMBOLS[i], "size": 9},
-                "text": [f"{percent(one['mean'])} {_between(one)}" for _, one in own],
+                "text": [f"{percent(record['mean'])} {_between(record)}" for _, record in own],
                 "hovertemplate": "%{text}<extra></extra>",
             }
         )
     layout = _layout("", "Cells read (%)")
     layout["xaxis"] |= {"range": [-2, 103]}
-    layout["yaxis"] |= _lines(places, [label(one["label"], 48) for one in shown], grid=True)
+    layout["yaxis"] |= _lines(places, [label(record["label"], 48) for record in shown], grid=True)
     seen = f"{len(records)} figures of {clean(names[0])} and {clean(names[1])} side by side."
     return Figure(name, title, seen, data, layout, height=120 + 34 * max(3, len(shown)))
 
@@ -482,28 +496,28 @@ def _color(i: int) -> str:
     return f"--series-{i % SERIES + 1}"
 
 
-def _between(one: Record) -> str:
-    if one["low"] is None:
+def _between(record: Record) -> str:
+    if record["low"] is None:
         return "(no interval)"
-    return f"[{100 * one['low']:.1f}, {100 * one['high']:.1f}]"
+    return f"[{100 * record['low']:.1f}, {100 * record['high']:.1f}]"
 
 
 def _errors(
     records: Sequence[Record], mean: str = "mean", low: str = "low", high: str = "high", scale: float = 100.0
-) -> dict[str, Any]:
-    known = [one[mean] is not None and one[low] is not None and one[high] is not None for one in records]
+) -> Trace:
+    known = [record[mean] is not None and record[low] is not None and record[high] is not None for record in records]
     pairs = list(zip(records, known, strict=True))
     return {
         "type": "data",
         "symmetric": False,
-        "array": [scale * max(0.0, one[high] - one[mean]) if has else None for one, has in pairs],
-        "arrayminus": [scale * max(0.0, one[mean] - one[low]) if has else None for one, has in pairs],
+        "array": [scale * max(0.0, record[high] - record[mean]) if has else None for record, has in pairs],
+        "arrayminus": [scale * max(0.0, record[mean] - record[low]) if has else None for record, has in pairs],
         "thickness": 1.4,
         "width": 4,
     }
 
 
-def _diagonal() -> dict[str, Any]:
+def _diagonal() -> Trace:
     return {
         "type": "scatter",
         "mode": "lines",
@@ -515,7 +529,7 @@ def _diagonal() -> dict[str, Any]:
     }
 
 
-def _thresholds() -> list[dict[str, Any]]:
+def _thresholds() -> list[Trace]:
     return [
         {
             "type": "line",
@@ -531,7 +545,7 @@ def _thresholds() -> list[dict[str, Any]]:
     ]
 
 
-def _lines(places: Sequence[int], names: Sequence[str], grid: bool = False) -> dict[str, Any]:
+def _lines(places: Sequence[int], names: Sequence[str], grid: bool = False) -> Trace:
     """Return the axis of figures with a line for each name."""
     return _ticks(places, names) | {
         "range": [-0.7, len(places) - 0.3],
@@ -542,11 +556,11 @@ def _lines(places: Sequence[int], names: Sequence[str], grid: bool = False) -> d
     }
 
 
-def _ticks(places: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
+def _ticks(places: Sequence[int], names: Sequence[str]) -> Trace:
     return {"tickmode": "array", "tickvals": list(places), "ticktext": list(names)}
 
 
-def _layout(vertical: str, horizontal: str) -> dict[str, Any]:
+def _layout(vertical: str, horizontal: str) -> Layout:
     axis = {
         "gridcolor": "--line",
         "linecolor": "--line",

@@ -45,14 +45,16 @@ def overview(rows: Sequence[ResultRow], alarms: Sequence[Alarm] = ()) -> list[Re
         >>> overview([])
         []
     """
-    made = []
+    records = []
     for setting in settings(rows):
         here = at(rows, setting)
         attack = strongest(here, *setting)
         own = pick(here, attack=attack, column=None)
         score = _one(own, "accuracy") if attack else None
-        made.append({"batch_size": setting[0], "defense": setting[1], "attack": attack, **_scored(score, own, alarms)})
-    return made
+        records.append(
+            {"batch_size": setting[0], "defense": setting[1], "attack": attack, **_scored(score, own, alarms)}
+        )
+    return records
 
 
 _OF_A_ROW = ("mean", "low", "high", "n", "baseline", "baseline_name", "lift", "lift_low", "lift_high")
@@ -63,14 +65,14 @@ def _scored(score: ResultRow | None, own: Sequence[ResultRow], alarms: Sequence[
         empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds")
         return {**dict.fromkeys(empty), "tier": INCONCLUSIVE}
     exact = _one(own, "exact_match")
-    found = verdict(score, exact, alarms, _one(own, "certified"))
+    rated = verdict(score, exact, alarms, _one(own, "certified"))
     parts = {name: _one(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
     return {
         **{name: getattr(score, name) for name in _OF_A_ROW},
-        "closed": found.closed,
-        "closed_low": found.low,
-        "upper": found.high,
-        "tier": found.tier,
+        "closed": rated.closed,
+        "closed_low": rated.low,
+        "upper": rated.high,
+        "tier": rated.tier,
         "exact": None if exact is None else exact.mean,
         **{name: None if part is None else part.mean for name, part in parts.items()},
         "seconds": score.seconds_per_victim,
@@ -88,12 +90,12 @@ def worst(overviews: Sequence[Record]) -> Record | None:
     the gravest tier, the share of the gap that is closed, and the accuracy.
     """
 
-    def shown(one: Record) -> tuple[bool, float, int, float, float]:
-        tier, usable = gravest(one["tier"]), one["tier"] != INCONCLUSIVE
-        low = one["closed_low"] if usable and one["closed_low"] is not None else -math.inf
-        return tier == "total" and usable, low, GRAVITY.index(tier), one["closed"] or -math.inf, one["mean"] or 0
+    def shown(record: Record) -> tuple[bool, float, int, float, float]:
+        tier, usable = gravest(record["tier"]), record["tier"] != INCONCLUSIVE
+        low = record["closed_low"] if usable and record["closed_low"] is not None else -math.inf
+        return tier == "total" and usable, low, GRAVITY.index(tier), record["closed"] or -math.inf, record["mean"] or 0
 
-    return max((one for one in overviews if one["attack"] is not None), key=shown, default=None)
+    return max((record for record in overviews if record["attack"] is not None), key=shown, default=None)
 
 
 def scores(rows: Sequence[ResultRow], alarms: Sequence[Alarm] = ()) -> list[Record]:
@@ -130,12 +132,12 @@ def columns(
     known = {} if schema is None else {column.name: column for column in (*schema.columns, schema.target)}
     places = list(known)
     scored = {row.column: row for row in pick(here, metric="accuracy", attack=attack) if row.mean is not None}
-    made = []
+    records = []
     for name, row in scored.items():
         if name is None:
             continue
         column = known.get(name)
-        made.append(
+        records.append(
             {
                 "batch_size": setting[0],
                 "defense": setting[1],
@@ -148,7 +150,10 @@ def columns(
                 **_scored(row, [], alarms),
             }
         )
-    return sorted(made, key=lambda one: (not one["sensitive"], -(-math.inf if one["lift"] is None else one["lift"])))
+    return sorted(
+        records,
+        key=lambda record: (not record["sensitive"], -(-math.inf if record["lift"] is None else record["lift"])),
+    )
 
 
 def calibration(evidence: Evidence, schema: Schema) -> list[Record]:
@@ -158,7 +163,7 @@ def calibration(evidence: Evidence, schema: Schema) -> list[Record]:
     entropy has no scale, by tenths of their rank (1 the most certain). Each has kind, bin, certainty (mean of
     the bin's cells), mean, low, high (over victims), cells and n.
     """
-    made = []
+    records = []
     for kind, certainty, right in _by_kind(evidence, schema):
         edges = np.clip(np.floor(certainty * BINS), 0, BINS - 1)
         for position in range(BINS):
@@ -167,7 +172,7 @@ def calibration(evidence: Evidence, schema: Schema) -> list[Record]:
             if not cells.any():
                 continue
             estimate = _share((right & within).sum(axis=1), cells)
-            made.append(
+            records.append(
                 {
                     "kind": kind,
                     "bin": position,
@@ -178,7 +183,7 @@ def calibration(evidence: Evidence, schema: Schema) -> list[Record]:
                     "cells": int(cells.sum()),
                 }
             )
-    return made
+    return records
 
 
 def coverage(evidence: Evidence, schema: Schema, points: int = 40) -> list[Record]:
@@ -187,12 +192,12 @@ def coverage(evidence: Evidence, schema: Schema, points: int = 40) -> list[Recor
     Cells of equal certainty count with their mean accuracy, whatever their order. Each has kind, share,
     mean and cells.
     """
-    made = []
+    records = []
     for kind, certainty, right in _by_kind(evidence, schema):
         ranked = ~np.isnan(certainty)
         running = _running(certainty[ranked], right[ranked])
         for count in np.unique(np.ceil(np.linspace(0, 1, points + 1)[1:] * len(running)).astype(int)):
-            made.append(
+            records.append(
                 {
                     "kind": kind,
                     "share": float(count / len(running)),
@@ -200,18 +205,18 @@ def coverage(evidence: Evidence, schema: Schema, points: int = 40) -> list[Recor
                     "cells": int(count),
                 }
             )
-    return made
+    return records
 
 
 def sure(evidence: Evidence, schema: Schema, level: float = SURE) -> dict[str, float]:
     """Return by kind the largest share of cells, from the most certain down, of which ``level`` are right."""
-    found = {}
+    cells = {}
     for kind, certainty, right in _by_kind(evidence, schema):
         ranked = ~np.isnan(certainty)
         running = _running(certainty[ranked], right[ranked])
         good = np.flatnonzero(running / np.arange(1, len(running) + 1) >= level)
-        found[kind] = float((good[-1] + 1) / len(running)) if len(good) else 0.0
-    return found
+        cells[kind] = float((good[-1] + 1) / len(running)) if len(good) else 0.0
+    return cells
 
 
 def _running(certainty: Float[np.ndarray, " cell"], right: Bool[np.ndarray, " cell"]) -> Float[np.ndarray, " cell"]:
@@ -227,7 +232,7 @@ def _by_kind(
     """Return certainty in [0, 1] (NaN: unknown) and rightness of the cells of each kind that has any certainty."""
     if evidence.uncertainty is None:
         return []
-    made = []
+    records = []
     for kind, positions in (("discrete", schema.discrete), ("continuous", schema.continuous)):
         if not positions:
             continue
@@ -243,8 +248,8 @@ def _by_kind(
             above = len(values) - np.searchsorted(values, entropy[known], side="right")
             ties = np.searchsorted(values, entropy[known], side="right") - np.searchsorted(values, entropy[known])
             certainty[known] = (above + ties / 2) / len(values)
-        made.append((kind, certainty, right))
-    return made
+        records.append((kind, certainty, right))
+    return records
 
 
 def exposed(evidence: Evidence, schema: Schema, baselines: Mapping[str, float | None], most: int = 20) -> list[Record]:
@@ -276,12 +281,12 @@ def exposed(evidence: Evidence, schema: Schema, baselines: Mapping[str, float | 
     known_rates = np.array([0.0 if rate is None else rate for rate in rates])
     cells = np.argwhere(evidence.right & ~np.isnan(rank) & (known_rates < 1))
     order = np.lexsort((cells[:, 0], known_rates[cells[:, 2]], rank[tuple(cells.T)]))[:most]
-    made = []
+    records = []
     for victim, record, position in cells[order].tolist():
         column = schema.columns[position]
         value = float(entropy[victim, record, position])
         discrete = isinstance(column, Discrete)
-        made.append(
+        records.append(
             {
                 "victim": victim + 1,
                 "record": record + 1,
@@ -297,7 +302,7 @@ def exposed(evidence: Evidence, schema: Schema, baselines: Mapping[str, float | 
                 "guess": _value(schema, evidence.guess, victim, record, position),
             }
         )
-    return made
+    return records
 
 
 def _value(
@@ -317,18 +322,18 @@ def subgroups(evidence: Evidence, least: int, width: int) -> list[Record]:
         least: number of records below which categories are pooled, so that a rate never speaks of single people.
         width: number of columns of the table, to tell records from cells.
     """
-    made = []
+    records = []
     for column, categories in evidence.groups.items():
         small = [counts for counts in categories.values() if 0 < counts[0] < least * width]
         kept = {name: counts for name, counts in categories.items() if counts[0] >= least * width}
-        made += [_group(column, name, *counts, width) for name, counts in kept.items()]
+        records += [_group(column, name, *counts, width) for name, counts in kept.items()]
         if small:
             cells, right = (sum(counts[i] for counts in small) for i in (0, 1))
-            made.append(_group(column, None, cells, right, width, pooled=len(small)))
-    return made
+            records.append(_group(column, None, cells, right, width, pooled=len(small)))
+    return records
 
 
-def _group(column: str, category: Any, cells: int, right: int, width: int, pooled: int = 0) -> Record:
+def _group(column: str, category: object, cells: int, right: int, width: int, pooled: int = 0) -> Record:
     return {
         "column": column,
         "category": category,
@@ -351,14 +356,14 @@ def rarity(evidence: Evidence) -> list[Record]:
     edges = np.quantile(rare, [0.25, 0.5, 0.75])
     quarter = np.searchsorted(edges, rare, side="left")
     width = evidence.right.shape[-1]
-    made = []
+    records = []
     for position in range(4):
         within = quarter == position
         if not within.any():
             continue
         right = (evidence.right & within[..., None]).sum(axis=(1, 2))
         estimate = _share(right, within.sum(axis=1) * width)
-        made.append(
+        records.append(
             {
                 "quarter": position + 1,
                 "from": float(rare[within].min()),
@@ -367,7 +372,7 @@ def rarity(evidence: Evidence) -> list[Record]:
                 "records": int(within.sum()),
             }
         )
-    return made
+    return records
 
 
 def _share(right: np.ndarray, cells: np.ndarray) -> Estimate:
@@ -390,19 +395,19 @@ def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record], utility: Se
         overviews: settings, see ``overview``.
         utility: metrics that say how well the task is learnt, the preferred one first.
     """
-    made = []
-    for one in overviews:
+    records = []
+    for record in overviews:
         about = [
             row
-            for row in pick(rows, defense=one["defense"], column=None, kind="about")
-            if row.batch_size in (None, one["batch_size"])
+            for row in pick(rows, defense=record["defense"], column=None, kind="about")
+            if row.batch_size in (None, record["batch_size"])
         ]
         learnt = [row for name in utility for row in pick(about, metric=name) if row.mean is not None]
         if learnt:
             row = learnt[0]
-            made.append(
+            records.append(
                 {
-                    **one,
+                    **record,
                     "task_metric": row.metric,
                     "task": row.mean,
                     "task_low": row.low,
@@ -412,7 +417,7 @@ def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record], utility: Se
                     **_guarantee(row, about),
                 }
             )
-    return made
+    return records
 
 
 def is_error(metric: str) -> bool:

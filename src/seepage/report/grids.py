@@ -72,9 +72,9 @@ def grid(caption: str, columns: Sequence[Column], records: Sequence[Record], not
 
 def filled(caption: str, columns: Sequence[Column], records: Sequence[Record], note: str | None = None) -> Grid:
     """Return a table of records without the columns that are missing in all of them."""
-    made = grid(caption, columns, records, note)
-    kept = [i for i in range(len(columns)) if i == 0 or any(row[i].sort is not None for row in made.rows)]
-    return Grid(caption, [columns[i] for i in kept], [[row[i] for i in kept] for row in made.rows], note)
+    filled_grid = grid(caption, columns, records, note)
+    kept = [i for i in range(len(columns)) if i == 0 or any(row[i].sort is not None for row in filled_grid.rows)]
+    return Grid(caption, [columns[i] for i in kept], [[row[i] for i in kept] for row in filled_grid.rows], note)
 
 
 def text(title: str, key: str, longest: int = LONGEST, mark: str | None = None) -> Column:

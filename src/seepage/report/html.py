@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -46,7 +45,7 @@ class AuditPart:
 
 
 def write_html(
-    path: Path, reports: Sequence[AuditResult], provenance: Mapping[str, Any], private: bool | None = None
+    path: Path, reports: Sequence[AuditResult], provenance: Mapping[str, object], private: bool | None = None
 ) -> None:
     """Write the report of a run as one file.
 
@@ -63,12 +62,12 @@ def write_html(
     write_whole(path, render(reports, provenance), own)
 
 
-def render(reports: Sequence[AuditResult], provenance: Mapping[str, Any]) -> str:
+def render(reports: Sequence[AuditResult], provenance: Mapping[str, object]) -> str:
     """Return the page of a run's audits."""
     several = len(reports) > 1
     names = _names(reports)
     parts = [
-        AuditPart(f"audit-{i}", name, [anchored(one, f"a{i}-" if several else "") for one in sections(report)])
+        AuditPart(f"audit-{i}", name, [anchored(section, f"a{i}-" if several else "") for section in sections(report)])
         for i, (name, report) in enumerate(zip(names, reports, strict=True), start=1)
     ]
     over_rounds = accumulated(reports)
@@ -92,7 +91,7 @@ def render(reports: Sequence[AuditResult], provenance: Mapping[str, Any]) -> str
     )
 
 
-def page(template: str, title: str, figures: Sequence[Figure], **content: Any) -> str:
+def page(template: str, title: str, figures: Sequence[Figure], **content: object) -> str:
     """Return a page from a template: its content between the parts that all pages share."""
     templates = environment()
     script, style = (source(name) for name in ("page.js", "style.css"))
@@ -110,7 +109,7 @@ def page(template: str, title: str, figures: Sequence[Figure], **content: Any) -
     )
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     r"""Return JSON that can stand inside a script element: no tag can end it, and numbers that are none are null.
 
     Example:
@@ -121,7 +120,7 @@ def as_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -136,8 +135,8 @@ def plotly_script() -> str:
     Raises:
         BadInputError: it is not there.
     """
-    found = importlib.util.find_spec("plotly")
-    for folder in (found.submodule_search_locations or ()) if found else ():
+    plotly = importlib.util.find_spec("plotly")
+    for folder in (plotly.submodule_search_locations or ()) if plotly else ():
         path = Path(folder) / "package_data" / "plotly.min.js"
         if path.is_file():
             return path.read_text(encoding="utf-8").strip()
@@ -150,17 +149,17 @@ def plotly_script() -> str:
 @cache
 def environment() -> Environment:
     """Return the templates, which escape whatever they are given."""
-    made = Environment(
+    templates = Environment(
         loader=PackageLoader("seepage.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["plain"] = lambda value: clean(value, _PLAIN)
-    made.filters["long"] = lambda value: clean(value, _LONG)
-    made.filters["sort_value"] = _sort_value
-    return made
+    templates.filters["plain"] = lambda value: clean(value, _PLAIN)
+    templates.filters["long"] = lambda value: clean(value, _LONG)
+    templates.filters["sort_value"] = _sort_value
+    return templates
 
 
 def _sort_value(cell: GridCell) -> str:

@@ -19,11 +19,11 @@ def show_inferred(console: Console, inferred: Inferred) -> None:
         console: where to.
         inferred: what was found.
     """
-    found = inferred.columns
-    shown = found
-    if len(found) > _COLUMNS:
-        shown = sorted(found, key=lambda one: one.taken != "left out")[:_COLUMNS]
-    counts = {kind: sum(one.taken == kind for one in found) for kind in ("discrete", "continuous", "left out")}
+    columns = inferred.columns
+    shown = columns
+    if len(columns) > _COLUMNS:
+        shown = sorted(columns, key=lambda column: column.taken != "left out")[:_COLUMNS]
+    counts = {kind: sum(column.taken == kind for column in columns) for kind in ("discrete", "continuous", "left out")}
     table = make_table(
         f"Columns as inferred from {inferred.rows:,} rows: "
         + ", ".join(f"{count} {kind}" for kind, count in counts.items())
@@ -31,11 +31,11 @@ def show_inferred(console: Console, inferred: Inferred) -> None:
     )
     for name in ("column", "taken as", "because"):
         table.add_column(name)
-    for one in shown:
-        marks = " (target)" if one.name == inferred.schema.target.name else ""
-        style = "yellow" if one.taken == "left out" else ""
-        table.add_row(Text(clean(one.name, 32) + marks), Text(one.taken, style), Text(clean(one.why, 120)))
+    for column in shown:
+        marks = " (target)" if column.name == inferred.schema.target.name else ""
+        style = "yellow" if column.taken == "left out" else ""
+        table.add_row(Text(clean(column.name, 32) + marks), Text(column.taken, style), Text(clean(column.why, 120)))
     console.print(table)
-    if len(found) > len(shown):
-        console.print(Text(f"  ... and {len(found) - len(shown)} more columns."))
+    if len(columns) > len(shown):
+        console.print(Text(f"  ... and {len(columns) - len(shown)} more columns."))
     console.print(Text("  Write it down with seepage schema, correct it and give it with --schema.\n", "dim"))

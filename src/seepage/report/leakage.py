@@ -24,7 +24,7 @@ def leakage_section(result: AuditResult) -> Section:
     """Return what every attack and baseline reads, by batch size where those differ, else by defense."""
     title = "Leakage by batch size" if result.sized else "Leakage by attack and defense"
     records = frames.scores(result.rows, result.alarms)
-    if not any(one["is_attack"] for one in records):
+    if not any(record["is_attack"] for record in records):
         return empty("leakage", title, "No attack has a result.")
     message = clean(result.audit.about.message, 200)
     words = [
@@ -45,26 +45,26 @@ def _scores_grid(result: AuditResult, caption: str, records: Sequence[Record]) -
 
 def _by_defense(result: AuditResult, records: Sequence[Record], caption: str) -> tuple[Figure, Grid]:
     # A measurement of the deployment itself is neither attack nor baseline.
-    drawn = [one for one in records if one["kind"] != "about"]
+    drawn = [record for record in records if record["kind"] != "about"]
     return figures.by_defense("defenses", drawn, caption), _scores_grid(result, caption, records)
 
 
 def _by_size(result: AuditResult, records: Sequence[Record], caption: str) -> list[tuple[Figure, Grid]]:
     drawn = []
-    for i, defense in enumerate(dict.fromkeys(one["defense"] for one in records if one["is_attack"]), start=1):
-        own = [one for one in records if one["defense"] == defense and one["is_attack"]]
-        sizes = {one["batch_size"] for one in own}
+    for i, defense in enumerate(dict.fromkeys(record["defense"] for record in records if record["is_attack"]), start=1):
+        own = [record for record in records if record["defense"] == defense and record["is_attack"]]
+        sizes = {record["batch_size"] for record in own}
         # A baseline is the same under every defense, so that it may have been measured under another one.
         baselines: dict[tuple[int, str], Record] = {}
-        for one in sorted(records, key=lambda one: one["defense"] != defense):
-            if one["kind"] == "baseline" and one["batch_size"] in sizes:
-                baselines.setdefault((one["batch_size"], one["attack"]), one)
-        both = [*own, *({**one, "defense": defense} for one in baselines.values())]
+        for record in sorted(records, key=lambda record: record["defense"] != defense):
+            if record["kind"] == "baseline" and record["batch_size"] in sizes:
+                baselines.setdefault((record["batch_size"], record["attack"]), record)
+        both = [*own, *({**record, "defense": defense} for record in baselines.values())]
         title = caption
         if result.defended:
             title += f"; {'no defense' if defense == UNDEFENDED else clean(defense, 40)}"
         figure = figures.by_batch_size("batch-size" if i == 1 else f"batch-size-{i}", both, title)
-        ordered = sorted(both, key=lambda one: (one["batch_size"], not one["is_attack"]))
+        ordered = sorted(both, key=lambda record: (record["batch_size"], not record["is_attack"]))
         drawn.append((figure, _scores_grid(result, title, ordered)))
     return drawn
 
@@ -79,7 +79,7 @@ def columns_section(result: AuditResult) -> Section | None:
         return empty("columns", title, "No attack has a result by column.")
     head = f"Columns, read by {where(result, worst)}"
     column = grids.text("Column", "column", mark="sensitive")
-    numbers = any(one["kind"] == "continuous" for one in records)
+    numbers = any(record["kind"] == "continuous" for record in records)
     within = [grids.text("Read if within", "tolerance")] if numbers else []
     closed = grids.share("Gap closed", "closed")
     columns = [
@@ -87,20 +87,20 @@ def columns_section(result: AuditResult) -> Section | None:
         grids.count("Place", "position"),
     ]
     drawn = [(figures.by_column("columns", records, head), grids.filled(head, columns, records))]
-    lifts = {key: {one["column"]: one for one in own} for key, own in result.by_column.items()}
+    lifts = {key: {record["column"]: record for record in own} for key, own in result.by_column.items()}
     if len(lifts) > 1:
-        lines = [[lifts[key].get(one["column"]) for key in lifts] for one in records]
+        lines = [[lifts[key].get(record["column"]) for key in lifts] for record in records]
         names = [figures.label(result.label(key)) for key in lifts]
         caption = "Lift over the best baseline, in points, by the strongest attack of each configuration"
-        each = [one for own in result.by_column.values() for one in own]
+        each = [record for own in result.by_column.values() for record in own]
         attack = grids.text("Attack", "attack")
         some = [column, *within, *setting_columns(result), attack, *score_columns(result), closed]
         table = grids.filled(caption, some, each[:MOST_ROWS], cut(len(each)))
         drawn.append((figures.heat("columns-everywhere", names, lines, caption), table))
-    marked = [one for one in records if one["sensitive"]]
+    marked = [record for record in records if record["sensitive"]]
     words = []
     if marked:
-        parts = [f"{clean(one['column'])} {points(one['lift'])} ({one['tier']})" for one in marked[:8]]
+        parts = [f"{clean(record['column'])} {points(record['lift'])} ({record['tier']})" for record in marked[:8]]
         words.append(f"Lift of the sensitive columns (★), in points: {listed(parts)}.")
     if len(records) > figures.MOST_COLUMNS:
         words.append(
@@ -174,17 +174,17 @@ def frontier_section(result: AuditResult) -> Section | None:
         records,
     )
     words = [f"Down and to the {'left' if error else 'right'} is better: less leaks, and the task is learnt as well."]
-    if any(one["epsilon"] is not None for one in records):
+    if any(record["epsilon"] is not None for record in records):
         words.append(
             "Epsilon bounds what one record more or less can change in all messages of one training, except with "
             "probability delta."
         )
-    if any(one["accountant"] is not None for one in records):
+    if any(record["accountant"] is not None for record in records):
         words.append(
             "It is computed as if batches were drawn by Poisson sampling. Trainings that chose a learning rate, and "
             "what else is sent, are not counted."
         )
-    if all(one["closed"] is None for one in records):
+    if all(record["closed"] is None for record in records):
         return Section("frontier", title, words, grids=[table])
     marks = "Marks are numbered by batch size; dotted" if result.sized else "Dotted"
     words.insert(1, f"{marks} lines are the bounds of the verdict's tiers.")
@@ -195,18 +195,18 @@ def frontier_section(result: AuditResult) -> Section | None:
 def advice_section(result: AuditResult) -> Section:
     """Return the smallest change that keeps leakage below each bound."""
     title = "What to change"
-    attacked = [one for one in result.overviews if one["attack"] is not None and one["mean"] is not None]
+    attacked = [record for record in result.overviews if record["attack"] is not None and record["mean"] is not None]
     if not attacked:
         return empty("advice", title, "Without a result there is nothing to advise.")
-    marked = any(one["sensitive"] for own in result.by_column.values() for one in own)
+    marked = any(record["sensitive"] for own in result.by_column.values() for record in own)
     sensitive = {key: _worst_sensitive(own) for key, own in result.by_column.items()} if marked else {}
-    learnt = [one for one in result.frontier if one["attack"] is not None]
-    error = any(frames.is_error(one["task_metric"]) for one in learnt)
+    learnt = [record for record in result.frontier if record["attack"] is not None]
+    error = any(frames.is_error(record["task_metric"]) for record in learnt)
     metric = learnt[0]["task_metric"] if learnt else ""
-    task = {(one["batch_size"], one["defense"]): one["task"] for one in learnt}
+    task = {(record["batch_size"], record["defense"]): record["task"] for record in learnt}
     advised = advice(attacked, sensitive, task, not error)
-    sizes = [one["batch_size"] for one in attacked] if result.sized else []
-    defenses = list(dict.fromkeys(one["defense"] for one in attacked))
+    sizes = [record["batch_size"] for record in attacked] if result.sized else []
+    defenses = list(dict.fromkeys(record["defense"] for record in attacked))
     secret = clean(result.audit.about.secret, 200)
     words = [
         "Among the configurations of this audit only, by the upper ends of the 95% intervals, and against the attacks "
@@ -216,5 +216,5 @@ def advice_section(result: AuditResult) -> Section:
 
 
 def _worst_sensitive(own: Sequence[Record]) -> float | None:
-    uppers = [one["upper"] for one in own if one["sensitive"] and (one["baseline"] or 0) < 1]
+    uppers = [record["upper"] for record in own if record["sensitive"] and (record["baseline"] or 0) < 1]
     return max(uppers, default=0.0) if all(upper is not None for upper in uppers) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seepage.report.figures import Figure, label
 from seepage.report.html import environment, source
@@ -51,17 +51,17 @@ def _palette() -> dict[str, str]:
     return dict(re.findall(r"(--[\w-]+):\s*(#[0-9a-f]+);", root))
 
 
-def _coloured(value: Any) -> Any:
+def _coloured(value: object) -> object:
     if isinstance(value, list):
         return [_coloured(item) for item in value]
     if not isinstance(value, dict):
         return value
-    made = {}
+    styles = {}
     for name, item in value.items():
         if name in _COLOURS:
-            made[name] = _palette().get(item, item) if isinstance(item, str) else item
+            styles[name] = _palette().get(item, item) if isinstance(item, str) else item
         elif name == "colorscale":
-            made[name] = [[at, _palette().get(colour, colour)] for at, colour in item]
+            styles[name] = [[at, _palette().get(colour, colour)] for at, colour in item]
         else:
-            made[name] = _coloured(item)
-    return made
+            styles[name] = _coloured(item)
+    return styles

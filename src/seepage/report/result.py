@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from seepage.assessment.evidence import Evidence
 from seepage.assessment.row import ResultRow
@@ -49,7 +48,7 @@ class AuditResult:
     control: Sequence[ResultRow] | None = None
     negative: Sequence[ResultRow] | None = None
     left_out: Sequence[tuple[str, int]] = ()
-    origin: Mapping[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, object] = field(default_factory=dict)
     decision: Decision | None = None
 
     @cached_property
@@ -57,12 +56,12 @@ class AuditResult:
         """Attacks of this audit and registered ones, which of them apply to this deployment, and why others do not."""
         names = [part.part.name for part in self.audit.parts if part.kind == "attack"]
         try:
-            found = grid_of_attacks(deployment_of(self.audit.spec))
+            attacks = grid_of_attacks(deployment_of(self.audit.spec))
         except BadInputError:
             # A setting of another package may declare no threat model.
-            found = []
-        known = {one.attack for one in found}
-        return [*(Applicability(name, (), (), None) for name in dict.fromkeys(names) if name not in known), *found]
+            attacks = []
+        known = {applicability.attack for applicability in attacks}
+        return [*(Applicability(name, (), (), None) for name in dict.fromkeys(names) if name not in known), *attacks]
 
     @property
     def evidence(self) -> dict[tuple[int | None, str, str], Evidence]:
@@ -122,11 +121,15 @@ class AuditResult:
         """What the strongest attack of each configuration reads of each column, see ``frames.columns``."""
         schema = None if self.audit.dataset is None else self.audit.dataset.schema
         return {
-            (one["batch_size"], one["defense"]): frames.columns(
-                self.rows, (one["batch_size"], one["defense"]), self.alarms, self.audit.about.sensitive, schema
+            (overview["batch_size"], overview["defense"]): frames.columns(
+                self.rows,
+                (overview["batch_size"], overview["defense"]),
+                self.alarms,
+                self.audit.about.sensitive,
+                schema,
             )
-            for one in self.overviews
-            if one["attack"] is not None
+            for overview in self.overviews
+            if overview["attack"] is not None
         }
 
     @cached_property
@@ -141,13 +144,13 @@ class AuditResult:
 
     @property
     def sized(self) -> bool:
-        """Whether batch sizes differ, so that figures are told apart by them."""
-        return len({one["batch_size"] for one in self.overviews}) > 1
+        """Whether batch sizes differ, so that figures differ by them."""
+        return len({overview["batch_size"] for overview in self.overviews}) > 1
 
     @property
     def defended(self) -> bool:
-        """Whether there is a defense, so that figures are told apart by it."""
-        return any(one["defense"] != UNDEFENDED for one in self.overviews)
+        """Whether there is a defense, so that figures differ by it."""
+        return any(overview["defense"] != UNDEFENDED for overview in self.overviews)
 
     @property
     def units(self) -> str:
@@ -190,10 +193,10 @@ class AuditResult:
                 that is to be compared is alike there.
         """
         having = []
-        for one in self.overviews:
-            kept = self.evidence.get((one["batch_size"], one["defense"], one["attack"]))
+        for overview in self.overviews:
+            kept = self.evidence.get((overview["batch_size"], overview["defense"], overview["attack"]))
             if kept is not None and getattr(kept, wanted) is not None:
-                having.append((one, kept))
-        telling = [one for one, kept in having if not mixed or kept.right.mean() < _NEARLY_ALL]
-        best = frames.worst(telling or [one for one, _ in having])
-        return next(((one, kept) for one, kept in having if one is best), None)
+                having.append((overview, kept))
+        telling = [overview for overview, kept in having if not mixed or kept.right.mean() < _NEARLY_ALL]
+        best = frames.worst(telling or [overview for overview, _ in having])
+        return next(((overview, kept) for overview, kept in having if overview is best), None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from seepage.report import grids
 from seepage.report.figures import Figure
@@ -38,7 +37,7 @@ class Section:
     figures: Sequence[tuple[Figure, Grid]] = ()
     grids: Sequence[Grid] = ()
     kind: str = "plain"
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
 
 
 def empty(name: str, title: str, why: str) -> Section:
@@ -66,9 +65,9 @@ def score_columns(result: AuditResult, baseline: bool = True) -> list[grids.Colu
     ]
 
 
-def where(result: AuditResult, one: Record) -> str:
+def where(result: AuditResult, record: Record) -> str:
     """Return the attack and the configuration of a record."""
-    return f"{clean(one['attack'])}, {result.label((one['batch_size'], one['defense']))}"
+    return f"{clean(record['attack'])}, {result.label((record['batch_size'], record['defense']))}"
 
 
 def cut(count: int) -> str | None:

@@ -48,7 +48,7 @@ class Ruler:
 
 def sections(result: AuditResult) -> list[Section]:
     """Return all parts of one audit's report."""
-    found = [
+    every = [
         verdict_section(result),
         _threat_model(result),
         _checks(result),
@@ -63,12 +63,12 @@ def sections(result: AuditResult) -> list[Section]:
         advice_section(result),
         _all(result),
     ]
-    return [one for one in found if one is not None]
+    return [section for section in every if section is not None]
 
 
 def anchored(section: Section, prefix: str) -> Section:
     """Return a part whose anchors, and those of its figures, are unique on a page of several audits."""
-    figures = [(replace(one, name=f"{prefix}figure-{one.name}"), table) for one, table in section.figures]
+    figures = [(replace(figure, name=f"{prefix}figure-{figure.name}"), table) for figure, table in section.figures]
     return replace(section, name=f"{prefix}{section.name}", figures=figures)
 
 
@@ -94,14 +94,14 @@ def verdict_section(result: AuditResult) -> Section:
     )
     ruler = [
         Ruler(
-            result.label((one["batch_size"], one["defense"])),
-            one["closed"],
-            one["closed_low"],
-            one["upper"],
-            one["tier"],
+            result.label((overview["batch_size"], overview["defense"])),
+            overview["closed"],
+            overview["closed_low"],
+            overview["upper"],
+            overview["tier"],
         )
-        for one in result.overviews
-        if one["attack"] is not None
+        for overview in result.overviews
+        if overview["attack"] is not None
     ]
     words = summary(result).split("\n\n")
     if result.decision is not None:
@@ -125,7 +125,7 @@ def verdict_section(result: AuditResult) -> Section:
 def _threat_model(result: AuditResult) -> Section:
     about = result.audit.about
     marked = [clean(name) for name in about.sensitive]
-    sizes = {one["batch_size"] for one in result.overviews}
+    sizes = {entry["batch_size"] for entry in result.overviews}
     facts = [
         *(clean(fact, 600) for fact in result.audit.threat_model()),
         *([f"The batch size is {next(iter(sizes))} in all configurations."] if len(sizes - {None}) == 1 else []),
@@ -141,14 +141,14 @@ def _threat_model(result: AuditResult) -> Section:
     run = {part.part.name for part in result.audit.parts if part.kind == "attack"}
     lines = [
         {
-            "attack": one.attack,
-            "applies": "yes" if one.applies else "no",
-            "run": "yes" if one.attack in run else "no",
-            "sees": ", ".join(one.sees),
-            "needs": ", ".join(one.needs),
-            "why": one.reason,
+            "attack": entry.attack,
+            "applies": "yes" if entry.applies else "no",
+            "run": "yes" if entry.attack in run else "no",
+            "sees": ", ".join(entry.sees),
+            "needs": ", ".join(entry.needs),
+            "why": entry.reason,
         }
-        for one in result.grid
+        for entry in result.grid
     ]
     titles = {"attack": "Attack", "applies": "Applies", "run": "Run here", "sees": "Sees", "needs": "Needs"}
     columns = [grids.text(title, key) for key, title in titles.items()]

@@ -25,8 +25,8 @@ from seepage.text import clean, listed, lowered, percent
 _COLUMNS = 3
 _ALWAYS_RIGHT = "baseline always right"
 _READING = (
-    "Leakage is the share of the gap between the best baseline and certainty that the attack closes, by where its "
-    "95% interval lies: none below 5%, low below 20%, moderate below 50%, high below 90%, else total. Two "
+    "Leakage is the share of the gap between the best baseline and certainty that the attack closes. Where its 95% "
+    "interval lies names it: none below 5%, low below 20%, moderate below 50%, high below 90%, else total. Two "
     "neighbours are both named; beyond that the verdict is open. It is total also where half of all records come back "
     "whole or any is certified. These are the attacks that were run; a better one may exist."
 )
@@ -48,19 +48,21 @@ class Headline(NamedTuple):
 
 def headline(result: AuditResult) -> Headline:
     """Return the verdict on the configuration in which most leaks."""
-    one = result.worst
-    if one is None or one["mean"] is None:
+    record = result.worst
+    if record is None or record["mean"] is None:
         return Headline(None, "inconclusive", _nothing(result))
     about = result.audit.about
-    words = f"{result.place(one['batch_size'], one['defense'])} reads {percent(one['mean'], 0)} of {about.secret}"
-    if one["baseline"] is not None:
-        words += f"; without {about.message} the best baseline gets {percent(one['baseline'], 0)}"
+    words = (
+        f"{result.place(record['batch_size'], record['defense'])} reads {percent(record['mean'], 0)} of {about.secret}"
+    )
+    if record["baseline"] is not None:
+        words += f"; without {about.message} the best baseline gets {percent(record['baseline'], 0)}"
     words += "."
     weaker = [alarm for alarm in result.alarms if alarm.code in LOWER_BOUNDS]
     if weaker:
         words += f" {weaker[0].title}, so this is a lower bound."
     words += _bounds_above(result.alarms)
-    return Headline(one, one["tier"], words)
+    return Headline(record, record["tier"], words)
 
 
 def _bounds_above(alarms: Sequence[Alarm]) -> str:
@@ -71,8 +73,8 @@ def _bounds_above(alarms: Sequence[Alarm]) -> str:
 
 def summary(result: AuditResult) -> str:
     """Return a paragraph for each configuration, and one on how to read them; never an empty text."""
-    found = [_of_setting(result, size, defense) for size, defense in settings(result.rows)]
-    paragraphs = [paragraph for paragraph in found if paragraph]
+    sentences = [_of_setting(result, size, defense) for size, defense in settings(result.rows)]
+    paragraphs = [paragraph for paragraph in sentences if paragraph]
     return "\n\n".join([*paragraphs, _READING] if paragraphs else [_nothing(result)])
 
 
@@ -100,7 +102,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     score = pick(own, metric="accuracy", column=None)[0]
     exact = pick(own, metric="exact_match", column=None)
     proved = pick(own, metric="certified", column=None)
-    found = verdict(score, exact[0] if exact else None, alarms, proved[0] if proved else None)
+    rated = verdict(score, exact[0] if exact else None, alarms, proved[0] if proved else None)
     of = f"{score.n} {audit.spec.unit}{'s' if score.n != 1 else ''}"
     if score.low is None:
         between = ""
@@ -118,28 +120,28 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         text += f"; {percent(exact[0].mean)} of the records come back whole"
     if proved and proved[0].mean:
         text += f", and {percent(proved[0].mean)} are certified, under the conditions that check SEEP020 names"
-    text += f". Leakage: {found.tier}{_ends(found)}."
-    if found.tier == INCONCLUSIVE:
-        text += f" {_why_inconclusive(score, found.because, audit.spec.unit)}"
-    elif found.because is not None:
-        text += f" It is a lower bound: {lowered(found.because.title)} ({found.because.code})."
+    text += f". Leakage: {rated.tier}{_ends(rated)}."
+    if rated.tier == INCONCLUSIVE:
+        text += f" {_why_inconclusive(score, rated.because, audit.spec.unit)}"
+    elif rated.because is not None:
+        text += f" It is a lower bound: {lowered(rated.because.title)} ({rated.because.code})."
     text += _bounds_above(alarms)
     unclear = score.lift_low is not None and score.lift_low <= 0
     if unclear and score.lift_high is not None and score.lift_high >= 0:
         text += (
             " The interval of that difference includes zero: over all of it, these figures do not tell the attack from "
-            "the baseline, which does not show that nothing leaks."
+            "the baseline. That does not show that nothing leaks."
         )
     elif unclear:
         text += " The baseline does better than this attack, which does not show that nothing leaks."
     return " ".join([text, *_of_columns(audit.about.sensitive, own, alarms, unclear)])
 
 
-def _ends(found: Verdict) -> str:
+def _ends(rated: Verdict) -> str:
     """Return both ends of the closed gap where they tell more than the tier does."""
-    if found.low is None or found.high is None or found.tier in (INCONCLUSIVE, *TIERS):
+    if rated.low is None or rated.high is None or rated.tier in (INCONCLUSIVE, *TIERS):
         return ""
-    return f" ({percent(found.low, 0)} to {percent(found.high, 0)} of the gap)"
+    return f" ({percent(rated.low, 0)} to {percent(rated.high, 0)} of the gap)"
 
 
 def _why_inconclusive(score: ResultRow, because: Alarm | None, unit: str) -> str:

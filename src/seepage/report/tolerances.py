@@ -16,7 +16,9 @@ def tolerances(schema: Schema, most: int = 12) -> str:
         >>> tolerances(Schema(columns=(age,), target=Discrete(name="ill", categories=(0, 1))))
         'A number counts as read within its tolerance: age ±4.25 years.'
     """
-    numbers = [f"{clean(one.name, 32)} {tolerance(one)}" for one in schema.columns if isinstance(one, Continuous)]
+    numbers = [
+        f"{clean(column.name, 32)} {tolerance(column)}" for column in schema.columns if isinstance(column, Continuous)
+    ]
     if not numbers:
         return ""
     more = f" and {len(numbers) - most} more columns, see the report" if len(numbers) > most else ""

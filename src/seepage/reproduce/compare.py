@@ -65,10 +65,10 @@ class Compared:
 Cell = tuple[Compared, str, Configuration]
 
 
-def compare(audit: TableAudit, made: Sequence[ResultRow], about: About) -> list[Cell]:
+def compare(audit: TableAudit, rows: Sequence[ResultRow], about: About) -> list[Cell]:
     """Return the cells of the results of one audit, those of what the table does not show left out."""
     cells, table, shown, once = [], audit.table, audit.shown, set[tuple[str, str, str | None]]()
-    for row in made:
+    for row in rows:
         called, run, what = row.attack, shown.get(row.attack), (row.attack, row.metric, row.column)
         if run is None or audit.planned.tuned(called) or row.metric not in table.metrics:
             continue
@@ -108,8 +108,8 @@ def compare_tuned(
         pilot, oracle = tuned(points, points[0].units[:1])
         place = audit.place(points[0].label, "accuracy", at)
         seconds = sum(run.seconds or 0.0 for run in points)
-        for name, found in ((planned.name, oracle), (f"{planned.name}, tuned on a pilot", pilot)):
-            cell = beside(audit.table, name, place, "accuracy", found.estimate, about.rows)
+        for name, recovered in ((planned.name, oracle), (f"{planned.name}, tuned on a pilot", pilot)):
+            cell = beside(audit.table, name, place, "accuracy", recovered.estimate, about.rows)
             cells.append((replace(cell, seconds_per_victim=seconds), points[0].label, at))
     return cells
 

@@ -32,7 +32,7 @@ def show_comparison(console: Console, comparison: TableComparison) -> None:
     for run, gains in comparison.gains.items():
         grid = make_table(f"{run} less {table.first}, same victims")
         axes, constant = varying(table.axes, [gained.place for gained in gains])
-        grid.title = f"{grid.title}{_told(constant)}"
+        grid.title = f"{grid.title}{_constant_axes(constant)}"
         for name in (*axes, "points [95%]", "n"):
             grid.add_column(_head(name), justify="left" if name in axes else "right")
         for gained in gains:
@@ -81,7 +81,7 @@ def varying(axes: Sequence[str], places: Sequence[Place]) -> tuple[list[str], Pl
 
 def _table(run: str, axes: Sequence[str], cells: list[Compared]) -> Table:
     differ, constant = varying(axes, [cell.place for cell in cells])
-    grid = make_table(f"{run}{_told(constant)}")
+    grid = make_table(f"{run}{_constant_axes(constant)}")
     for axis in differ:
         number = all(isinstance(cell.place.get(axis, 0), int | float) for cell in cells)
         grid.add_column(_head(axis), justify="right" if number else "left", no_wrap=True)
@@ -109,7 +109,7 @@ def _head(axis: str) -> str:
     return "batch" if axis == "batch_size" else axis.replace("_", " ")
 
 
-def _told(constant: Place) -> str:
+def _constant_axes(constant: Place) -> str:
     return "".join(f", {_head(axis)} {value}" for axis, value in constant.items())
 
 

@@ -15,7 +15,7 @@ from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
 from seepage.reproduce.compare import Compared, Gain, as_csv, compare, compare_tuned, gain
-from seepage.reproduce.table import Place, PublishedTable, TableAudit
+from seepage.reproduce.table import Place, PublishedTable, Scalar, TableAudit
 from seepage.results.rows import rows_of, write_results
 from seepage.run.plan import make_plan
 from seepage.run.provenance import check_folder, commit, provenance, write_provenance
@@ -166,7 +166,7 @@ def reproduce(
         units: number of repetitions (victims, trainings, attack seeds); as the table has it if None. Without
             ``run_missing``, all that are there count.
         selection: the part to run; all if None.
-        listener: told about the progress.
+        listener: object that is informed of the progress.
         run_missing: whether to run anything, or only to compare what is there of the selection.
         say: called with what is trained next, where a table prints how well the task is learnt.
         fields: fields of the setting's spec that replace the table's, such as device, threads or time budget.
@@ -209,10 +209,10 @@ def reproduce(
             if audit.dataset is not None:
                 # Of all rows, not of the client's alone.
                 about = replace(about, rows=sum(len(t) for t in (audit.dataset.train, audit.dataset.test) if t))
-            told = ", ".join(f"{axis} {value}" for axis, value in part.audit.planned.place.items())
+            place = ", ".join(f"{axis} {value}" for axis, value in part.audit.planned.place.items())
             asked = TaskTraining(part.audit.planned.recipe, part.at if run_missing else ())
             rows = [*rows_of(audit, runs), *audit.further_rows(store.setup, say, asked)]
-            comparison.rows.extend(replace(row, variant=row.variant or told or None) for row in rows)
+            comparison.rows.extend(replace(row, variant=row.variant or place or None) for row in rows)
             cells = compare(part.audit, rows, about) + compare_tuned(part.audit, audit.configurations, runs, about)
             comparison.cells.extend(
                 cell
@@ -269,13 +269,16 @@ def check_selection(table: PublishedTable, selection: Selection) -> None:
                 f"{name.removesuffix('s').replace('_', ' ')}; choose with --part, --attack and --only."
             )
     known: dict[str, tuple[Collection[object], set[str]]] = {
-        "attack": (selection.attacks, {one.planned.tuned(called) or called for one in planned for called in one.shown}),
-        "run": (selection.runs, {run for one in planned for run in one.shown.values()}),
+        "attack": (
+            selection.attacks,
+            {part.planned.tuned(called) or called for part in planned for called in part.shown},
+        ),
+        "run": (selection.runs, {run for part in planned for run in part.shown.values()}),
     }
     places = [
-        one.known(called, metric, at)
-        for one in planned
-        for called, at, metric in itertools.product(one.shown, one.configurations, table.metrics)
+        part.known(called, metric, at)
+        for part in planned
+        for called, at, metric in itertools.product(part.shown, part.configurations, table.metrics)
     ]
     for axis, chosen in selection.values.items():
         if axis in selection.only and axis not in table.axes:
@@ -292,20 +295,20 @@ def check_selection(table: PublishedTable, selection: Selection) -> None:
 
 def short_commit() -> str:
     """Return the first digits of the program's commit, a plus where files were changed; empty outside a checkout."""
-    found = commit()
-    return "" if found is None else str(found["hash"])[:9] + ("+" if found["dirty"] else "")
+    state = commit()
+    return "" if state is None else str(state["hash"])[:9] + ("+" if state["dirty"] else "")
 
 
 def _gains(
     table: PublishedTable, selection: Selection, parts: Sequence[ChosenPart], held: Sequence[list[Run]], all_there: bool
 ) -> dict[str, list[Gain]]:
-    by_cell: dict[tuple[Any, ...], tuple[Run, Place]] = {}
+    by_cell: dict[tuple[str, str, str, tuple[tuple[str, Scalar], ...]], tuple[Run, Place]] = {}
     for part, runs in zip(parts, held, strict=True):
         for run in runs:
             at, name = run.configuration, part.audit.shown.get(run.label)
-            for metric in _means(run, table) if run.is_attack and name is not None else ():
+            for metric in _means(run, table) if run.is_attack else ():
                 place = part.audit.place(run.label, metric, at)
-                if place and part.counts(selection, place, run.label, at, all_there):
+                if name is not None and place and part.counts(selection, place, run.label, at, all_there):
                     by_cell[name, metric, run.label, tuple(place.items())] = run, place
     gains: dict[str, list[Gain]] = {}
     for (name, metric, called, where), (run, place) in by_cell.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -61,10 +61,10 @@ class PlannedAudit(_Data):
 
     name: str = ""
     spec: dict[str, Any] = Field(default_factory=dict)
-    sweep: dict[str, list[Any]] = Field(default_factory=dict)
+    sweep: dict[str, list[object]] = Field(default_factory=dict)
     place: Place = Field(default_factory=dict)
     compared: dict[str, str | Place] = Field(default_factory=dict)
-    grid: dict[str, dict[str, list[Any]]] = Field(default_factory=dict)
+    grid: dict[str, dict[str, list[object]]] = Field(default_factory=dict)
     task: dict[str, Any] | None = None
 
     @property
@@ -75,7 +75,7 @@ class PlannedAudit(_Data):
         values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in self.task.items()}
         return Recipe(**values)
 
-    def swept(self) -> Iterator[dict[str, Any]]:
+    def swept(self) -> Iterator[dict[str, object]]:
         """Return the fields of each audit."""
         points = [_point(attack, options) for attack, grid in self.grid.items() for options in _combinations(grid)]
         for swept in _combinations(self.sweep):
@@ -137,7 +137,7 @@ class PublishedTable(_Data):
     spread_stated: bool = True
 
     @model_validator(mode="after")
-    def _told_apart(self) -> PublishedTable:
+    def _distinguishable(self) -> PublishedTable:
         if not self.audits or any(bool(audit.name) == bool(self.parts) for audit in self.audits):
             raise ValueError("either each audit has a name, or the table has parts")
         return self
@@ -154,13 +154,13 @@ class PublishedTable(_Data):
             place: its value on each axis.
             unit: unit of the table's numbers there.
         """
-        found: Any = self.published
+        printed: Any = self.published
         for axis in self.axes:
-            found = found.get(place.get(axis)) if isinstance(found, dict) else None
-        if found is None:
+            printed = printed.get(place.get(axis)) if isinstance(printed, dict) else None
+        if printed is None:
             return None
         by = 100 if unit == "percent" else 1
-        mean, *std = [round(number / by, 6) for number in (found if isinstance(found, list) else [found])]
+        mean, *std = [round(number / by, 6) for number in (printed if isinstance(printed, list) else [printed])]
         return PublishedFigure(mean=mean, std=std[0] if std else None)
 
     def judges(self, place: Place) -> bool:
@@ -223,18 +223,18 @@ class TableAudit:
             column: name in results, ``label`` for the target.
         """
         table, planned, spec = self.table, self.planned, self.spec
-        found: dict[str, Any] = {name: getattr(spec, name) for name in type(spec).model_fields}
-        found |= getattr(spec, "protocol_options", {})
-        found["rounds"] = getattr(getattr(spec, "training", None), "rounds", None)
-        found |= {} if at is None else {"batch_size": at.batch_size, "defense": at.defense}
-        found |= {"column": column} | planned.place
+        axes: dict[str, object] = {name: getattr(spec, name) for name in type(spec).model_fields}
+        axes |= getattr(spec, "protocol_options", {})
+        axes["rounds"] = getattr(getattr(spec, "training", None), "rounds", None)
+        axes |= {} if at is None else {"batch_size": at.batch_size, "defense": at.defense}
+        axes |= {"column": column} | planned.place
         if called is not None:
             called = planned.tuned(called) or called
             against = {**table.compared, **planned.compared}.get(called, called)
-            found |= {"method": called, **against} if isinstance(against, dict) else {"method": against}
+            axes |= {"method": called, **against} if isinstance(against, dict) else {"method": against}
         if metric is not None:
-            found |= table.metrics[metric].place
-        return {axis: value for axis, value in found.items() if isinstance(value, Scalar)}
+            axes |= table.metrics[metric].place
+        return {axis: value for axis, value in axes.items() if isinstance(value, Scalar)}
 
     def place(
         self,
@@ -248,14 +248,14 @@ class TableAudit:
         return {axis: known[axis] for axis in self.table.axes if axis in known}
 
 
-def _combinations(lists: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
+def _combinations(lists: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:
     for values in itertools.product(*lists.values()):
         yield dict(zip(lists, values, strict=True))
 
 
-def _point(attack: str, options: dict[str, Any]) -> dict[str, Any]:
-    told = ", ".join(f"{name}={value}" for name, value in options.items())
-    return {"name": attack, "options": options, "label": f"{attack}({told})"}
+def _point(attack: str, options: Mapping[str, object]) -> dict[str, object]:
+    values = ", ".join(f"{name}={value}" for name, value in options.items())
+    return {"name": attack, "options": options, "label": f"{attack}({values})"}
 
 
 @cache
@@ -268,8 +268,8 @@ def tables() -> Mapping[str, PublishedTable]:
 def names() -> tuple[str, ...]:
     """Return the names of all tables, in the order in which a person counts."""
     files = (file.name for file in (resources.files("seepage.reproduce") / "tables").iterdir())
-    found = [file.removesuffix(".yaml").replace("_", "/", 1) for file in files if file.endswith(".yaml")]
-    return tuple(sorted(found, key=_counted))
+    names = [file.removesuffix(".yaml").replace("_", "/", 1) for file in files if file.endswith(".yaml")]
+    return tuple(sorted(names, key=_counted))
 
 
 @cache

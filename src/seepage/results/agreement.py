@@ -66,11 +66,11 @@ def welch(ours: Estimate, published: PublishedFigure, published_n: int) -> Diffe
     std = _deviation(ours)
     if published.std is None or std is None:
         return Difference(mean, None, None)
-    one, other = std**2 / ours.n, published.std**2 / (published_n - 1)
-    if one + other == 0:
+    our_variance, other = std**2 / ours.n, published.std**2 / (published_n - 1)
+    if our_variance + other == 0:
         return Difference(mean, mean, mean)
-    freedom = (one + other) ** 2 / (one**2 / (ours.n - 1) + other**2 / (published_n - 1))
-    half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(one + other)
+    freedom = (our_variance + other) ** 2 / (our_variance**2 / (ours.n - 1) + other**2 / (published_n - 1))
+    half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(our_variance + other)
     return Difference(mean, mean - half, mean + half)
 
 

@@ -29,7 +29,7 @@ _WHEN = "time"
 _MOST_POINTS = 8
 
 
-def _facts(row: ResultRow) -> dict[str, Any]:
+def _facts(row: ResultRow) -> dict[str, object]:
     """Return what tells a figure from others of the same run."""
     also = {
         "labels": row.knowledge.get("labels"),
@@ -45,7 +45,7 @@ def _estimate(row: ResultRow) -> Estimate:
     return Estimate(row.mean, row.low, row.high, row.n, row.std)
 
 
-_ORIGINS = TypeAdapter(list[dict[str, Any]]).validate_python
+_ORIGINS = TypeAdapter(list[dict[str, object]]).validate_python
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def load_run(folder: Path) -> RunFolder:
     return RunFolder(clean(folder.resolve().name or str(folder)), rows, origins[-1])
 
 
-def _read_origins(path: Path) -> list[dict[str, Any]]:
+def _read_origins(path: Path) -> list[dict[str, object]]:
     try:
         return _ORIGINS(read_json(path))
     except ValidationError as error:
@@ -168,16 +168,16 @@ def _varies(run: RunFolder, name: str) -> bool:
     return len({str(_facts(figure)[name]) for figure in run.figures}) > 1
 
 
-def _keyed(run: RunFolder, fields: Sequence[str]) -> dict[tuple[Any, ...], ResultRow]:
-    seen: Counter[tuple[Any, ...]] = Counter()
-    made = {}
+def _keyed(run: RunFolder, fields: Sequence[str]) -> dict[tuple[object, ...], ResultRow]:
+    seen: Counter[tuple[object, ...]] = Counter()
+    by_key = {}
     for figure in run.figures:
         facts = _facts(figure)
         key = tuple(facts[name] for name in fields)
         # Whatever else sets two figures of a run apart, they come in the same order in both.
-        made[*key, seen[key]] = figure
+        by_key[*key, seen[key]] = figure
         seen[key] += 1
-    return made
+    return by_key
 
 
 def _record(first: ResultRow, second: ResultRow) -> Record | None:
@@ -205,11 +205,11 @@ def _differing(first: RunFolder, second: RunFolder) -> list[tuple[str, str, str]
     sides = [dict(flattened({k: v for k, v in run.origin.items() if k != _WHEN})) for run in (first, second)]
     names = list(dict.fromkeys([*sides[0], *sides[1]]))
     pairs = [(name, sides[0].get(name, "–"), sides[1].get(name, "–")) for name in names]
-    return [(name, one, other) for name, one, other in pairs if one != other]
+    return [(name, value, other) for name, value, other in pairs if value != other]
 
 
 def _same_victims(first: RunFolder, second: RunFolder) -> bool:
-    def drawn(run: RunFolder) -> list[Any]:
+    def drawn(run: RunFolder) -> list[str]:
         return sorted(
             json.dumps(
                 [
@@ -244,7 +244,7 @@ def by_column(comparison: Comparison) -> list[Record]:
 
 def in_words(comparison: Comparison) -> list[str]:
     """Return what the comparison shows, in sentences."""
-    clear = [one for one in overall(comparison) if one["clear"]]
+    clear = [record for record in overall(comparison) if record["clear"]]
     first, second = comparison.names
     words = [
         f"{len(comparison.records):,} figures in common; {comparison.only[0]:,} only in {first}, "
@@ -255,7 +255,7 @@ def in_words(comparison: Comparison) -> list[str]:
             more = f"; and {len(points) - _MOST_POINTS} more" if len(points) > _MOST_POINTS else ""
             words.append(f"Only in {name}: {'; '.join(points[:_MOST_POINTS])}{more}.")
     if clear:
-        parts = [f"{label(one)} {100 * one['difference']:+.1f} points" for one in clear[:6]]
+        parts = [f"{label(record)} {100 * record['difference']:+.1f} points" for record in clear[:6]]
         words.append(f"Cells read, {second} less {first}, clearly different from zero: {listed(parts)}.")
     else:
         words.append(
@@ -270,11 +270,11 @@ def in_words(comparison: Comparison) -> list[str]:
     return words
 
 
-def label(one: Record) -> str:
+def label(record: Record) -> str:
     """Return attack, batch size and defense of a figure in words."""
     parts = [
-        clean(one["attack"]) if one["attack"] else "",
-        "" if one["batch_size"] is None else f"batch {one['batch_size']}",
+        clean(record["attack"]) if record["attack"] else "",
+        "" if record["batch_size"] is None else f"batch {record['batch_size']}",
     ]
-    defended = one["defense"] not in (None, "none")
-    return ", ".join(part for part in [*parts, clean(one["defense"], 40) if defended else ""] if part)
+    defended = record["defense"] not in (None, "none")
+    return ", ".join(part for part in [*parts, clean(record["defense"], 40) if defended else ""] if part)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 import torch
@@ -33,8 +32,8 @@ class Cell:
     """
 
     column: str
-    truth: Any
-    guess: Any
+    truth: object
+    guess: object
     right: bool
     certainty: float | None
     spread: float | None
@@ -87,9 +86,9 @@ def examples(
         certainty, spread = certainties(schema, doubt, scale), spreads(schema, doubt, scale)
     positions = [(v, r) for v in range(evidence.victims) for r in range(evidence.true.shape[1])][:COUNT]
     for victim, record in positions:
-        one = slice(record, record + 1)
-        truth = frame_of(schema, torch.tensor(evidence.true[victim, one]))
-        guess_cells = torch.tensor(evidence.guess[victim, one])
+        only = slice(record, record + 1)
+        truth = frame_of(schema, torch.tensor(evidence.true[victim, only]))
+        guess_cells = torch.tensor(evidence.guess[victim, only])
         guess = frame_of(schema, guess_cells) if bool(guess_cells.isfinite().all()) else None
         cells = []
         for i, column in enumerate(schema.columns):
@@ -113,5 +112,5 @@ def _finite(values: Tensor | None, *at: int) -> float | None:
     return value
 
 
-def _value(frame: pd.DataFrame, column: int) -> Any:
+def _value(frame: pd.DataFrame, column: int) -> object:
     return frame.iloc[:, column].tolist()[0]

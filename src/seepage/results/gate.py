@@ -55,8 +55,8 @@ def decide(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], alarm
         runs: runs of its parts.
         alarms: findings of its checks.
     """
-    made = _decided(limits, rows, runs, alarms)
-    return Decision(made.outcome, f"gate {made.outcome}: {made.line}", tuple(limits.standings.values()))
+    decision = _decided(limits, rows, runs, alarms)
+    return Decision(decision.outcome, f"gate {decision.outcome}: {decision.line}", tuple(limits.standings.values()))
 
 
 def combined(decisions: Sequence[Decision]) -> Decision:
@@ -66,17 +66,17 @@ def combined(decisions: Sequence[Decision]) -> Decision:
         >>> combined([Decision("passed", "a"), Decision("undecided", "b")]).line
         'b'
     """
-    return max(decisions, key=lambda one: _OUTCOMES.index(one.outcome))
+    return max(decisions, key=lambda decision: _OUTCOMES.index(decision.outcome))
 
 
 def _decided(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], alarms: Sequence[Alarm]) -> Decision:
     audit, limit = limits.audit, limits.limit.above
-    here = [row for row in rows if any((row.batch_size, row.defense) == _key(one) for one in limits.deployed)]
+    here = [row for row in rows if any((row.batch_size, row.defense) == _key(standing) for standing in limits.deployed)]
     if whole := _read(here, alarms):
         return Decision("failed", whole)
     standings = list(limits.standings.values())
-    if above := [one for one in standings if one.above]:
-        worst = max(above, key=lambda one: one.mean)
+    if above := [standing for standing in standings if standing.above]:
+        worst = max(above, key=lambda standing: standing.mean)
         return Decision("failed", f"{_gains(worst, audit)}, shown above the limit of {100 * limit:.1f}.")
     failed = [run for run in runs if run.is_attack and run.failures and run.configuration in limits.deployed]
     if failed:
@@ -94,16 +94,16 @@ def _by_standings(limits: Limits, alarms: Sequence[Alarm]) -> Decision:
     audit, limit, standings = limits.audit, limits.limit.above, list(limits.standings.values())
     if limits.limit.worst is not None:
         share, lift = limits.limit.worst
-        worst = max(standings, key=lambda one: one.share or 0.0)
+        worst = max(standings, key=lambda standing: standing.share or 0.0)
         if worst.share is not None and worst.share >= share:
             return Decision(
                 "failed",
                 f"up to {percent(worst.share)} of the {_members(worst, audit)} may be above {100 * lift:.1f} points "
-                f"({_named(worst.figure, audit)}, n={worst.n}); less than {percent(share)} is asked for, which needs "
+                f"({_named(worst.figure, audit)}, n={worst.n}). Less than {percent(share)} is asked for, which needs "
                 f"at least {least_for_share(share)} of them.",
             )
     if limits.passed:
-        worst = max(standings, key=lambda one: one.upper)
+        worst = max(standings, key=lambda standing: standing.upper)
         doubts = {alarm.code: lowered(alarm.title) for alarm in alarms if alarm.code in (*LOWER_BOUNDS, _NO_CONTROL)}
         but = f" But: {listed([f'{title} ({code})' for code, title in doubts.items()])}." if doubts else ""
         count = len(standings)
@@ -112,15 +112,19 @@ def _by_standings(limits: Limits, alarms: Sequence[Alarm]) -> Decision:
         return Decision(
             "passed", f"{every} shown to stay below {100 * limit:.1f} points{these}; {_gains(worst, audit)}.{but}"
         )
-    pending = [one for one in standings if not one.below]
-    worst = max(pending, key=lambda one: one.mean)
-    ending = "passing has become impossible within" if not all(one.possible for one in standings) else "that is"
+    pending = [standing for standing in standings if not standing.below]
+    worst = max(pending, key=lambda standing: standing.mean)
+    ending = (
+        "passing has become impossible within" if not all(standing.possible for standing in standings) else "that is"
+    )
     budget = f"{ending} the budget of {audit.units} {audit.spec.unit}s"
     if not by_units(audit.spec):
-        budget = f"{max(one.n for one in standings)} {audit.spec.member}s of each {audit.spec.unit} were attacked"
+        budget = (
+            f"{max(standing.n for standing in standings)} {audit.spec.member}s of each {audit.spec.unit} were attacked"
+        )
     if worst.mean > limit:
         return Decision("failed", f"{_gains(worst, audit)}, above the limit of {100 * limit:.1f}; {budget}.")
-    slow = max(pending, key=lambda one: one.upper)
+    slow = max(pending, key=lambda standing: standing.upper)
     return Decision("undecided", f"{_gains(slow, audit)}; {budget}. {_more(limits, pending)}")
 
 
@@ -128,7 +132,7 @@ def _more(limits: Limits, pending: Sequence[Standing]) -> str:
     """Return how many more units the slowest figure needs."""
     spec = limits.audit.spec
     field = spec.repeats if by_units(spec) else spec.members
-    missing = [one.more for one in pending if one.more is not None]
+    missing = [standing.more for standing in pending if standing.more is not None]
     if len(missing) < len(pending):
         return f"No number of {_members(pending[0], limits.audit)} like these would show it."
     return f"About {max(missing)} more {_members(pending[0], limits.audit)} are needed ({field})."
@@ -158,10 +162,10 @@ def _lacking(limits: Limits, rows: Sequence[ResultRow]) -> str | None:
         for attack in limits.attacks:
             at = clean(place(Where(*_key(configuration), attack)), 120)
             samples = [
-                one
-                for one in limits.standings
-                if (one.configuration, one.attack) == (configuration, attack)
-                and (one.metric, one.column) == ("accuracy", column)
+                figure
+                for figure in limits.standings
+                if (figure.configuration, figure.attack) == (configuration, attack)
+                and (figure.metric, figure.column) == ("accuracy", column)
             ]
             if not samples:
                 return f"{at} was not scored on {what} beside a baseline."
@@ -173,13 +177,13 @@ def _lacking(limits: Limits, rows: Sequence[ResultRow]) -> str | None:
 
 
 def _open(standings: Sequence[Standing], limit: float) -> Outcome:
-    return "failed" if any(one.mean > limit for one in standings) else "undecided"
+    return "failed" if any(standing.mean > limit for standing in standings) else "undecided"
 
 
-def _gains(one: Standing, audit: Audit) -> str:
+def _gains(standing: Standing, audit: Audit) -> str:
     return (
-        f"{_named(one.figure, audit)} gains {points(one.mean)} points over the best baseline, at most "
-        f"{points(one.upper)} (n={one.n} {_members(one, audit)})"
+        f"{_named(standing.figure, audit)} gains {points(standing.mean)} points over the best baseline, at most "
+        f"{points(standing.upper)} (n={standing.n} {_members(standing, audit)})"
     )
 
 
@@ -193,8 +197,8 @@ def _named(figure: LimitedFigure, audit: Audit) -> str:
     return f"{clean(figure.attack)} on {what} ({which})"
 
 
-def _members(one: Standing, audit: Audit) -> str:
-    return f"{audit.spec.unit if one.figure.sample is None else audit.spec.member}s"
+def _members(standing: Standing, audit: Audit) -> str:
+    return f"{audit.spec.unit if standing.figure.sample is None else audit.spec.member}s"
 
 
 def _key(configuration: Configuration) -> tuple[int | None, str]:

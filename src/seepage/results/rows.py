@@ -33,13 +33,13 @@ def rows_of(audit: Audit, runs: Sequence[Run]) -> list[ResultRow]:
     baselines; figures that say nothing about leakage have none. Where a job failed, figures are of the other units;
     where there was no time for any unit of an attack, there is one row without a figure.
     """
-    found: list[ResultRow] = []
+    rows: list[ResultRow] = []
     for configuration in audit.configurations:
         here = [run for run in runs if run.configuration == configuration]
         baselines = [run for run in here if run.part.kind == "baseline"]
         for run in sorted(here, key=lambda run: not run.is_attack):
-            found.extend(_rows_of(audit, run, baselines))
-    return found
+            rows.extend(_rows_of(audit, run, baselines))
+    return rows
 
 
 def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow]:
@@ -52,18 +52,18 @@ def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow
         for other in baselines
         if compares and {*run.units} <= {*other.units}
     }
-    found = []
+    rows = []
     for measured in run.measured:
         telling = compares and audit.about.scale(measured.metric).higher_leaks is not None
         gained = lift(measured, compared) if telling else None
         estimate = measured.estimate()
-        found.append(_row(audit, run, (measured.metric, measured.column), estimate, gained))
+        rows.append(_row(audit, run, (measured.metric, measured.column), estimate, gained))
         if run.is_attack and (measured.metric, measured.column) == ("accuracy", None):
-            found.extend(
+            rows.extend(
                 _row(audit, run, (metric, None), _derived(function, estimate), None)
                 for metric, function in audit.about.derived.items()
             )
-    return found
+    return rows
 
 
 def _derived(function: Callable[[float], float | None], estimate: Estimate) -> Estimate:
@@ -118,14 +118,14 @@ def _of(measured: Measured, places: list[int]) -> Measured:
     return replace(measured, values=measured.values[places], clusters=clusters)
 
 
-def write_results(folder: Path, made: Sequence[ResultRow], private: bool = False) -> None:
+def write_results(folder: Path, rows: Sequence[ResultRow], private: bool = False) -> None:
     """Write ``results.json`` and ``results.csv``, each whole or not at all.
 
     Raises:
         BadInputError: a file cannot be written.
     """
-    write_whole(folder / RESULTS, as_json(made) + "\n", private)
-    write_whole(folder / "results.csv", as_csv(made), private)
+    write_whole(folder / RESULTS, as_json(rows) + "\n", private)
+    write_whole(folder / "results.csv", as_csv(rows), private)
 
 
 def read_results(path: Path) -> list[ResultRow]:
@@ -152,7 +152,7 @@ def read_results(path: Path) -> list[ResultRow]:
             f"{str(path)!r} is not what an audit writes (expected a list of rows, got {clean(held, 80)}); run the "
             "audit again."
         )
-    return [_read_row(path, place, one) for place, one in enumerate(held)]
+    return [_read_row(path, place, row) for place, row in enumerate(held)]
 
 
 def _read_row(path: Path, place: int, held: object) -> ResultRow:
@@ -198,7 +198,7 @@ def _refused(constant: str) -> None:
     raise ValueError(f"{constant} is no figure")
 
 
-def as_json(made: Sequence[ResultRow]) -> str:
+def as_json(rows: Sequence[ResultRow]) -> str:
     """Return rows as the JSON document that ``results.json`` holds: schema_version and rows.
 
     Example:
@@ -208,11 +208,11 @@ def as_json(made: Sequence[ResultRow]) -> str:
          "rows": []
         }
     """
-    document = {"schema_version": SCHEMA_VERSION, "rows": [row.as_dict() for row in made]}
+    document = {"schema_version": SCHEMA_VERSION, "rows": [row.as_dict() for row in rows]}
     return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
 
 
-def as_csv(made: Sequence[ResultRow]) -> str:
+def as_csv(rows: Sequence[ResultRow]) -> str:
     """Return rows as CSV text: None is empty, settings and knowledge are JSON.
 
     Texts that a spreadsheet would take for formulas get an apostrophe in front.
@@ -220,18 +220,18 @@ def as_csv(made: Sequence[ResultRow]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(FIELDS)
-    for row in made:
+    for row in rows:
         writer.writerow([_cell(value) for value in row.as_dict().values()])
     return text.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     if isinstance(value, Mapping):
         return json.dumps(value, ensure_ascii=False)
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
-def frame(made: Sequence[ResultRow]) -> pd.DataFrame:
+def frame(rows: Sequence[ResultRow]) -> pd.DataFrame:
     """Return rows as a DataFrame, a column each field and ``is_attack``.
 
     Example:
@@ -239,4 +239,4 @@ def frame(made: Sequence[ResultRow]) -> pd.DataFrame:
         >>> frame([row])[["attack", "mean", "is_attack"]].values.tolist()
         [['mode', 0.5, True]]
     """
-    return pd.DataFrame([row.as_dict() for row in made], columns=list(FIELDS))
+    return pd.DataFrame([row.as_dict() for row in rows], columns=list(FIELDS))

@@ -96,4 +96,4 @@ def strongest_row(
         for row in rows
         if row.is_attack and (row.batch_size, row.defense, row.metric, row.column) == wanted and row.mean is not None
     ]
-    return max(scored, key=lambda one: one[0], default=(None, None))[1]
+    return max(scored, key=lambda scored_row: scored_row[0], default=(None, None))[1]

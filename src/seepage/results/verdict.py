@@ -103,8 +103,10 @@ def blocking(alarms: Sequence[Alarm], row: ResultRow) -> Alarm | None:
 
 def first(alarms: Sequence[Alarm], row: ResultRow, wanted: Callable[[Alarm], bool]) -> Alarm | None:
     """Return the first wanted alarm that concerns a row, None where there is none."""
-    found = (one for one in alarms if wanted(one) and one.concerns(row.batch_size, row.defense, row.attack))
-    return next(found, None)
+    concerning = (
+        alarm for alarm in alarms if wanted(alarm) and alarm.concerns(row.batch_size, row.defense, row.attack)
+    )
+    return next(concerning, None)
 
 
 def pick(rows: Iterable[ResultRow], **wanted: object) -> list[ResultRow]:
@@ -121,5 +123,5 @@ def pick(rows: Iterable[ResultRow], **wanted: object) -> list[ResultRow]:
 
 def strongest(rows: Sequence[ResultRow], batch_size: int | None, defense: str = UNDEFENDED) -> str | None:
     """Return the attack with the highest accuracy over all cells in a setting; None without attacks."""
-    found = strongest_row(rows, batch_size, defense)
-    return None if found is None else found.attack
+    row = strongest_row(rows, batch_size, defense)
+    return None if row is None else row.attack

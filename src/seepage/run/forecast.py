@@ -75,23 +75,23 @@ def forecast(audits: Sequence[Audit]) -> Forecast:
         jobs.setdefault(job.series[0], []).append(job.name)
     lines = []
     shown: set[tuple[int, Configuration]] = set()
-    for place, one in enumerate(plan.series):
-        audit = one.audit
-        if audit.shared and (one.place, one.configuration) in shown:
+    for place, series in enumerate(plan.series):
+        audit = series.audit
+        if audit.shared and (series.place, series.configuration) in shown:
             continue
-        shown.add((one.place, one.configuration))
+        shown.add((series.place, series.configuration))
         names_of = {kind: [p.label for p in audit.parts if p.kind == kind] for kind in ("attack", "baseline")}
         several = f"{', '.join(names_of['attack'])}; baselines {', '.join(names_of['baseline']) or 'none'}"
-        begun = [i for i in jobs if i == place or (audit.shared and _together(plan.series[i], one))]
+        begun = [i for i in jobs if i == place or (audit.shared and _together(plan.series[i], series))]
         own = [name for i in begun for name in jobs[i]]
         known = [plan.seconds_of[name] for name in own]
         names = (audit.about.dataset, audit.about.model, audit.spec.variant)
         lines.append(
             Line(
                 about=", ".join(name for name in names if name),
-                configuration=one.configuration,
-                label=several if audit.shared else one.part.label,
-                kind="attack" if audit.shared else one.part.kind,
+                configuration=series.configuration,
+                label=several if audit.shared else series.part.label,
+                kind="attack" if audit.shared else series.part.kind,
                 units=audit.units,
                 jobs=len(own),
                 seconds=None if None in known else sum(seconds or 0.0 for seconds in known),
@@ -100,5 +100,5 @@ def forecast(audits: Sequence[Audit]) -> Forecast:
     return Forecast(lines, plan.workers, peak_memory())
 
 
-def _together(one: Series, other: Series) -> bool:
-    return (one.place, one.configuration) == (other.place, other.configuration)
+def _together(first: Series, second: Series) -> bool:
+    return (first.place, first.configuration) == (second.place, second.configuration)

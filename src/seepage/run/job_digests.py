@@ -79,13 +79,13 @@ def stored_job(connection: sqlite3.Connection, series: int, first: int, units: i
         units: number of its units.
     """
     about = connection.execute("SELECT key, identity FROM series WHERE id = ?", (series,)).fetchone() or ()
-    found, rows = hashlib.sha256(canonical((*about, first, units))), {}
+    digest, rows = hashlib.sha256(canonical((*about, first, units))), {}
     for table, query in _PAYLOAD.items():
         rows[table] = 0
         for row in connection.execute(query, (series, first, first + units)):
-            found.update(canonical((table, *row)))
+            digest.update(canonical((table, *row)))
             rows[table] += 1
-    return StoredJob(found.digest(), rows)
+    return StoredJob(digest.digest(), rows)
 
 
 def first_damage(connection: sqlite3.Connection) -> str | None:

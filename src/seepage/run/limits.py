@@ -7,7 +7,7 @@ which one looks. So one worker or two, killed or not, decide alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -35,11 +35,13 @@ _BUDGET = 3
 # Leakage that is plain to see is shown with few units.
 _FIRST_LOOK = 5
 _GROWTH = 1.5
+# Metric and column of the share of records that are certified.
+_CERTIFIED = ("certified", None)
 S = TypeVar("S", bound=Spec)
 
 Floats = NDArray[np.float64]
 # What an attack measured on some units, and what each baseline did on the same ones.
-Found = tuple[Sequence[Measured], Sequence[Sequence[Measured]]]
+SideBySide = tuple[Sequence[Measured], Sequence[Sequence[Measured]]]
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,10 @@ def deployed(audit: Audit, limit: Gate) -> list[Configuration]:
     """Return the configurations that a gate is about: those with a defense, or all where there is none."""
     labels = set(limit.deployed)
     if not labels:
-        labels = {one.defense for one in audit.configurations if one.defense != NONE} or {NONE}
-    return [one for one in audit.configurations if one.defense in labels]
+        labels = {configuration.defense for configuration in audit.configurations if configuration.defense != NONE} or {
+            NONE
+        }
+    return [configuration for configuration in audit.configurations if configuration.defense in labels]
 
 
 class Limits:
@@ -170,26 +174,28 @@ class Limits:
             ),
             default=1,
         )
-        found, wanted = [], float(_FIRST_LOOK)
-        while not found or found[-1] < budget:
-            found.append(min(budget, -(-int(wanted) // group) * group))
+        counts, wanted = [], float(_FIRST_LOOK)
+        while not counts or counts[-1] < budget:
+            counts.append(min(budget, -(-int(wanted) // group) * group))
             wanted = max(wanted * _GROWTH, float(least))
-        return found
+        return counts
 
     @property
     def failed(self) -> bool:
         """Whether a figure is shown to be above the limit, or a record is certified."""
-        return any(one.above for one in self.standings.values()) or any(self.certified.values())
+        return any(standing.above for standing in self.standings.values()) or any(self.certified.values())
 
     @property
     def passed(self) -> bool:
         """Whether every figure of every attack in every deployed configuration is shown to be below the limit."""
-        return bool(self.attacks) and all(self._cleared(one, name) for one in self.deployed for name in self.attacks)
+        return bool(self.attacks) and all(
+            self._cleared(configuration, name) for configuration in self.deployed for name in self.attacks
+        )
 
     @property
     def ended(self) -> bool:
         """Whether more units cannot change the outcome, or only beyond the budget."""
-        return self.failed or self.passed or not all(one.possible for one in self.standings.values())
+        return self.failed or self.passed or not all(standing.possible for standing in self.standings.values())
 
     def wants(self, configuration: Configuration, attack: str) -> bool:
         """Return whether an attack in a configuration needs more units."""
@@ -197,27 +203,31 @@ class Limits:
 
     def _cleared(self, configuration: Configuration, attack: str) -> bool:
         own = [
-            one
-            for one in self.standings.values()
-            if (one.figure.configuration, one.figure.attack) == (configuration, attack)
+            standing
+            for standing in self.standings.values()
+            if (standing.figure.configuration, standing.figure.attack) == (configuration, attack)
         ]
-        return bool(own) and all(one.below for one in own)
+        return bool(own) and all(standing.below for standing in own)
 
-    def look(self, found: Callable[[Configuration, str], Found]) -> None:
+    def look(self, measured_by: Callable[[Configuration, str, Collection[tuple[str, str | None]]], SideBySide]) -> None:
         """Take note of the figures on the first units.
 
         Args:
-            found: returns what an attack in a configuration measured, and the baselines on the same units.
+            measured_by: returns the figures (metric and column) of an attack in a configuration, and those of the
+                baselines on the same units.
         """
+        figures = [*self._figures(), _CERTIFIED]
         for configuration in self.deployed:
             for attack in self.attacks:
                 if self._cleared(configuration, attack):
                     continue
-                measured, baselines = found(configuration, attack)
+                measured, baselines = measured_by(configuration, attack, figures)
                 standings = [
-                    one for part in measured for one in self._standings(configuration, attack, part, baselines)
+                    standing
+                    for part in measured
+                    for standing in self._standings(configuration, attack, part, baselines)
                 ]
-                self.standings.update({one.figure: one for one in standings})
+                self.standings.update({standing.figure: standing for standing in standings})
                 self.certified[configuration, attack] = _certified(measured)
 
     def _figures(self) -> list[tuple[str, str | None]]:
@@ -233,23 +243,24 @@ class Limits:
         if not isinstance(measured, Measurement) or (measured.metric, measured.column) not in self._figures():
             return []
         beside = [
-            one
+            baseline
             for other in baselines
-            for one in other
-            if isinstance(one, Measurement) and (one.metric, one.column) == (measured.metric, measured.column)
+            for baseline in other
+            if isinstance(baseline, Measurement)
+            and (baseline.metric, baseline.column) == (measured.metric, measured.column)
         ]
         if not beside:
             return []
         if self._by_units or measured.clusters is None:
-            samples = {None: (_array(measured.values), np.stack([_array(one.values) for one in beside]))}
+            samples = {None: (_array(measured.values), np.stack([_array(baseline.values) for baseline in beside]))}
         else:
             samples = {i: _members(measured, beside, i) for i in range(len(measured.values))}
         tests = len(self.attacks) * len(self._figures()) * len(self.deployed) * len(samples)
-        made = []
+        standings = []
         for sample, (scores, others) in samples.items():
             figure = LimitedFigure(configuration, attack, measured.metric, measured.column, sample)
-            made += self._standing(figure, scores, others, tests)
-        return made
+            standings += self._standing(figure, scores, others, tests)
+        return standings
 
     def _standing(self, figure: LimitedFigure, scores: Floats, others: Floats, tests: int) -> list[Standing]:
         known = np.isfinite(scores) & np.isfinite(others).all(0)
@@ -300,10 +311,10 @@ def _members(measured: Measurement, beside: Sequence[Measurement], sample: int) 
     assert measured.clusters is not None
     scores = _array(measured.clusters[sample])
     others = []
-    for one in beside:
-        members = None if one.clusters is None else _array(one.clusters[sample])
+    for baseline in beside:
+        members = None if baseline.clusters is None else _array(baseline.clusters[sample])
         paired = members is not None and len(members) == len(scores)
-        others.append(members if paired else np.full(len(scores), float(one.values[sample])))
+        others.append(members if paired else np.full(len(scores), float(baseline.values[sample])))
     return scores, np.stack(others)
 
 
@@ -314,8 +325,8 @@ def _array(values: Tensor) -> Floats:
 def _certified(measured: Sequence[Measured]) -> float:
     """Return the share of records that are certified."""
     shares = [
-        float(one.values.nanmean())
-        for one in measured
-        if isinstance(one, Measurement) and (one.metric, one.column) == ("certified", None)
+        float(measurement.values.nanmean())
+        for measurement in measured
+        if isinstance(measurement, Measurement) and (measurement.metric, measurement.column) == _CERTIFIED
     ]
     return max([0.0, *(share for share in shares if share == share)])

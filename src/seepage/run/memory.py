@@ -22,7 +22,7 @@ def keep_freed_memory() -> bool:
 
     A descent step allocates and frees the same dozen tensors over and over; fetched anew each time,
     their pages cost a third of the step. Peak memory does not change. Returns whether the
-    allocator is one that can be told so (glibc's, on Linux).
+    allocator takes such an order (glibc's, on Linux).
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -6,13 +6,12 @@ import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from loky import cpu_count
 
-from seepage.digests import digest_of
+from seepage.digests import Json, digest_of
 from seepage.errors import BadInputError
-from seepage.run.size import MOST_SECONDS, check_counts, check_memory, check_time, enough_memory
+from seepage.run.size import MOST_SECONDS, check_memory, check_time, enough_memory
 from seepage.run.store import Store
 from seepage.run.workers import Job
 from seepage.settings.setting import Audit, Configuration, PlannedPart
@@ -40,7 +39,7 @@ class Series:
     audit: Audit
     configuration: Configuration
     part: PlannedPart
-    identity: dict[str, Any]
+    identity: dict[str, Json]
     key: str
     group: int
 
@@ -79,14 +78,14 @@ def where(configuration: Configuration) -> str:
 
 def series_of(audits: Sequence[Audit]) -> list[Series]:
     """Return the series of some audits, audit by audit, configuration by configuration."""
-    found = []
+    series = []
     for place, audit in enumerate(audits):
         for configuration in audit.configurations:
             for part in audit.parts:
                 identity = audit.identity(configuration, part)
                 group = audit.group(configuration, part)
-                found.append(Series(place, audit, configuration, part, identity, digest_of(identity), group))
-    return found
+                series.append(Series(place, audit, configuration, part, identity, digest_of(identity), group))
+    return series
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,8 @@ class Plan:
     @property
     def work(self) -> float | None:
         """Seconds of all jobs one after the other; None where that is not known before they run."""
-        found = [self.seconds_of[job.name] for job in self.jobs]
-        return None if None in found else sum(seconds for seconds in found if seconds is not None)
+        seconds = [self.seconds_of[job.name] for job in self.jobs]
+        return None if None in seconds else sum(known for known in seconds if known is not None)
 
     @property
     def seconds(self) -> float | None:
@@ -145,12 +144,10 @@ def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None
             labels cannot be restored, ...), or the work is above the limits, see ``run.size``.
     """
     workers = _workers(audits)
-    # Before anything is made of them.
-    check_counts([audit.spec for audit in audits])
     check_memory(audits, workers)
     every = series_of(audits)
     shown = tuple(max([audit.units, *earlier[i : i + 1]]) for i, audit in enumerate(audits))
-    kept = {i: sum(unit < shown[one.place] for unit in store.units(one.key)) for i, one in enumerate(every)}
+    kept = {i: sum(unit < shown[series.place] for unit in store.units(series.key)) for i, series in enumerate(every)}
     unlimited = budget is not None or any(audit.spec.allow_large for audit in audits)
     with enough_memory():
         jobs, seconds_of = _jobs(audits, every, store, float("inf") if unlimited else MOST_SECONDS * workers)
@@ -177,13 +174,13 @@ def _jobs(
     planned = dict[str, set[int]]()
     by_exposure: dict[tuple[int, Configuration, range], list[int]] = {}
     alone: list[tuple[int, range]] = []
-    for i, one in enumerate(every):
-        begun = planned.setdefault(one.key, set())
-        groups = [g for g in one.groups(audits[one.place].units, store.units(one.key)) if g.start not in begun]
+    for i, series in enumerate(every):
+        begun = planned.setdefault(series.key, set())
+        groups = [g for g in series.groups(audits[series.place].units, store.units(series.key)) if g.start not in begun]
         begun.update(group.start for group in groups)
         for group in groups:
-            if one.audit.shared:
-                by_exposure.setdefault((one.place, one.configuration, group), []).append(i)
+            if series.audit.shared:
+                by_exposure.setdefault((series.place, series.configuration, group), []).append(i)
             else:
                 alone.append((i, group))
     jobs: list[Job] = []
@@ -209,8 +206,8 @@ def _jobs(
     for (place, configuration, group), series in by_exposure.items():
         if (place, configuration) not in forecast:
             with threads(audits[place].spec.threads):
-                one = functools.partial(audits[place].forecast, configuration)
-                forecast[place, configuration] = _unless_failing(one)
+                estimate = functools.partial(audits[place].forecast, configuration)
+                forecast[place, configuration] = _unless_failing(estimate)
         add(tuple(series), group, forecast[place, configuration])
     return jobs, seconds_of
 
@@ -244,7 +241,7 @@ class _Started(Exception):  # noqa: N818 - no error: it ends a trial
     """An attack has shown how fast it is."""
 
 
-def _try(one: Series) -> float:
+def _try(series: Series) -> float:
     """Start a part on its first units; return the seconds that the whole group would take."""
     reports: list[tuple[float, float]] = []
 
@@ -254,12 +251,12 @@ def _try(one: Series) -> float:
             raise _Started
 
     begun = time.perf_counter()
-    with threads(one.audit.spec.threads):
-        exposure = one.audit.expose(one.configuration, range(one.group if one.is_attack else 1))
-        if one.is_attack:
+    with threads(series.audit.spec.threads):
+        exposure = series.audit.expose(series.configuration, range(series.group if series.is_attack else 1))
+        if series.is_attack:
             begun = time.perf_counter()
             try:
-                exposure.measure(one.part, advanced)
+                exposure.measure(series.part, advanced)
             except _Started:
                 # What comes before the first report is done once, the rest goes on at the pace of the reports.
                 (first, before), (last, after) = reports[0], reports[-1]

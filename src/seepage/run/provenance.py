@@ -23,7 +23,7 @@ FILE = "provenance.json"
 _PACKAGES = ("seepage", "torch", "numpy", "scipy", "pandas", "pydantic")
 
 
-def provenance(audits: Sequence[Audit]) -> dict[str, Any]:
+def provenance(audits: Sequence[Audit]) -> dict[str, object]:
     """Return what is needed to tell where figures come from; nothing of the rows but digests."""
     on_cuda = any(audit.where != "cpu" for audit in audits)
     return {
@@ -38,11 +38,11 @@ def provenance(audits: Sequence[Audit]) -> dict[str, Any]:
     }
 
 
-def _identity(audit: Audit) -> dict[str, Any]:
+def _identity(audit: Audit) -> dict[str, object]:
     return {"setting": audit.setting, "spec": audit.spec.model_dump(mode="json"), **audit.origin}
 
 
-def commit() -> dict[str, Any] | None:
+def commit() -> dict[str, object] | None:
     """Return the commit of seepage's own source and whether it was changed; None outside a git checkout."""
     here = Path(__file__)
     # An environment may lie inside a checkout of something else, which does not track this file.
@@ -124,7 +124,7 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(_short(item) for item in value)
     return str(value["label"] or value["name"]) if isinstance(value, dict) and "label" in value else repr(value)

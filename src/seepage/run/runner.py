@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from seepage.assessment import Measured, Measurement
 from seepage.assessment.evidence import Evidence
-from seepage.run.limits import Found, Limits
+from seepage.run.limits import Limits, SideBySide
 from seepage.run.plan import Plan, Series, make_plan, series_of, timed
 from seepage.run.store import Failure, Store
-from seepage.run.workers import Job, run_here, run_in_workers
+from seepage.run.workers import Finished, Job, run_here, run_in_workers
 from seepage.settings.setting import Audit, Configuration, PlannedPart
 
 # Starting worker processes takes some seconds, which less work than this does not make up for.
@@ -22,7 +22,7 @@ _WORTH_WORKERS_SECONDS = 15.0
 
 
 class Listener:
-    """Told how a run gets on; this one ignores it."""
+    """Is informed of a run's progress; this one ignores it."""
 
     def planned(self, plan: Plan) -> None:
         """Called once everything was tried, before anything runs."""
@@ -109,7 +109,7 @@ def run_audits(
     Args:
         audits: what to measure.
         store: keeps what was measured before and what is measured now.
-        listener: told about the progress.
+        listener: object that is informed of the progress.
         plan: the plan; made here if None.
         budget: seconds after which no further job is begun; no limit if None.
         limits: limits of the audits that have a gate, by place in ``audits``; they take note of the figures, and no
@@ -123,7 +123,7 @@ def run_audits(
     plan = plan or make_plan(audits, store, budget)
     asked = _carry_out(plan, store, listener or Listener(), budget, limits or {})
     return [
-        [_run(one, store, shown, asked[i]) for i, one in enumerate(plan.series) if one.place == place]
+        [_run(series, store, shown, asked[i]) for i, series in enumerate(plan.series) if series.place == place]
         for place, shown in enumerate(plan.shown)
     ]
 
@@ -137,7 +137,7 @@ def kept_runs(audit: Audit, store: Store, shown: int | None = None) -> list[Run]
         shown: number of units that count if they are there; those that the spec asks for if None.
     """
     shown = audit.units if shown is None else shown
-    return [_run(one, store, shown, audit.units) for one in series_of([audit]) if store.units(one.key)]
+    return [_run(series, store, shown, audit.units) for series in series_of([audit]) if store.units(series.key)]
 
 
 class _Watch:
@@ -188,31 +188,31 @@ def _carry_out(
     watch = _Watch(plan, listener)
     if plan.jobs:
         listener.begin(watch.work, len(plan.jobs))
-    asked = [one.audit.units for one in plan.series]
-    looks = {place: one.looks for place, one in limits.items()}
+    asked = [series.audit.units for series in plan.series]
+    looks = {place: series.looks for place, series in limits.items()}
     left = list(plan.jobs)
     for number in range(max([1, *map(len, looks.values())])):
         upto = {place: counts[min(number, len(counts) - 1)] for place, counts in looks.items()}
-        for i, one in enumerate(plan.series):
-            if one.place in limits:
-                asked[i] = _asked(one, limits[one.place], upto[one.place], asked[i] if number else 0)
-        jobs = [job for one in left if (job := _trimmed(one, asked)) is not None]
+        for i, series in enumerate(plan.series):
+            if series.place in limits:
+                asked[i] = _asked(series, limits[series.place], upto[series.place], asked[i] if number else 0)
+        jobs = [job for series in left if (job := _trimmed(series, asked)) is not None]
         names = {job.name for job in jobs}
         left = [job for job in left if job.name not in names]
         if jobs:
             plan = _carry_out_jobs(plan, jobs, store, listener, watch, wanted)
-        for place, one in limits.items():
-            one.look(functools.partial(_found, plan, store, place, upto[place]))
+        for place, series in limits.items():
+            series.look(functools.partial(_measured, plan, store, place, upto[place]))
     return asked
 
 
-def _asked(one: Series, limits: Limits, upto: int, before: int) -> int:
+def _asked(series: Series, limits: Limits, upto: int, before: int) -> int:
     """Return the number of units of a series that are measured by one look."""
-    if one.configuration not in limits.deployed:
+    if series.configuration not in limits.deployed:
         # For comparison, as many as without a gate.
-        return min(one.audit.units, one.audit.spec.usual)
-    attacks = (one.part.label,) if one.is_attack else limits.attacks
-    return upto if any(limits.wants(one.configuration, attack) for attack in attacks) else before
+        return min(series.audit.units, series.audit.spec.usual)
+    attacks = (series.part.label,) if series.is_attack else limits.attacks
+    return upto if any(limits.wants(series.configuration, attack) for attack in attacks) else before
 
 
 def _trimmed(job: Job, asked: Sequence[int]) -> Job | None:
@@ -223,16 +223,25 @@ def _trimmed(job: Job, asked: Sequence[int]) -> Job | None:
     return replace(job, series=tuple(job.series[k] for k in kept), parts=tuple(job.parts[k] for k in kept))
 
 
-def _found(plan: Plan, store: Store, place: int, upto: int, configuration: Configuration, attack: str) -> Found:
-    """Return what an attack measured on the first units, and what each baseline did on the same ones."""
-    here = [one for one in plan.series if one.place == place and one.configuration == configuration]
-    baselines = [one for one in here if one.part.kind == "baseline"]
-    [attacked] = [one for one in here if one.is_attack and one.part.label == attack]
+def _measured(
+    plan: Plan,
+    store: Store,
+    place: int,
+    upto: int,
+    configuration: Configuration,
+    attack: str,
+    figures: Collection[tuple[str, str | None]],
+) -> SideBySide:
+    """Return figures that an attack has on the first units, and those of each baseline on the same ones."""
+    here = [series for series in plan.series if series.place == place and series.configuration == configuration]
+    baselines = [series for series in here if series.part.kind == "baseline"]
+    [attacked] = [series for series in here if series.is_attack and series.part.label == attack]
     units = {unit for unit in store.units(attacked.key) if unit < upto}
-    for one in baselines:
-        units &= set(store.units(one.key))
+    for series in baselines:
+        units &= set(store.units(series.key))
     common = sorted(units)
-    return store.measured(attacked.key, common), [store.measured(one.key, common) for one in baselines]
+    beside = [store.measured(series.key, common, figures) for series in baselines]
+    return store.measured(attacked.key, common, figures), beside
 
 
 def _carry_out_jobs(
@@ -259,48 +268,50 @@ def _carry_out_jobs(
     return plan
 
 
-def _keep_all(plan: Plan, store: Store, listener: Listener, watch: _Watch, finished: Any, workers: int) -> None:
+def _keep_all(plan: Plan, store: Store, listener: Listener, watch: _Watch, finished: Finished, workers: int) -> None:
     # Closed at once when something is raised here: workers must not go on.
     with contextlib.closing(finished):
         for job, results in finished:
             watch.ended(job.name)
             for i, result in zip(job.series, results, strict=True):
-                one = plan.series[i]
+                series = plan.series[i]
                 if isinstance(result, Failure):
-                    store.add_failure(one.key, one.identity, result)
-                    listener.failed(one.label, result.message)
+                    store.add_failure(series.key, series.identity, result)
+                    listener.failed(series.label, result.message)
                     continue
                 # Several units are measured side by side: each takes that part of the machine's time.
                 seconds = None if result.seconds is None else result.seconds / workers
-                store.add(one.key, one.identity, job.units, result.measured, seconds, result.evidence, result.pictures)
-                listener.finished(one.label, *_so_far(store, one))
+                store.add(
+                    series.key, series.identity, job.units, result.measured, seconds, result.evidence, result.pictures
+                )
+                listener.finished(series.label, *_so_far(store, series))
 
 
-def _so_far(store: Store, one: Series) -> tuple[float | None, int]:
-    kept = store.units(one.key)
-    if one.is_attack:
-        for measured in store.measured(one.key, sorted(kept), only="accuracy"):
-            if isinstance(measured, Measurement) and measured.column is None:
+def _so_far(store: Store, series: Series) -> tuple[float | None, int]:
+    kept = store.units(series.key)
+    if series.is_attack:
+        for measured in store.measured(series.key, sorted(kept), only=[("accuracy", None)]):
+            if isinstance(measured, Measurement):
                 return measured.estimate().mean, len(kept)
     return None, len(kept)
 
 
-def _run(one: Series, store: Store, shown: int, asked: int) -> Run:
-    audit, kept = one.audit, store.units(one.key)
+def _run(series: Series, store: Store, shown: int, asked: int) -> Run:
+    audit, kept = series.audit, store.units(series.key)
     units = tuple(unit for unit in range(min(shown, max(kept, default=-1) + 1)) if unit in kept)
-    times, losses = store.seconds(one.key), store.losses(one.key)
+    times, losses = store.seconds(series.key), store.losses(series.key)
     known = [seconds for unit in units if (seconds := times[unit]) is not None]
     return Run(
-        configuration=one.configuration,
-        part=one.part,
-        measured=store.measured(one.key, units),
+        configuration=series.configuration,
+        part=series.part,
+        measured=store.measured(series.key, units),
         units=units,
-        seconds=sum(known) / len(known) if one.is_attack and known else None,
-        settings=audit.options(one.configuration, one.part),
-        knowledge=audit.granted(one.configuration, one.part),
+        seconds=sum(known) / len(known) if series.is_attack and known else None,
+        settings=audit.options(series.configuration, series.part),
+        knowledge=audit.granted(series.configuration, series.part),
         losses=tuple(losses[unit] for unit in units),
-        evidence=store.evidence(one.key, units) if one.is_attack else None,
-        failures=tuple(failure for failure in store.failures(one.key) if failure.units.start < audit.units),
+        evidence=store.evidence(series.key, units) if series.is_attack else None,
+        failures=tuple(failure for failure in store.failures(series.key) if failure.units.start < audit.units),
         asked=asked,
-        picture=store.picture(one.key),
+        picture=store.picture(series.key),
     )

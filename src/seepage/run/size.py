@@ -67,7 +67,7 @@ def points_of(spec: Spec) -> int:
         >>> points_of(make_spec(batch_sizes=[1, 2, 4]))
         3
     """
-    swept = [getattr(spec, name) for name, one in fields_of(type(spec)).items() if one.option.swept]
+    swept = [getattr(spec, name) for name, field in fields_of(type(spec)).items() if field.option.swept]
     return math.prod(map(len, (spec.defenses, *swept)))
 
 
@@ -148,10 +148,10 @@ def installed_memory() -> int | None:
 
 
 def _amounts(spec: Spec) -> Iterator[tuple[str, int]]:
-    for name, one in fields_of(type(spec)).items():
+    for name, field in fields_of(type(spec)).items():
         # Bounds of columns and seeds may be as large as they like.
-        if (one.option.panel != TABLE or name == "dataset_options") and name not in _NO_AMOUNTS:
-            yield from _within(one.key, getattr(spec, name))
+        if (field.option.panel != TABLE or name == "dataset_options") and name not in _NO_AMOUNTS:
+            yield from _within(field.key, getattr(spec, name))
 
 
 def _within(name: str, value: object) -> Iterator[tuple[str, int]]:

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ import torch
 
 from seepage.assessment import Association, Measured, Measurement
 from seepage.assessment.evidence import ARRAYS, Evidence, together
-from seepage.digests import digest_of
+from seepage.digests import Json, digest_of
 from seepage.errors import BadInputError
 from seepage.files import STORE as FILE
 from seepage.files import make_folder, publish
@@ -143,16 +143,24 @@ class Store:
 
     def picture(self, key: str) -> str | None:
         """Return the picture of the first unit under ``key`` that has one, a data URI."""
-        found = self._of(key, "units", "picture", "AND picture IS NOT NULL ORDER BY unit LIMIT 1")
-        return found[0][0] if found else None
+        pictures = self._of(key, "units", "picture", "AND picture IS NOT NULL ORDER BY unit LIMIT 1")
+        return pictures[0][0] if pictures else None
 
-    def measured(self, key: str, units: Iterable[int], only: str | None = None) -> list[Measured]:
-        """Return the measurements of these units under ``key``, in their order; of one metric if named."""
+    def measured(
+        self, key: str, units: Iterable[int], only: Collection[tuple[str, str | None]] | None = None
+    ) -> list[Measured]:
+        """Return the measurements of these units under ``key``, in their order.
+
+        Args:
+            key: digest of a series.
+            units: indices of units.
+            only: metrics and columns (None for all columns together) that are read; all if None.
+        """
         place = {unit: i for i, unit in enumerate(units)}
         measured: list[Measured] = []
         figures = self._of(key, "figures", 't.id, metric, "column", higher_leaks, low, high', "ORDER BY position")
         for number, metric, column, higher_leaks, low, high in figures:
-            if only not in (None, metric):
+            if only is not None and (metric, column) not in only:
                 continue
             pairs = torch.full((len(place), 2), torch.nan, dtype=torch.float64)
             members: dict[int, torch.Tensor] = {}
@@ -189,7 +197,7 @@ class Store:
         """Return the provenance of the commands that wrote here, oldest first."""
         return [self._decoded(json.loads, entry) for (entry,) in self._rows("SELECT entry FROM runs ORDER BY id")]
 
-    def add_run(self, entry: Mapping[str, Any]) -> None:
+    def add_run(self, entry: Mapping[str, object]) -> None:
         """Keep the provenance of a command that is about to write here.
 
         Raises:
@@ -198,7 +206,7 @@ class Store:
         number, text = self._next("runs"), json.dumps(entry, ensure_ascii=False)
         self._write([("INSERT INTO runs VALUES (?, ?, ?)", [(number, text, digest(number, text))])])
 
-    def setup(self, made_from: Mapping[str, Any], make: Callable[[], Any] | None) -> Any:
+    def setup(self, made_from: Mapping[str, Json], make: Callable[[], Any] | None) -> Any:
         """Return what ``make`` returns, made once for everything that is made from the same.
 
         Args:
@@ -221,7 +229,7 @@ class Store:
     def add(
         self,
         key: str,
-        identity: Mapping[str, Any],
+        identity: Mapping[str, object],
         units: range,
         measured: Sequence[Measured],
         seconds: float | None,
@@ -282,7 +290,7 @@ class Store:
         ]
         self._write(writes, (number, units))
 
-    def add_failure(self, key: str, identity: Mapping[str, Any], failure: Failure) -> None:
+    def add_failure(self, key: str, identity: Mapping[str, object], failure: Failure) -> None:
         """Keep the reason why a job failed, until it is done by another run.
 
         Raises:
@@ -293,10 +301,12 @@ class Store:
         row = (number, units.start, len(units), failure.message, failure.traceback)
         self._write([*writes, ("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?)", [(*row, digest(*row))])])
 
-    def _series(self, key: str, identity: Mapping[str, Any]) -> tuple[int, list[tuple[str, list[tuple[Any, ...]]]]]:
-        found = self._rows("SELECT id FROM series WHERE key = ?", key)
-        if found:
-            return found[0][0], []
+    def _series(
+        self, key: str, identity: Mapping[str, object]
+    ) -> tuple[int, list[tuple[str, Sequence[tuple[object, ...]]]]]:
+        numbers = self._rows("SELECT id FROM series WHERE key = ?", key)
+        if numbers:
+            return numbers[0][0], []
         number = self._next("series")
         row = (number, key, json.dumps(identity, sort_keys=True, ensure_ascii=False))
         return number, [("INSERT INTO series VALUES (?, ?, ?)", [row])]
@@ -311,7 +321,7 @@ class Store:
             f"SELECT {columns} FROM {table} t JOIN series s ON s.id = t.series WHERE s.key = ? {rest}", key
         )
 
-    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         if self._connection is None:
             return []
         try:
@@ -319,7 +329,9 @@ class Store:
         except sqlite3.DatabaseError as error:
             raise self._damaged(error) from error
 
-    def _write(self, writes: Iterable[tuple[str, list[tuple[Any, ...]]]], job: tuple[int, range] | None = None) -> None:
+    def _write(
+        self, writes: Iterable[tuple[str, Sequence[tuple[object, ...]]]], job: tuple[int, range] | None = None
+    ) -> None:
         """Carry statements out in one transaction, with the digest of a job (series and units) at its end."""
         if self._connection is None:
             assert self._path is not None
@@ -473,22 +485,22 @@ def _members(stored: bytes) -> torch.Tensor:
 
 
 def _unpacked(about: str, arrays: bytes) -> Evidence:
-    told, content, begin = json.loads(about), zlib.decompress(arrays), 0
-    found: dict[str, np.ndarray | None] = dict.fromkeys(ARRAYS)
-    for name, (kind, shape) in told["layout"].items():
+    header, content, begin = json.loads(about), zlib.decompress(arrays), 0
+    arrays_by_name: dict[str, np.ndarray | None] = dict.fromkeys(ARRAYS)
+    for name, (kind, shape) in header["layout"].items():
         dtype = np.dtype(kind)
         count = math.prod(shape)
-        found[name] = np.frombuffer(content, dtype, count, begin).reshape(shape)
+        arrays_by_name[name] = np.frombuffer(content, dtype, count, begin).reshape(shape)
         begin += count * dtype.itemsize
-    groups = {name: {c: (int(n), int(r)) for c, (n, r) in counts.items()} for name, counts in told["groups"].items()}
-    regime = tuple(told["regime"]) if "regime" in told else None
-    conditions = tuple(told["conditions"]) if "conditions" in told else None
+    groups = {name: {c: (int(n), int(r)) for c, (n, r) in counts.items()} for name, counts in header["groups"].items()}
+    regime = tuple(header["regime"]) if "regime" in header else None
+    conditions = tuple(header["conditions"]) if "conditions" in header else None
     return Evidence(
-        column_names=tuple(told["columns"]),
+        column_names=tuple(header["columns"]),
         groups=groups,
         regime=regime,
         conditions=conditions,
-        **found,  # pyright: ignore[reportArgumentType]
+        **arrays_by_name,  # pyright: ignore[reportArgumentType]
     )
 
 

@@ -62,7 +62,7 @@ class Job:
 
 @runtime_checkable
 class Watcher(Protocol):
-    """Told how jobs get on."""
+    """Is informed of the progress of jobs."""
 
     def started(self, name: int) -> None:
         """Called when a job begins."""
@@ -101,7 +101,7 @@ def run_here(jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wan
     Args:
         jobs: what to do.
         audits: what the jobs are of.
-        watcher: told about the progress.
+        watcher: object that is informed of the progress.
         wanted: asked before each; nothing more is begun once it says no.
     """
     for job in jobs:

@@ -19,7 +19,7 @@ from seepage.assessment.row import ResultRow
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.reconstruct import ROWS_AT_ONCE
 from seepage.devices import find_device
-from seepage.digests import arguments_of, plain
+from seepage.digests import Json, arguments_of, plain
 from seepage.errors import BadInputError
 from seepage.learning import batch_statistics
 from seepage.models.batch_norm import Moments, normalisations
@@ -29,7 +29,7 @@ from seepage.registry import takes
 from seepage.seeds import stream
 from seepage.settings.horizontal_facts import threat_model
 from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
-from seepage.settings.part import Part, entry_of, made, source_of
+from seepage.settings.part import Part, entry_of, make_part, source_of
 from seepage.settings.probe import Probe
 from seepage.settings.setting import (
     About,
@@ -81,9 +81,11 @@ class HorizontalAudit(Audit[HorizontalSpec]):
     def __init__(self, spec: HorizontalSpec, subject: Subject, swapped: bool = False) -> None:
         self.spec, self.subject, self.swapped = spec, subject, swapped
         self.dataset, self.own, self.inferred = subject.dataset, subject.own, subject.inferred
-        self.metrics: tuple[Metric, ...] = tuple(cast("Metric", made(registry.metrics, part)) for part in spec.metrics)
+        self.metrics: tuple[Metric, ...] = tuple(
+            cast("Metric", make_part(registry.metrics, part)) for part in spec.metrics
+        )
         self._instances: dict[str, Attack] = {
-            part.called: made(registry.baselines.of("horizontal"), part) for part in spec.baselines
+            part.called: make_part(registry.baselines.of("horizontal"), part) for part in spec.baselines
         }
         self._instances |= {part.called: _attack(spec, part) for part in spec.attacks}
         refuse_inapplicable(spec.attacks, replace(deployment(spec), model=subject.model.name))
@@ -133,7 +135,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         return find_device(self.spec.device).type
 
     @property
-    def origin(self) -> Mapping[str, Any]:
+    def origin(self) -> Mapping[str, Json]:
         """What tells these rows and this network from others."""
         dataset, model = self.subject.dataset, self.subject.model
         return {
@@ -165,13 +167,13 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             return OverRounds(instance)
         return instance
 
-    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Any]:
+    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return everything that determines the figures of a part, as JSON values."""
         spec, subject = self.spec, self.subject
         defense, protocol = self._protocols[configuration]
         is_attack = part.kind == "attack"
         kind = registry.attacks.of("horizontal") if is_attack else registry.baselines.of("horizontal")
-        found = {
+        identity = {
             "version": installed("seepage"),
             "code": {
                 **own_code(),
@@ -192,7 +194,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             "records": spec.keep_records,
             "metrics": [plain(metric) for metric in self.metrics],
         }
-        return {**found, "swapped": True} if self.swapped else found
+        return {**identity, "swapped": True} if self.swapped else identity
 
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of victims that are attacked together."""
@@ -226,7 +228,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         plainly = Knowledge(schema, statistics, **{k: v for k, v in granted.items() if k != "batch_statistics"})
         return HorizontalExposure(self, configuration, units, transcript, known, plainly)
 
-    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what the attacker is granted, for results."""
         protocol = self.protocol(configuration)
         labels = None if self.spec.labels == "restored" else torch.zeros(1, protocol.records)
@@ -238,7 +240,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         # A baseline would be the same with other labels.
         return described if part.kind == "attack" else {**described, "labels": "not used"}
 
-    def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Any]:
+    def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return how a part was configured, for results."""
         spec = self.spec
         return {
@@ -257,9 +259,9 @@ class HorizontalAudit(Audit[HorizontalSpec]):
 
     def negative(self) -> HorizontalAudit:
         """Return the negative control: as the positive one, but each message is that of other records."""
-        found = control_of(self)
+        control = control_of(self)
         return HorizontalAudit(
-            found.spec.model_copy(update={"variant": "negative control"}), found.subject, swapped=True
+            control.spec.model_copy(update={"variant": "negative control"}), control.subject, swapped=True
         )
 
     def probe(self) -> Probe:
@@ -276,8 +278,8 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         if asked.recipe is None:
             return learnt
         if asked.configurations:
-            sizes = {one.batch_size for one in asked.configurations}
-            labels = {one.defense for one in asked.configurations}
+            sizes = {configuration.batch_size for configuration in asked.configurations}
+            labels = {configuration.defense for configuration in asked.configurations}
             some = {
                 "batch_sizes": tuple(size for size in spec.batch_sizes if size in sizes),
                 "defenses": tuple(part for part in spec.defenses if part.called in labels),
@@ -308,8 +310,10 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         known = self._granted(protocol, None if self.spec.labels == "restored" else labels)
         if self._grants_statistics:
             encoder = self.subject.encoder
-            found = batch_statistics(self.subject.model, encoder.encode(secret.cells.to(encoder.mean.device)))
-            known["batch_statistics"] = {name: Moments(*(t.cpu() for t in moments)) for name, moments in found.items()}
+            statistics = batch_statistics(self.subject.model, encoder.encode(secret.cells.to(encoder.mean.device)))
+            known["batch_statistics"] = {
+                name: Moments(*(t.cpu() for t in moments)) for name, moments in statistics.items()
+            }
         return known
 
     @property
@@ -320,7 +324,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         ordered = self.spec.labels == "ordered"
         return {"batch_size": protocol.records, "labels": labels, "defense": protocol.known(), "ordered": ordered}
 
-    def _arguments(self, part: PlannedPart) -> dict[str, Any]:
+    def _arguments(self, part: PlannedPart) -> dict[str, Json]:
         """Return all arguments of an attack or baseline, defaults included where it is an object."""
         instance = self._instances[part.label]
         return {"options": plain(part.part.options)} if inspect.isfunction(instance) else arguments_of(instance)
@@ -408,9 +412,9 @@ def _check_granted(spec: HorizontalSpec, subject: Subject, protocol: Clients[Vie
 def _attack(spec: HorizontalSpec, part: Part) -> Attack:
     if part.passed is not None:
         # Its own arguments say all.
-        return made(registry.attacks.of("horizontal"), part)
+        return make_part(registry.attacks.of("horizontal"), part)
     factory = registry.attacks.of("horizontal")[part.name].factory
-    options: dict[str, Any] = {}
+    options: dict[str, Json] = {}
     # A factory that passes any argument on may not know a profile, so it is given none but another one.
     if "profile" in inspect.signature(factory).parameters or (spec.profile != "default" and takes(factory, "profile")):
         options["profile"] = spec.profile

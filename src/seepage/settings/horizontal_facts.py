@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.subject import Subject
@@ -25,7 +24,9 @@ _LABELS = {
 }
 
 
-def threat_model(spec: HorizontalSpec, subject: Subject, granted: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+def threat_model(
+    spec: HorizontalSpec, subject: Subject, granted: Mapping[str, Mapping[str, object]]
+) -> tuple[str, ...]:
     """Return who sees and knows what, and how the audit is set up, a sentence each; the attacker first.
 
     Args:
@@ -43,7 +44,7 @@ def threat_model(spec: HorizontalSpec, subject: Subject, granted: Mapping[str, M
             for name, value in first.items()
             if name not in ("sees", "labels", "batch_size", "defense")
         )
-        facts.append(f"it is granted: {knows}, batch size; {_LABELS[first['labels']]}")
+        facts.append(f"it is granted: {knows}, batch size; {_LABELS[str(first['labels'])]}")
         defenses = [
             _described(known["defense"]) for label, known in granted.items() if label != "none" and "defense" in known
         ]
@@ -73,7 +74,7 @@ def threat_model(spec: HorizontalSpec, subject: Subject, granted: Mapping[str, M
 
 
 def _rank(spec: HorizontalSpec, subject: Subject) -> list[str]:
-    """Return how many records the rows of the table can be told apart by linear algebra, in all and in a batch."""
+    """Return how many records the rows of the table can be distinguished by linear algebra, in all and in a batch."""
     dataset = subject.dataset
     encoder, cells = Encoder(dataset.schema, dataset.statistics), dataset.train.cells.cpu()
     if encoder.width > _WIDEST_RANKED:

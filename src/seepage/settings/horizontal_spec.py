@@ -11,7 +11,7 @@ from seepage import registry
 from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.errors import BadInputError
 from seepage.models.head import Dropout, Head
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Count, Option
 from seepage.settings.part import Part, Parts, several
 from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, Spec
 
@@ -27,12 +27,12 @@ def _all_metrics() -> tuple[Part, ...]:
     return tuple(Part(name=name) for name in registry.metrics.names())
 
 
-def _switch_text(value: Any) -> Any:
+def _switch_text(value: object) -> object:
     # YAML reads the word as a truth value.
     return "off" if value is False else value
 
 
-def _label_text(value: Any) -> Any:
+def _label_text(value: object) -> object:
     # YAML reads the word as a truth value.
     return "true" if value is True else value
 
@@ -60,11 +60,11 @@ class Training(Plain):
         Field(ge=1, le=1_000),
         Option("Number of successive rounds in which a victim's messages are received.", PARTIES),
     ] = 1
-    clients: Annotated[int, Field(ge=1), Option("Number of clients in each round.", PARTIES)] = 50
+    clients: Annotated[Count, Option("Number of clients in each round.", PARTIES)] = 50
     records: Annotated[
-        int, Field(ge=1), Option("Number of records of a client, fewer where the table has not as many.", PARTIES)
+        Count, Option("Number of records of a client, fewer where the table has not as many.", PARTIES)
     ] = 32
-    epochs: Annotated[int, Field(ge=1), Option("Number of local steps of a round.", PARTIES)] = 1
+    epochs: Annotated[Count, Option("Number of local steps of a round.", PARTIES)] = 1
     learning_rate: Annotated[float, Field(gt=0, lt=float("inf")), Option("Learning rate of local steps.", PARTIES)] = (
         0.5
     )
@@ -82,7 +82,7 @@ class HorizontalSpec(Spec):
     about: ClassVar[str] = "horizontal federated learning: what the server reads of a client's records"
     unit: ClassVar[str] = "victim"
     repeats: ClassVar[str] = "victims"
-    quick: ClassVar[Mapping[str, Any]] = {"victims": 3}
+    quick: ClassVar[Mapping[str, object]] = {"victims": 3}
     guide: ClassVar[str] = """Attack gradients and report what was read out of them, beside the best baseline.
 
 Each victim is one batch of a client's records. Attacks see its gradient as the server does; their guesses are then
@@ -175,7 +175,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
         str,
         Option(
             "Training of the parties: fedsgd, or fedavg with options such as "
-            "'fedavg:{epochs: 5, local_batch_size: 8, learning_rate: 0.01}'.",
+            "'fedavg:{epochs: 5, local_batch_size: 8, optimizer: adam}'.",
             PARTIES,
             "NAME[:OPTIONS]",
             parts="protocols",
@@ -247,11 +247,11 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
     metrics: Annotated[
         Parts, Option("Figure that is measured.", ATTACK, "NAME[:OPTIONS]", parts="metrics", default="all")
     ] = Field(default_factory=_all_metrics)
-    victims: Annotated[int, Field(ge=1), Option("Number of batches attacked in each configuration.", ATTACK)] = 10
+    victims: Annotated[Count, Option("Number of batches attacked in each configuration.", ATTACK)] = 10
 
     @field_validator("model_options")
     @classmethod
-    def _not_what_the_audit_gives(cls, options: dict[str, Any]) -> dict[str, Any]:
+    def _not_what_the_audit_gives(cls, options: dict[str, object]) -> dict[str, object]:
         for name in ("schema", "seed", "head"):
             if name in options:
                 said = {"schema": "comes from the table", "seed": "is model_seed", "head": "is a setting of its own"}
@@ -260,7 +260,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
 
     @field_validator("protocol_options")
     @classmethod
-    def _not_what_the_protocol_is_given(cls, options: dict[str, Any]) -> dict[str, Any]:
+    def _not_what_the_protocol_is_given(cls, options: dict[str, object]) -> dict[str, object]:
         for name in ("batch_size", "replacement", "defense"):
             if name in options:
                 raise BadInputError(f"protocol option {name!r} is a setting of its own; leave it out of the options.")

@@ -6,7 +6,6 @@ import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -29,7 +28,7 @@ def make_model(
     *,
     seed: int = 0,
     head: Head | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
     weights: Path | None = None,
     dropout: Dropout = "refused",
     device: torch.device | str = "cpu",
@@ -58,23 +57,23 @@ def make_model(
     """
     digest = None
     if isinstance(model, str) and not is_own(model):
-        made = models.create(model, **(options or {}), schema=schema, seed=seed, head=head)
-        assert isinstance(made, Model)
+        network = models.create(model, **(options or {}), schema=schema, seed=seed, head=head)
+        assert isinstance(network, Model)
     elif isinstance(model, str):
         own = load_own(model, schema, seed, head, options)
-        made, digest = own.network, own.digest
+        network, digest = own.network, own.digest
     else:
-        made = copy.deepcopy(model)
-    if isinstance(made, nn.Module):
-        name = model if isinstance(model, str) else type(made).__name__
-        made = Model(made, head or usual_head(schema), name, dropout=dropout)
+        network = copy.deepcopy(model)
+    if isinstance(network, nn.Module):
+        name = model if isinstance(model, str) else type(network).__name__
+        network = Model(network, head or usual_head(schema), name, dropout=dropout)
     if weights is not None:
-        load_weights(made.module, weights)
-    dtype = next(iter(made.parameters.values())).dtype
+        load_weights(network.module, weights)
+    dtype = next(iter(network.parameters.values())).dtype
     if not dtype.is_floating_point or dtype.itemsize < torch.float32.itemsize:
         raise BadInputError(
-            f"model {made.name!r} has {dtype} parameters; attacks need float32 or float64: convert it with .float()."
+            f"model {network.name!r} has {dtype} parameters; attacks need float32 or float64: convert it with .float()."
         )
-    made = replace(made, module=adapted(made.module, schema, statistics))
-    made.check(schema)
-    return replace(made, module=made.module.to(device)), digest
+    network = replace(network, module=adapted(network.module, schema, statistics))
+    network.check(schema)
+    return replace(network, module=network.module.to(device)), digest

@@ -43,8 +43,8 @@ def keep(path: Path, models: Sequence[Model], learnt: Learnt, private: bool = Fa
         for i, model in enumerate(models)
         for name, tensor in (*model.parameters.items(), *model.module.named_buffers())
     }
-    told = {**asdict(learnt), "training": learnt.training.model_dump()}
-    write_whole(path, save(tensors, metadata={_LEARNT: json.dumps(told)}), private)
+    about = {**asdict(learnt), "training": learnt.training.model_dump()}
+    write_whole(path, save(tensors, metadata={_LEARNT: json.dumps(about)}), private)
 
 
 def find(path: Path, model: Model, training: Training) -> tuple[list[Model], Learnt] | None:
@@ -69,7 +69,7 @@ def find(path: Path, model: Model, training: Training) -> tuple[list[Model], Lea
         with safe_open(path, framework="pt") as file:
             learnt = Learnt(**{**json.loads(file.metadata()[_LEARNT]), "training": training})
             held = [{name: file.get_tensor(f"{i}.{name}") for name in names} for i in range(training.attacked_rounds)]
-            return [holding(model, one) for one in held], learnt
+            return [holding(model, parameters) for parameters in held], learnt
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
         # Whatever else stands there is no reason to stop: the networks are trained again.
         return None

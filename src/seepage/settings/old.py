@@ -39,13 +39,13 @@ DEFENSES: Mapping[str, Mapping[str, tuple[str, str | None]]] = {
 }
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> object:
     return value
 
 
 def renewed(
     setting: str,
-    values: Mapping[str, Any],
+    values: Mapping[str, object],
     inside: Callable[[Any], Any] = _same,
     wrapped: Callable[[Any, Any], Any] = lambda value, _: value,
 ) -> tuple[dict[str, Any], list[str]]:
@@ -64,16 +64,18 @@ def renewed(
     new = RENAMED.get(setting, {})
     known = {name: new[name] for name in values if name in new and new[name] not in values}
     lines = [f"{old!r} is now {name!r}; {GOES}" for old, name in known.items()]
-    made = {known.get(name, name): value for name, value in values.items()}
-    if "defenses" in made and setting in DEFENSES:
-        entries = inside(made["defenses"])
+    current = {known.get(name, name): value for name, value in values.items()}
+    if "defenses" in current and setting in DEFENSES:
+        entries = inside(current["defenses"])
         several = isinstance(entries, list | tuple)
-        found = [_defense(setting, one, inside, wrapped) for one in (entries if several else [made["defenses"]])]
-        lines += list(dict.fromkeys(line for _, line in found if line))
-        if any(line for _, line in found):
-            fresh = [one for one, _ in found]
-            made["defenses"] = wrapped(fresh, made["defenses"]) if several else fresh[0]
-    return made, lines
+        defenses = [
+            _defense(setting, entry, inside, wrapped) for entry in (entries if several else [current["defenses"]])
+        ]
+        lines += list(dict.fromkeys(line for _, line in defenses if line))
+        if any(line for _, line in defenses):
+            fresh = [entry for entry, _ in defenses]
+            current["defenses"] = wrapped(fresh, current["defenses"]) if several else fresh[0]
+    return current, lines
 
 
 def _defense(setting: str, entry: Any, inside: Callable[[Any], Any], wrapped: Callable[[Any, Any], Any]) -> Any:
@@ -81,7 +83,7 @@ def _defense(setting: str, entry: Any, inside: Callable[[Any], Any], wrapped: Ca
     given, keys = inside(entry), DEFENSES[setting]
     if not isinstance(given, Mapping) or {"name", "all"} & set(given) or not set(given) <= {*keys, "label"}:
         return entry, ""
-    mechanisms: dict[str, dict[str, Any]] = {}
+    mechanisms: dict[str, dict[str, object]] = {}
     for key, value in given.items():
         mechanism, option = keys.get(key, ("", ""))
         if option:
@@ -94,6 +96,6 @@ def _defense(setting: str, entry: Any, inside: Callable[[Any], Any], wrapped: Ca
     line = f"a defense says its name now ({named}); {GOES}"
     if not mechanisms:
         return wrapped({"name": wrapped("none", entry), **label} if label else "none", entry), line
-    listed = [wrapped(one, entry) for one in mechanisms.values()]
+    listed = [wrapped(mechanism, entry) for mechanism in mechanisms.values()]
     alone = {**next(iter(mechanisms.values())), **label}
     return wrapped(alone if len(listed) == 1 else {"all": wrapped(listed, entry), **label}, entry), line

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
 Kind = Literal["switch", "whole", "number", "text", "choice", "path", "list", "mapping", "model"]
@@ -18,6 +18,13 @@ Kind = Literal["switch", "whole", "number", "text", "choice", "path", "list", "m
 TABLE, PARTIES, ATTACK = "The table", "The parties and what they train", "What is attacked, and how"
 KNOWLEDGE, OUTPUT, GATE, RUNNING = "What the attacker knows", "Output", "Gate", "Running"
 PANELS = (TABLE, PARTIES, ATTACK, KNOWLEDGE, OUTPUT, GATE, RUNNING)
+
+
+# Types of fields: numbers of things with at least one, and with none at all; a share that is neither 0 nor 1; a rate.
+Count = Annotated[int, Field(ge=1)]
+Amount = Annotated[int, Field(ge=0)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,7 @@ class Option:
         example: a value in YAML, for starter documents, where the default is None.
         as_text: whether the value is written as text, whatever its type.
         swept: whether an audit goes through the items of a list one by one, so that repeats say nothing.
+        consent: whether the value is the user's consent, which a document, maybe of somebody else, cannot give.
     """
 
     help: str
@@ -60,6 +68,7 @@ class Option:
     example: str | None = None
     as_text: bool = False
     swept: bool = False
+    consent: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,12 +145,12 @@ def code_of(spec: BaseModel) -> list[str]:
         >>> code_of(make_spec(model="networks.py:build")), code_of(make_spec(model="nn3"))
         (['networks.py:build'], [])
     """
-    named = [str(getattr(spec, name)) for name, one in fields_of(type(spec)).items() if one.option.code]
+    named = [str(getattr(spec, name)) for name, field in fields_of(type(spec)).items() if field.option.code]
     return [name for name in named if ":" in name]
 
 
 def _field(name: str, info: FieldInfo) -> SpecField:
-    option = next((one for one in reversed(info.metadata) if isinstance(one, Option)), None)
+    option = next((item for item in reversed(info.metadata) if isinstance(item, Option)), None)
     if option is None:
         raise TypeError(f"the field {name} says nothing of itself; annotate it with an Option.")
     annotation = _bare(info.annotation)
@@ -157,7 +166,7 @@ def _bare(annotation: Any) -> Any:
         if origin is Annotated:
             annotation = get_args(annotation)[0]
         elif origin in (Union, types.UnionType) and type(None) in get_args(annotation):
-            rest = [one for one in get_args(annotation) if one is not type(None)]
+            rest = [member for member in get_args(annotation) if member is not type(None)]
             annotation = rest[0] if len(rest) == 1 else Union[tuple(rest)]  # noqa: UP007 - the members are data
             if len(rest) > 1:
                 return annotation

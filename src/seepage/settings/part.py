@@ -117,8 +117,8 @@ def read_part(text: str) -> dict[str, Any]:
         >>> read_part("gaussian_noise:{scale: 1e-3}")["options"]
         {'scale': 0.001}
     """
-    made = [_mechanism(one, text) for one in _apart(text)]
-    return made[0] if len(made) == 1 else _together(made)
+    mechanisms = [_mechanism(part_text, text) for part_text in _apart(text)]
+    return mechanisms[0] if len(mechanisms) == 1 else _together(mechanisms)
 
 
 class _Options(yaml.SafeLoader):
@@ -156,11 +156,11 @@ def _mechanism(text: str, whole: str) -> dict[str, Any]:
 
 
 def _together(mechanisms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    options = {one["name"]: one["options"] for one in mechanisms if one.get("options")}
-    return {"name": _AND.join(one["name"] for one in mechanisms), "options": options}
+    options = {mechanism["name"]: mechanism["options"] for mechanism in mechanisms if mechanism.get("options")}
+    return {"name": _AND.join(mechanism["name"] for mechanism in mechanisms), "options": options}
 
 
-def as_part(value: Any) -> Any:
+def as_part(value: object) -> object:
     """Return name, options and label of a part in any of the forms that a document may write it in."""
     if isinstance(value, str):
         return read_part(value)
@@ -177,27 +177,27 @@ def as_part(value: Any) -> Any:
     return {**{key: said for key, said in value.items() if key not in options}, "options": options}
 
 
-def _all(value: Mapping[str, Any]) -> dict[str, Any]:
+def _all(value: Mapping[str, object]) -> dict[str, Any]:
     """Return a combination that is written as ``{all: [{name: ..., ...}, ...], label: ...}``."""
     more = [key for key in value if key not in ("all", "label")]
     if more:
         raise BadInputError(f"a defense that combines mechanisms has the keys all and label, got {more[0]!r} beside.")
     listed = value["all"]
-    made = [as_part(one) for one in listed] if isinstance(listed, list | tuple) else []
-    named = [one for one in made if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
-    if not made or len(named) < len(made) or any("label" in one or _AND in one["name"] for one in named):
+    parts = [as_part(part) for part in listed] if isinstance(listed, list | tuple) else []
+    named = [part for part in parts if isinstance(part, Mapping) and isinstance(part.get("name"), str)]
+    if not parts or len(named) < len(parts) or any("label" in part or _AND in part["name"] for part in named):
         raise BadInputError(
             "a defense that combines mechanisms lists each with name and options (all: [{name: label_flip, "
             f"probability: 0.01}}, ...]) and has one label, got all={listed!r}."
         )
-    names = [one["name"] for one in named]
+    names = [part["name"] for part in named]
     for name in names:
         if names.count(name) > 1:
             raise BadInputError(f"the defense combines {name!r} with itself; give it once.")
     return {**(named[0] if len(named) == 1 else _together(named)), "label": value.get("label")}
 
 
-def made(registered: Registry[T], part: Part) -> T:
+def make_part(registered: Registry[T], part: Part) -> T:
     """Return a part ready to use: the object that was passed, or what its name and options make.
 
     Args:
@@ -222,13 +222,13 @@ def entry_of(registered: Registry[T], part: Part) -> Entry[T]:
     return registered[part.name] if part.passed is None else registered.entry_of(part.passed)
 
 
-def source_of(registered: Registry[Any], part: Part) -> str | None:
+def source_of(registered: Registry[object], part: Part) -> str | None:
     """Return a digest of what a part computes that its name and options do not say; None where they say all of it.
 
     An object that has no digest goes by its label, which is unique in an audit; results of such audits are not kept.
     """
     if part.passed is None:
-        files = [foreign_code(registered[one.name].factory) for one in part.mechanisms]
+        files = [foreign_code(registered[mechanism.name].factory) for mechanism in part.mechanisms]
         return "+".join(str(file) for file in files) if any(files) else None
     try:
         return fingerprint(part.passed)
@@ -256,7 +256,7 @@ def check_kept(parts: Sequence[Part]) -> None:
             ) from error
 
 
-def combine(registered: Registry[Any], part: Part, nothing: str = NONE) -> tuple[object, ...]:
+def combine(registered: Registry[object], part: Part, nothing: str = NONE) -> tuple[object, ...]:
     """Return the mechanisms of a defense, made from their options; empty for no defense.
 
     Args:
@@ -276,10 +276,10 @@ def combine(registered: Registry[Any], part: Part, nothing: str = NONE) -> tuple
         >>> combine(registry.defenses.of("pooled"), both)
         (RoundedAnswers(digits=1), QueryLimit(queries=100))
     """
-    found: dict[str, tuple[str, object]] = {}
-    for one in part.mechanisms:
-        mechanism = made(registered, one)
-        if one.name == nothing:
+    roles: dict[str, tuple[str, object]] = {}
+    for mechanism in part.mechanisms:
+        instance = make_part(registered, mechanism)
+        if mechanism.name == nothing:
             if len(part.mechanisms) > 1:
                 raise BadInputError(f"{part.name!r} combines a defense with none; leave {nothing!r} out.")
             continue
@@ -288,14 +288,14 @@ def combine(registered: Registry[Any], part: Part, nothing: str = NONE) -> tuple
                 f"a defense that does something would be called {nothing!r} in results; give it a label of its own, "
                 "such as label: mine."
             )
-        acts_on = str(getattr(mechanism, "acts_on", one.name))
-        if acts_on in found:
+        acts_on = str(getattr(instance, "acts_on", mechanism.name))
+        if acts_on in roles:
             raise BadInputError(
-                f"{found[acts_on][0]!r} and {one.name!r} both act on the {acts_on}, so that one defense has only one "
-                "of them; leave out one, or give two defenses."
+                f"{roles[acts_on][0]!r} and {mechanism.name!r} both act on the {acts_on}, so that one defense has only "
+                "one of them; leave out one, or give two defenses."
             )
-        found[acts_on] = (one.name, mechanism)
-    return tuple(mechanism for _, mechanism in found.values())
+        roles[acts_on] = (mechanism.name, instance)
+    return tuple(instance for _, instance in roles.values())
 
 
 def check_kinds(part: Part, mechanisms: Sequence[object], kinds: tuple[type, ...]) -> None:
@@ -309,7 +309,7 @@ def check_kinds(part: Part, mechanisms: Sequence[object], kinds: tuple[type, ...
     Raises:
         BadInputError: a mechanism is of none of the classes; the message names them.
     """
-    if not all(isinstance(one, kinds) for one in mechanisms):
+    if not all(isinstance(mechanism, kinds) for mechanism in mechanisms):
         names = ", ".join(kind.__name__ for kind in kinds)
         raise BadInputError(
             f"a defense of this setting is an object of {names}, or of a class that extends one of them; got "
@@ -324,7 +324,7 @@ def of_kind(mechanisms: Sequence[object], kind: type[M]) -> M | None:
         >>> of_kind((1, "one"), str), of_kind((1,), str)
         ('one', None)
     """
-    return next((one for one in mechanisms if isinstance(one, kind)), None)
+    return next((mechanism for mechanism in mechanisms if isinstance(mechanism, kind)), None)
 
 
 def distinct_names(kind: str, names: Sequence[str]) -> None:
@@ -338,7 +338,7 @@ def distinct_names(kind: str, names: Sequence[str]) -> None:
             raise BadInputError(f"two {kind}s would both be called {name!r} in results; give one another label.")
 
 
-def several(value: Any) -> Any:
+def several(value: object) -> object:
     """Return one value as a sequence of one."""
     return (value,) if isinstance(value, str | int | float | Mapping | Part) else value
 

@@ -39,7 +39,7 @@ from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.registry import takes
 from seepage.seeds import stream
-from seepage.settings.part import NONE, Part, check_kinds, combine, entry_of, made, of_kind
+from seepage.settings.part import NONE, Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.pooled_spec import PooledSpec, pair
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
@@ -98,14 +98,14 @@ class PooledDefense:
 
 def defense_of(part: Part) -> PooledDefense:
     """Return a defense ready to use."""
-    found = combine(registry.defenses.of("pooled"), part)
-    check_kinds(part, found, (WithoutColumns, *get_args(CoarseAnswers), QueryLimit, DpTraining))
-    without, limit = of_kind(found, WithoutColumns), of_kind(found, QueryLimit)
+    combined = combine(registry.defenses.of("pooled"), part)
+    check_kinds(part, combined, (WithoutColumns, *get_args(CoarseAnswers), QueryLimit, DpTraining))
+    without, limit = of_kind(combined, WithoutColumns), of_kind(combined, QueryLimit)
     return PooledDefense(
         () if without is None else tuple(without.columns),
-        next((one for one in found if isinstance(one, CoarseAnswers)), None),
+        next((mechanism for mechanism in combined if isinstance(mechanism, CoarseAnswers)), None),
         None if limit is None else limit.queries,
-        of_kind(found, DpTraining),
+        of_kind(combined, DpTraining),
     )
 
 
@@ -141,7 +141,9 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         self.parts = planned([_TRAINING, *shuffled], spec.baselines, spec.attacks)
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         self._known = {
-            part.called: {one.name: plain(one.options) for one in part.mechanisms if one.name != "none"}
+            part.called: {
+                mechanism.name: plain(mechanism.options) for mechanism in part.mechanisms if mechanism.name != "none"
+            }
             for part in spec.defenses
         }
         self._forecast: dict[bool, float | None] = {}
@@ -160,7 +162,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             notes=source.notes,
             rows=source.count,
             target=source.target,
-            columns=spec.told,
+            columns=spec.scored_columns,
             sensitive=(source.sensitive,),
             scales={
                 "loss": Scale(None),
@@ -220,12 +222,12 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             small = with_fields(spec, changed)
             return UnitsExposure(self.about, [_seed(small, self.source, self.defenses[configuration.defense], 0)])
 
-        found = rehearse(expose, self.parts)
-        if found is None:
+        rehearsals = rehearse(expose, self.parts)
+        if rehearsals is None:
             return None
-        one, two = (rehearsal.exposure + rehearsal.parts for rehearsal in found)
+        single, double = (rehearsal.exposure + rehearsal.parts for rehearsal in rehearsals)
         times = (spec.targets + spec.shadows) / (worlds + least)
-        return extrapolated(one, two, times)
+        return extrapolated(single, double, times)
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what an attacker is granted, for results."""
@@ -282,9 +284,9 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             "shares": (0.05, 0.1, 0.5, 0.9, 0.95) if update else (0.2, 0.8),
             **control_fields(swapped),
         }
-        found = PooledAudit(with_fields(spec, changed), planted, self.own, swapped)
-        found.parts = attacks_and_baselines(found.parts)
-        return found
+        control = PooledAudit(with_fields(spec, changed), planted, self.own, swapped)
+        control.parts = attacks_and_baselines(control.parts)
+        return control
 
     def save(self, folder: Path) -> None:
         """Keep the rows that victims and further parties of each target model draw, where records are to be kept.
@@ -403,7 +405,7 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> PooledData:
         data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
     sensitive = SYNTHETIC if spec.synthetic is not None else spec.secret
     # Rows are the same under all defenses that train on the same columns.
-    by_columns = {one.without: _rows(spec, data, sensitive, one) for one in map(defense_of, spec.defenses)}
+    by_columns = {defense.without: _rows(spec, data, sensitive, defense) for defense in map(defense_of, spec.defenses)}
     target = data.schema.target
     # Rows were refused otherwise.
     assert isinstance(target, Discrete)
@@ -576,12 +578,12 @@ class AttackSeed:
         if name == "training" and part.kind == "about":
             return self._training()
         if part.kind == "baseline":
-            guess = made(registry.baselines.of("pooled"), part.part)(self.spec.targets, self.known)
+            guess = make_part(registry.baselines.of("pooled"), part.part)(self.spec.targets, self.known)
             # Right as often as the baseline holds the truth for likely; of new rows, one of two shares is.
             update = self.spec.protocol == "update"
-            told = [("accuracy", name) for name in (None, *self.spec.told)]
+            metrics = [("accuracy", name) for name in (None, *self.spec.scored_columns)]
             chance = 0.5 if update else float(guess.chances[0].max())
-            figures: Figures = dict.fromkeys(told, chance)
+            figures: Figures = dict.fromkeys(metrics, chance)
             if guess.share is not None and _estimates_shares(self.spec):
                 figures |= self._of_estimates(guess)[0]
             return UnitFigures(figures)
@@ -593,7 +595,7 @@ class AttackSeed:
         if GradientsView in sees:
             return self._gradients(part)
         begun = time.perf_counter()
-        attack = made(registry.attacks.of("pooled"), part.part)
+        attack = make_part(registry.attacks.of("pooled"), part.part)
         estimates = getattr(attack, "estimates", False)
         seed = stream(self.spec.seed, self.unit, "attack") % 2**31
         view = self._seen.models if ModelView in sees else self._seen.answers.again()
@@ -690,12 +692,12 @@ class AttackSeed:
             count = self.spec.rows * (self.spec.parties if self._own is not None else 1)
             size = min(self.spec.batch_size or count, count)
             steps = self.spec.epochs * -(-count // size)
-            found = (
+            utility = (
                 gaussian_guarantee(float(private.noise_multiplier), size / count, steps, DELTA)
                 if private.noise_multiplier
                 else None
             )
-            figures["epsilon", None] = None if found is None else found.epsilon
+            figures["epsilon", None] = None if utility is None else utility.epsilon
         return UnitFigures(figures)
 
     def _shared(self) -> Figures:
@@ -727,8 +729,8 @@ class AttackSeed:
         right = self._right(guess)
         if len(self.known.shares) == 2:
             return _meant({None: right})
-        told = {f"{share:.0%}": right[self._truth == share] for share in self.known.shares}
-        return _meant({None: right, **told})
+        by_share = {f"{share:.0%}": right[self._truth == share] for share in self.known.shares}
+        return _meant({None: right, **by_share})
 
     def _estimates(self, attack: registry.Attack, seed: int) -> tuple[Figures, Each]:
         """Return how good shares and intervals are that an attack estimates, over shares on the whole range."""
@@ -760,7 +762,7 @@ class AttackSeed:
 
     def _gradients(self, part: PlannedPart) -> UnitFigures:
         """Return what gradients of federated training give away instead of the joint model."""
-        attack = made(registry.attacks.of("pooled"), part.part)
+        attack = make_part(registry.attacks.of("pooled"), part.part)
         learner = self.learning.learner
         # Refused otherwise before anything ran.
         assert isinstance(learner, Dense)
@@ -785,7 +787,7 @@ class AttackSeed:
 
     def _update(self, part: PlannedPart) -> UnitFigures:
         spec = self.spec
-        attack = made(registry.attacks.of("pooled"), part.part)
+        attack = make_part(registry.attacks.of("pooled"), part.part)
         begun = time.perf_counter()
         view, shares = self._updates
         shares = shares[self._order]
@@ -804,8 +806,10 @@ class AttackSeed:
             guess = attack(view, two, before, after, self._seed("attack") % 2**31)
         seconds = time.perf_counter() - begun
         right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
-        told = {pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a in (low, high) for b in (low, high)}
-        figures, each = _meant({None: right, **told})
+        by_pair = {
+            pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a in (low, high) for b in (low, high)
+        }
+        figures, each = _meant({None: right, **by_pair})
         return UnitFigures(figures, seconds / spec.targets, each=each)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from seepage import registry
 from seepage.errors import BadInputError
 from seepage.registry import Registry
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Option, SpecField
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Count, Option, Positive, SpecField
 from seepage.settings.part import Part
 from seepage.settings.spec import STEERING, Attacks, Baselines, DatasetName, Names, Plain, Spec
 from seepage.tabular.schema import Category
@@ -42,7 +42,7 @@ class PooledSpec(Spec):
     unit: ClassVar[str] = "attack seed"
     member: ClassVar[str | None] = "target model"
     members: ClassVar[str] = "targets"
-    quick: ClassVar[Mapping[str, Any]] = {"repetitions": 2, "targets": 20, "shadows": 40}
+    quick: ClassVar[Mapping[str, object]] = {"repetitions": 2, "targets": 20, "shadows": 40}
     guide: ClassVar[str] = """Measure what a jointly trained model tells of a sensitive column's distribution elsewhere.
 
 Parties train one model on all their rows inside a computation that gives nothing away but the model's answers. The
@@ -104,17 +104,15 @@ answers. Joint models with known shares say how often that is right, beside a ba
         Option("Number of units of a hidden layer of models.", PARTIES, "UNITS", default="logistic regression"),
     ] = ()
     epochs: Annotated[
-        int,
-        Field(ge=1),
-        Option("Number of passes over the pooled rows.", PARTIES, default="20; of texts 10, of graphs 200"),
+        Count, Option("Number of passes over the pooled rows.", PARTIES, default="20; of texts 10, of graphs 200")
     ] = 20
     batch_size: Annotated[
         int | None, Field(ge=1), Option("Number of records of a step of training.", PARTIES, "RECORDS")
     ] = 128
-    learning_rate: Annotated[float, Field(gt=0), Option("Learning rate of training.", PARTIES)] = 0.01
+    learning_rate: Annotated[Positive, Option("Learning rate of training.", PARTIES)] = 0.01
     weight_decay: Annotated[float, Field(ge=0), Option("Weight decay of training.", PARTIES)] = 1e-4
     rows: Annotated[
-        int, Field(ge=1), Option("Number of rows of the victim, the attacker and each further party.", PARTIES, "ROWS")
+        Count, Option("Number of rows of the victim, the attacker and each further party.", PARTIES, "ROWS")
     ] = 2_000
     auxiliary: Annotated[
         int,
@@ -135,15 +133,13 @@ answers. Joint models with known shares say how often that is right, beside a ba
     own_share: Annotated[
         float, Field(ge=0, le=1), Option("Share of the attribute in the rows that the attacker puts in.", PARTIES)
     ] = 0.33
-    queries: Annotated[int, Field(ge=1), Option("Number of queries that the attacker asks.", KNOWLEDGE)] = 1_000
+    queries: Annotated[Count, Option("Number of queries that the attacker asks.", KNOWLEDGE)] = 1_000
     apart: Annotated[
         bool, Option("Whether queries are rows of their own, and not among the auxiliary ones.", KNOWLEDGE)
     ] = False
     shares: Annotated[
         tuple[float, ...],
-        Option(
-            "Share of the attribute in the victim's rows to be told apart, as many targets of each.", ATTACK, "SHARE"
-        ),
+        Option("Share of the attribute in the victim's rows to distinguish, as many targets of each.", ATTACK, "SHARE"),
     ] = (0.33, 0.67)
     parties: Annotated[
         int,
@@ -161,8 +157,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
     )
     baselines: Baselines = (Part(name="chance"), Part(name="constant_share"))
     repetitions: Annotated[
-        int,
-        Field(ge=1),
+        Count,
         Option(
             "Number of attack seeds: another auxiliary sample, attacker, shadow models and targets each; intervals are "
             "over them.",
@@ -172,16 +167,16 @@ answers. Joint models with known shares say how often that is right, beside a ba
 
     @model_validator(mode="before")
     @classmethod
-    def _of_updates(cls, values: Any) -> Any:
+    def _of_updates(cls, values: object) -> object:
         if isinstance(values, Mapping) and values.get("protocol") == "update":
             return {"attacks": _OF_UPDATES, "shares": _FINE, **values}
         return values
 
     @classmethod
-    def registered(cls, field: SpecField) -> Registry[Any]:
+    def registered(cls, field: SpecField) -> Registry[object]:
         """Return the registry that the names of a field are looked up in; texts and graphs are datasets, too."""
-        found = super().registered(field)
-        return found.joined(registry.populations) if field.option.parts == "datasets" else found
+        registered = super().registered(field)
+        return registered.joined(registry.populations) if field.option.parts == "datasets" else registered
 
     @property
     def secret(self) -> str:
@@ -190,13 +185,13 @@ answers. Joint models with known shares say how often that is right, beside a ba
 
     @property
     def new_shares(self) -> tuple[float, float]:
-        """Shares of rows that an update may bring in: next to the ends of those told apart, as both kinds are mixed."""
+        """Shares of rows that an update may bring in: next to the ends of ``shares``, as both kinds are mixed."""
         skipped = 1 if len(self.shares) >= 4 else 0
         return self.shares[skipped], self.shares[-1 - skipped]
 
     @property
-    def told(self) -> tuple[str, ...]:
-        """What accuracies are told of one by one, as columns of results: each of several shares, or pairs of them."""
+    def scored_columns(self) -> tuple[str, ...]:
+        """Columns of results that have an accuracy of their own: each of several shares, or pairs of them."""
         if self.protocol == "update":
             return tuple(pair(a, b) for a in self.new_shares for b in self.new_shares)
         return tuple(f"{share:.0%}" for share in self.shares) if len(self.shares) > 2 else ()

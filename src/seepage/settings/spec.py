@@ -23,13 +23,14 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from seepage import registry
 from seepage.errors import BadInputError, OldSpellingWarning, Remedy, unknown_name
 from seepage.registry import Registry
 from seepage.settings.old import renewed
-from seepage.settings.option import ATTACK, GATE, OUTPUT, RUNNING, TABLE, Option, SpecField, fields_of
-from seepage.settings.part import NONE, Part, Parts, combine, entry_of, made, several
+from seepage.settings.option import ATTACK, GATE, OUTPUT, RUNNING, TABLE, Count, Option, SpecField, fields_of
+from seepage.settings.part import NONE, Part, Parts, combine, entry_of, make_part, several
 from seepage.tabular.policy import Missing, Policy
 
 S = TypeVar("S", bound="Spec")
@@ -60,16 +61,16 @@ class Plain(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _lists(cls, value: Any) -> Any:
+    def _lists(cls, value: object) -> object:
         return _as_tuples(value)
 
 
-def _as_tuples(value: Any) -> Any:
+def _as_tuples(value: object) -> object:
     """Return lists, as YAML and JSON have them, as tuples, whatever they are nested in but mappings."""
     return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
-def _seconds(value: Any) -> Any:
+def _seconds(value: object) -> object:
     """Return a span of time such as ``90s``, ``30m`` or ``1h30m`` in seconds; what is no text stays.
 
     Example:
@@ -78,16 +79,16 @@ def _seconds(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    found = _TIME.fullmatch(value.replace(" ", ""))
+    match = _TIME.fullmatch(value.replace(" ", ""))
     total = (
-        sum(float(n or 0) * by for n, by in zip(found.groups(), (86_400, 3_600, 60, 1), strict=True)) if found else 0
+        sum(float(n or 0) * by for n, by in zip(match.groups(), (86_400, 3_600, 60, 1), strict=True)) if match else 0
     )
     if not total > 0:
         raise BadInputError(f"a time is written like 90s, 30m or 2h, got {value!r}; say number and unit.")
     return total
 
 
-def _kinds(value: Any) -> Any:
+def _kinds(value: object) -> object:
     """Return kinds of columns that are given by one word as fields of a schema."""
     if not isinstance(value, Mapping):
         return value
@@ -132,7 +133,7 @@ Defenses = Annotated[
 ]
 
 
-def _limit(value: Any) -> Any:
+def _limit(value: object) -> object:
     """Return a limit that is given by its number alone as fields of a gate."""
     return {"above": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
 
@@ -145,7 +146,7 @@ class ContradictionError(BadInputError):
         self.field = field
 
 
-def _lift(value: Any) -> Any:
+def _lift(value: object) -> object:
     if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value < 1:
         raise BadInputError(
             "the limit of a lift is a number between 0 and 1 (0.2 is 20 points; no number of repetitions shows 0), "
@@ -154,16 +155,16 @@ def _lift(value: Any) -> Any:
     return value
 
 
-def _worst(value: Any) -> Any:
+def _worst(value: object) -> object:
     """Return SHARE:LIFT as two numbers.
 
     Example:
         >>> _worst("0.1:0.5")
         (0.1, 0.5)
     """
-    pieces = value.split(":") if isinstance(value, str) else value
     if value is None:
         return None
+    pieces = value.split(":") if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
     try:
         share, lift = (float(piece) for piece in pieces)
     except (TypeError, ValueError):
@@ -273,7 +274,7 @@ class Spec(Plain):
     setting: ClassVar[str]
     about: ClassVar[str]
     unit: ClassVar[str]
-    quick: ClassVar[Mapping[str, Any]] = {}
+    quick: ClassVar[Mapping[str, object]] = {}
     guide: ClassVar[str] = ""
     steering: ClassVar[tuple[str, ...]] = STEERING
     repeats: ClassVar[str] = "repetitions"
@@ -343,7 +344,7 @@ class Spec(Plain):
         ),
     ] = Policy.most_categories
     most_encoded: Annotated[
-        int, Field(ge=1), Option("Number of encoded columns beyond which most_categories is lowered.", TABLE)
+        Count, Option("Number of encoded columns beyond which most_categories is lowered.", TABLE)
     ] = Policy.most_encoded
     separator: Annotated[
         str,
@@ -385,8 +386,9 @@ class Spec(Plain):
         bool,
         Option(
             "Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 "
-            "days or above the memory of the machine.",
+            "days or above the memory of the machine. A document cannot say so.",
             RUNNING,
+            consent=True,
         ),
     ] = False
     keep_records: Annotated[
@@ -405,7 +407,7 @@ class Spec(Plain):
 
     @model_validator(mode="before")
     @classmethod
-    def _old_spellings(cls, values: Any) -> Any:
+    def _old_spellings(cls, values: object) -> object:
         if not isinstance(values, Mapping):
             return values
         values, lines = renewed(cls.setting, values)
@@ -415,7 +417,7 @@ class Spec(Plain):
 
     @field_validator("*")
     @classmethod
-    def _known_parts(cls, value: Any, info: Any) -> Any:
+    def _known_parts(cls, value: Any, info: Any) -> object:
         field = fields_of(cls)[str(info.field_name)]
         if field.option.parts is None:
             return value
@@ -488,7 +490,7 @@ class Spec(Plain):
         return self
 
     @model_validator(mode="after")
-    def _told_apart(self: S) -> S:
+    def _distinguishable(self: S) -> S:
         for part in self.attacks:
             if part.called in {baseline.called for baseline in self.baselines}:
                 raise ContradictionError(
@@ -498,11 +500,11 @@ class Spec(Plain):
         return self
 
     @classmethod
-    def registered(cls, field: SpecField) -> Registry[Any]:
+    def registered(cls, field: SpecField) -> Registry[object]:
         """Return the registry that the names of a field are looked up in."""
         assert field.option.parts is not None
-        found: Registry[Any] = getattr(registry, field.option.parts)
-        return found.of(cls.setting) if found.settings() else found
+        registered: Registry[object] = getattr(registry, field.option.parts)
+        return registered.of(cls.setting) if registered.settings() else registered
 
     @classmethod
     def of(cls: type[S], **values: Any) -> S:
@@ -511,14 +513,14 @@ class Spec(Plain):
         Raises:
             BadInputError: a value is unknown, of the wrong kind or out of range; one paragraph names all.
         """
-        found = cls.attempt(values)
-        if isinstance(found, list):
-            raise BadInputError(" ".join(dict.fromkeys(map(str, found))))
-        found.check_parts()
-        return found
+        spec = cls.attempt(values)
+        if isinstance(spec, list):
+            raise BadInputError(" ".join(dict.fromkeys(map(str, spec))))
+        spec.check_parts()
+        return spec
 
     @classmethod
-    def attempt(cls: type[S], values: Mapping[str, Any]) -> S | list[Problem]:
+    def attempt(cls: type[S], values: Mapping[str, object]) -> S | list[Problem]:
         """Return a spec of plain values, or all that is wrong with them."""
         try:
             return cls.model_validate(values)
@@ -535,7 +537,7 @@ class Spec(Plain):
             if field.parts:
                 known = self.registered(field)
                 for part in getattr(self, field.name):
-                    combine(known, part) if field.name == "defenses" else made(known, part)
+                    combine(known, part) if field.name == "defenses" else make_part(known, part)
 
     @property
     def passed(self) -> tuple[Part, ...]:
@@ -577,7 +579,7 @@ class Problem:
 
     path: tuple[str | int, ...]
     message: str
-    value: Any = None
+    value: object = None
     advised: BadInputError | None = None
     contradiction: bool = False
 
@@ -587,10 +589,10 @@ class Problem:
         return f"{'.'.join(map(str, self.path))}={self.value!r}: {self.message}."
 
 
-def _problem(cls: type[Spec], details: Any) -> Problem:
+def _problem(cls: type[Spec], details: ErrorDetails) -> Problem:
     path, kind, value = tuple(details["loc"]), details["type"], details["input"]
     if kind == "value_error":
-        refusal = details["ctx"]["error"]
+        refusal = details.get("ctx", {})["error"]
         advised = refusal if isinstance(refusal, BadInputError) else None
         if isinstance(refusal, ItemError):
             path = (*path, refusal.index)

@@ -24,7 +24,7 @@ from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
-from seepage.settings.part import Part, check_kinds, combine, entry_of, made, of_kind
+from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.split_spec import SplitSpec
@@ -35,9 +35,8 @@ from seepage.settings.units import (
     UnitsExposure,
     attacks_and_baselines,
     control_fields,
-    extrapolated,
     planned,
-    rehearse,
+    rehearsed_training,
     rows_identity,
     with_fields,
     without_others,
@@ -70,9 +69,9 @@ class SplitDefense:
 
 def defense_of(part: Part) -> SplitDefense:
     """Return a defense ready to use."""
-    found = combine(registry.defenses.of("split"), part)
-    check_kinds(part, found, (LabelFlip, CutNoise, WeightNoise))
-    return SplitDefense(of_kind(found, LabelFlip), of_kind(found, CutNoise), of_kind(found, WeightNoise))
+    combined = combine(registry.defenses.of("split"), part)
+    check_kinds(part, combined, (LabelFlip, CutNoise, WeightNoise))
+    return SplitDefense(of_kind(combined, LabelFlip), of_kind(combined, CutNoise), of_kind(combined, WeightNoise))
 
 
 def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
@@ -190,22 +189,14 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
                 changed = {"epochs": 1, "attacked_records": max(1, int(size * share * records)), "stale": 0, "final": 0}
                 return SplitAudit(with_fields(self.spec, changed), some, self.own).expose(configuration, range(1))
 
-            try:
-                found = rehearse(expose, self.parts)
-            except BadInputError:
-                return None
-            if found is None:
-                return None
-            one, two = found
-            trained = extrapolated(one.exposure, two.exposure, 1 / share) * self.spec.epochs
-            self._forecast = trained + extrapolated(one.parts, two.parts, 1 / share)
+            self._forecast = rehearsed_training(expose, self.parts, share, self.spec.epochs)
         return self._forecast
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what an attacker is granted, for results."""
         if part.kind != "attack":
             return {}
-        adapts = getattr(made(registry.attacks.of("split"), part.part), "aware", True)
+        adapts = getattr(make_part(registry.attacks.of("split"), part.part), "aware", True)
         known = _learning(self.spec, self.defenses[configuration.defense]).known().describe() if adapts else {}
         return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": plain(known)}
 
@@ -239,11 +230,11 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
             "final": 0,
             "auxiliary": min(self.spec.auxiliary, _CONTROL_ROWS),
         }
-        found = SplitAudit(with_fields(self.spec, changed), planted, self.own, swapped)
+        control = SplitAudit(with_fields(self.spec, changed), planted, self.own, swapped)
         why = "they learn the client's part instead of being given it, or search until something fits"
-        found.about = without_others(found.about, self.spec.attacks, attacks, why)
-        found.parts = attacks_and_baselines(found.parts)
-        return found
+        control.about = without_others(control.about, self.spec.attacks, attacks, why)
+        control.parts = attacks_and_baselines(control.parts)
+        return control
 
 
 # Rows of a control: enough to hold 100 out of, few enough to train on in a second.
@@ -298,13 +289,13 @@ def default_private(data: Dataset) -> tuple[str, ...]:
     Raises:
         BadInputError: there are none, or no others.
     """
-    found = tuple(c.name for c in data.schema.columns if c.sensitive and isinstance(c, Discrete))
-    if not found or len(found) == len(data.schema.columns):
+    sensitive = tuple(c.name for c in data.schema.columns if c.sensitive and isinstance(c, Discrete))
+    if not sensitive or len(sensitive) == len(data.schema.columns):
         raise BadInputError(
-            f"no private columns were named, and the schema of {data.name!r} singles out {len(found)} of its "
+            f"no private columns were named, and the schema of {data.name!r} singles out {len(sensitive)} of its "
             f"{len(data.schema.columns)} columns as sensitive with categories; name those that the client holds."
         )
-    return found
+    return sensitive
 
 
 def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
@@ -314,20 +305,20 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
         if flip is not None:
             flip.epsilon(model.classes)
     for part in spec.attacks:
-        attack = made(registry.attacks.of("split"), part)
+        attack = make_part(registry.attacks.of("split"), part)
         if getattr(attack, "search", "exhaustive") == "exhaustive" and hasattr(attack, "most"):
             check_enumerable(space, attack.most)
-        noisy = next((one for one in spec.defenses if defense_of(one).noise is not None), None)
+        noisy = next((part for part in spec.defenses if defense_of(part).noise is not None), None)
         if getattr(attack, "weights", "current") == "about" and noisy is not None:
             raise BadInputError(
                 f"{part.called!r} fits how far the client weights are off (weights='about') on gradients as they are, "
                 f"but under {noisy.called!r} clients clip theirs; leave out one of the two."
             )
-    for name, told in (("stale", "are of {} epochs ago"), ("final", "are those of {} epochs later")):
+    for name, when in (("stale", "are of {} epochs ago"), ("final", "are those of {} epochs later")):
         epochs = getattr(spec, name)
         if epochs > spec.epochs:
             raise BadInputError(
-                f"the client weights that the server knows {told.format(epochs)} ({name}={epochs}), but training takes "
+                f"the client weights that the server knows {when.format(epochs)} ({name}={epochs}), but training takes "
                 f"{spec.epochs}; give at most {name}={spec.epochs}."
             )
     if spec.stale and spec.final:
@@ -403,9 +394,9 @@ class AttackedTraining:
         if part.part.name == PRIOR:
             attack, known = Posterior(observed=False), self.known
         elif part.kind == "attack":
-            attack, known = made(registry.attacks.of("split"), part.part), self.known
+            attack, known = make_part(registry.attacks.of("split"), part.part), self.known
         else:
-            attack, known = made(registry.baselines.of("split"), part.part), self.neighbours
+            attack, known = make_part(registry.baselines.of("split"), part.part), self.neighbours
         begun = time.perf_counter()
         guess = attack(self.seen.view, known, seeds)
         seconds = time.perf_counter() - begun

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from seepage.errors import BadInputError
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Fraction, Option, Positive
 from seepage.settings.part import Part, as_part, several
 from seepage.settings.spec import Attacks, Baselines, Names, Spec
 
@@ -27,16 +27,17 @@ _ATTACKS = (Part(name="exact"), Part(name="posterior"))
 _ABOUT = Part(name="posterior", options={"weights": "about"}, label="posterior_about")
 
 
-def _mechanisms(defenses: Any) -> set[str]:
+def _mechanisms(defenses: object) -> set[str]:
     """Return the names of all mechanisms in defenses that were not checked yet."""
-    found = set()
-    for one in several(defenses):
+    names = set()
+    given = several(defenses)
+    for part_like in given if isinstance(given, list | tuple) else ():
         try:
-            part = one if isinstance(one, Part) else Part.model_validate(as_part(one))
+            part = part_like if isinstance(part_like, Part) else Part.model_validate(as_part(part_like))
         except (BadInputError, ValidationError):
             continue
-        found |= {mechanism.name for mechanism in part.mechanisms}
-    return found
+        names |= {mechanism.name for mechanism in part.mechanisms}
+    return names
 
 
 class SplitSpec(Spec):
@@ -51,7 +52,7 @@ class SplitSpec(Spec):
     about: ClassVar[str] = "split learning: what the server reads of the client's columns and labels"
     unit: ClassVar[str] = "training"
     member: ClassVar[str | None] = "record"
-    quick: ClassVar[Mapping[str, Any]] = {"repetitions": 1, "attacked_records": 200}
+    quick: ClassVar[Mapping[str, object]] = {"repetitions": 1, "attacked_records": 200}
 
     guide: ClassVar[str] = """Measure what the server of split learning reads of the client's columns and labels.
 
@@ -83,21 +84,15 @@ Beside every figure stands the best baseline, which holds all but what came back
         Option("Number of units of a hidden layer of DeepFM at the server.", PARTIES, "UNITS", default="no layer"),
     ] = ()
     logit: Annotated[bool, Option("Whether DeepFM ends in one logit for two classes.", PARTIES)] = True
-    epochs: Annotated[int, Field(ge=1), Option("Number of passes over the rows before the attack.", PARTIES)] = 5
-    batch_size: Annotated[
-        int, Field(ge=1), Option("Number of records of an exchange with one client.", PARTIES, "RECORDS")
-    ] = 256
-    learning_rate: Annotated[float, Field(gt=0), Option("Learning rate of Adagrad.", PARTIES)] = 0.01
-    rows_each: Annotated[int, Field(ge=1), Option("Number of rows of each of many clients.", PARTIES, "ROWS")] = 16
-    clients: Annotated[int, Field(ge=1), Option("Number of clients in an exchange, where there are many.", PARTIES)] = (
-        16
-    )
+    epochs: Annotated[Count, Option("Number of passes over the rows before the attack.", PARTIES)] = 5
+    batch_size: Annotated[Count, Option("Number of records of an exchange with one client.", PARTIES, "RECORDS")] = 256
+    learning_rate: Annotated[Positive, Option("Learning rate of Adagrad.", PARTIES)] = 0.01
+    rows_each: Annotated[Count, Option("Number of rows of each of many clients.", PARTIES, "ROWS")] = 16
+    clients: Annotated[Count, Option("Number of clients in an exchange, where there are many.", PARTIES)] = 16
     attacks: Attacks = _ATTACKS
     baselines: Baselines = _BASELINES
     test_share: Annotated[
-        float,
-        Field(gt=0, lt=1),
-        Option("Share of rows that are not trained on; attacked ones are among them.", PARTIES),
+        Fraction, Option("Share of rows that are not trained on; attacked ones are among them.", PARTIES)
     ] = 0.1
     attacked_records: Annotated[
         int | None,
@@ -105,18 +100,14 @@ Beside every figure stands the best baseline, which holds all but what came back
         Option("Largest number of attacked records.", ATTACK, "RECORDS", default="all held-out rows"),
     ] = None
     auxiliary: Annotated[
-        int,
-        Field(ge=0),
+        Amount,
         Option("Number of training rows that the attacker holds whole; 0 for marginals alone.", KNOWLEDGE, "ROWS"),
     ] = 2_000
     stale: Annotated[
-        int,
-        Field(ge=0),
-        Option("Number of epochs by which the client weights that the server knows are old.", KNOWLEDGE),
+        Amount, Option("Number of epochs by which the client weights that the server knows are old.", KNOWLEDGE)
     ] = 0
     final: Annotated[
-        int,
-        Field(ge=0),
+        Amount,
         Option(
             "Number of epochs before the end at which the attacked exchange takes place, where the server knows the "
             "client's final weights alone; 0 for an exchange after the end.",
@@ -124,14 +115,12 @@ Beside every figure stands the best baseline, which holds all but what came back
         ),
     ] = 0
     repetitions: Annotated[
-        int,
-        Field(ge=1),
-        Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK),
+        Count, Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK)
     ] = 5
 
     @model_validator(mode="before")
     @classmethod
-    def _of_other_weights(cls, values: Any) -> Any:
+    def _of_other_weights(cls, values: object) -> object:
         """Add the attack that fits how far the server's copy of the client's weights is off, where it is."""
         if not isinstance(values, Mapping) or "attacks" in values:
             return values

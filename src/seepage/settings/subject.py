@@ -183,11 +183,11 @@ def _subject(
         "threads": spec.threads,
         "device": find_device(spec.device).type,
     }
-    found = None if folder is None else networks.find(networks.place_of(folder, made_from), placed, spec.training)
-    if found is None:
+    trained = None if folder is None else networks.find(networks.place_of(folder, made_from), placed, spec.training)
+    if trained is None:
         with threads(spec.threads):
-            found = train(placed, dataset, encoder, spec.training, spec.seed)
-    [first, *later], learnt = found
+            trained = train(placed, dataset, encoder, spec.training, spec.seed)
+    [first, *later], learnt = trained
     return replace(untrained, model=first, learnt=learnt, later=tuple(later), trained_from=made_from)
 
 

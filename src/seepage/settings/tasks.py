@@ -17,7 +17,7 @@ from seepage.protocols.fedavg import FedAvg
 from seepage.seeds import stream
 from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.network import make_model
-from seepage.settings.part import Part, made, source_of
+from seepage.settings.part import Part, make_part, source_of
 from seepage.settings.setting import Kept
 from seepage.settings.subject import Subject
 from seepage.sources import own_code
@@ -30,13 +30,13 @@ def defense_of(part: Part) -> AnyDefense:
     Raises:
         BadInputError: an object was passed that transforms neither messages nor the gradients of records.
     """
-    found = made(registry.defenses.of("horizontal"), part)
-    if not isinstance(found, AnyDefense):
+    defense = make_part(registry.defenses.of("horizontal"), part)
+    if not isinstance(defense, AnyDefense):
         raise BadInputError(
             f"a defense of horizontal learning is called with updates and seeds, or returns gradients of records, and "
             f"describes itself (see Defense and RecordDefense in seepage.defenses); got {part.called!r}."
         )
-    return found
+    return defense
 
 
 def task_rows(
@@ -68,8 +68,8 @@ def task_rows(
         return []
     taught = recipe or Recipe()
     settings = [(size, part) for size in spec.batch_sizes for part in spec.defenses]
-    made = [_row(spec, subject, size, part, kept, say, taught, train) for size, part in settings]
-    trained = [row for row in made if row is not None]
+    rows = [_row(spec, subject, size, part, kept, say, taught, train) for size, part in settings]
+    trained = [row for row in rows if row is not None]
     return [row for task in trained for row in (task, privacy_row(task)) if row is not None]
 
 
@@ -133,7 +133,7 @@ def _row(
     def train() -> dict[str, Json]:
         say(f"training at batch size {batch_size}, {part.called}")
         with threads(spec.threads):
-            found = measure_utility(
+            utility = measure_utility(
                 subject.dataset,
                 subject.model,
                 subject.encoder,
@@ -146,7 +146,7 @@ def _row(
                 shuffle,
             )
         return utility_row(
-            found,
+            utility,
             dataset=subject.dataset.name,
             protocol=spec.protocol,
             model=subject.model.name,

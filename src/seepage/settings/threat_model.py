@@ -67,13 +67,13 @@ def deployment_of(spec: Spec) -> Deployment:
     Raises:
         BadInputError: the spec is of a setting that declares no threat model.
     """
-    found = setting(spec.setting)
-    if found.deployment is None:
+    plugin = setting(spec.setting)
+    if plugin.deployment is None:
         raise BadInputError(
             f"the setting {spec.setting!r} declares no threat model; give its plug-in a function from a spec to a "
             "Deployment, so that attacks can be held against it."
         )
-    return found.deployment(spec)
+    return plugin.deployment(spec)
 
 
 def granted(amounts: Mapping[Need, float | int | None], further: Iterable[Need] = ()) -> frozenset[Need]:
@@ -89,7 +89,7 @@ def granted(amounts: Mapping[Need, float | int | None], further: Iterable[Need] 
 def mechanisms(setting: str, parts: Iterable[Part]) -> tuple[tuple[str, ActsOn], ...]:
     """Return the mechanisms of some defenses, each with the part of the message that it blurs or withholds."""
     registered = registry.defenses.of(setting)
-    entries = [entry_of(registered, one) for part in parts for one in part.mechanisms]
+    entries = [entry_of(registered, mechanism) for part in parts for mechanism in part.mechanisms]
     acts_on = {entry.name: getattr(entry.factory, "acts_on", None) for entry in entries}
     return tuple((name, part) for name, part in acts_on.items() if part is not None)
 
@@ -121,8 +121,8 @@ def refuse_inapplicable(attacks: Iterable[Part], deployment: Deployment) -> None
         BadInputError: says of each what it takes or needs, and what the deployment shows or grants instead.
     """
     registered = registry.attacks.of(deployment.setting)
-    found = [applicability(entry_of(registered, part), deployment).reason for part in attacks]
-    reasons = [reason for reason in dict.fromkeys(found) if reason is not None]
+    every = [applicability(entry_of(registered, part), deployment).reason for part in attacks]
+    reasons = [reason for reason in dict.fromkeys(every) if reason is not None]
     if reasons:
         raise BadInputError(" ".join(reasons))
 

@@ -102,8 +102,8 @@ def train(
             attacked.append(theta | running)
         places = {name: parameter.expand(training.clients, *parameter.shape) for name, parameter in theta.items()}
         if running:
-            found = batch_statistics(model, encoded, places)
-            moments = {name: Moments(*(t.mean(0) for t in of)) for name, of in found.items()}
+            statistics = batch_statistics(model, encoded, places)
+            moments = {name: Moments(*(t.mean(0) for t in of)) for name, of in statistics.items()}
             running = advanced(model.module, running, moments, done)
         update = local_update(model, epochs, targets, local, parameters=places)
         theta = {name: parameter - update[name].mean(0).detach() for name, parameter in theta.items()}

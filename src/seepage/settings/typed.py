@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 
 # An attack, a defense, a baseline or a metric: a text such as ``name:{option: value}``, a mapping, or an object.
-PartLike = str | Mapping[str, Any] | object
+PartLike = str | Mapping[str, object] | object
 
 
 class HorizontalOptions(TypedDict, total=False):
     """Options of horizontal federated learning: what the server reads of a client's records."""
 
-    dataset_options: Mapping[str, Any]
+    dataset_options: Mapping[str, object]
     """Argument of the dataset's loader, such as missing=category of adult."""
     data_folder: str | Path | None
     """Folder with the files of datasets."""
@@ -27,7 +27,7 @@ class HorizontalOptions(TypedDict, total=False):
     """Column of your table that the report singles out."""
     drop: str | Sequence[str]
     """Column of your table to leave out."""
-    overrides: Mapping[str, Any]
+    overrides: Mapping[str, object]
     """Kind of a column of your table: discrete or continuous, or fields of the schema as in 'age={low: 0, high: 110}'.
     """
     missing: Literal["refuse", "drop", "category"]
@@ -62,17 +62,17 @@ class HorizontalOptions(TypedDict, total=False):
     """
     allow_large: bool
     """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
-    above the memory of the machine.
+    above the memory of the machine. A document cannot say so.
     """
     keep_records: bool
     """Whether true and reconstructed records of your own table are stored."""
     control: bool
     """Whether a positive control shows that the attacks work here."""
-    gate: Mapping[str, Any] | None
+    gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
-    model_options: Mapping[str, Any]
+    model_options: Mapping[str, object]
     """Argument of the network's factory."""
     weights: str | Path | None
     """Weights of the network (.safetensors)."""
@@ -84,15 +84,15 @@ class HorizontalOptions(TypedDict, total=False):
     """Networks that drop values in training: refused, or off to audit them as if clients trained without dropout, an
     upper bound.
     """
-    training: Mapping[str, Any] | None
+    training: Mapping[str, object] | None
     """Rounds of training before the attacked one, and number of rounds in which the same victims are attacked, such as
     '{rounds: 9, clients: 5}'.
     """
     protocol: str
     """Training of the parties: fedsgd, or fedavg with options such as 'fedavg:{epochs: 5, local_batch_size: 8,
-    learning_rate: 0.01}'.
+    optimizer: adam}'.
     """
-    protocol_options: Mapping[str, Any]
+    protocol_options: Mapping[str, object]
     """Argument of the protocol, such as epochs=5 of fedavg."""
     batch_sizes: int | Sequence[int]
     """Number of records behind one message. Each is audited."""
@@ -122,7 +122,7 @@ class HorizontalOptions(TypedDict, total=False):
 class SplitOptions(TypedDict, total=False):
     """Options of split learning: what the server reads of the client's columns and labels."""
 
-    dataset_options: Mapping[str, Any]
+    dataset_options: Mapping[str, object]
     """Argument of the dataset's loader, such as missing=category of adult."""
     data_folder: str | Path | None
     """Folder with the files of datasets."""
@@ -136,7 +136,7 @@ class SplitOptions(TypedDict, total=False):
     """Column of your table that the report singles out."""
     drop: str | Sequence[str]
     """Column of your table to leave out."""
-    overrides: Mapping[str, Any]
+    overrides: Mapping[str, object]
     """Kind of a column of your table: discrete or continuous, or fields of the schema as in 'age={low: 0, high: 110}'.
     """
     missing: Literal["refuse", "drop", "category"]
@@ -171,13 +171,13 @@ class SplitOptions(TypedDict, total=False):
     """
     allow_large: bool
     """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
-    above the memory of the machine.
+    above the memory of the machine. A document cannot say so.
     """
     keep_records: bool
     """Whether true and reconstructed records of your own table are stored."""
     control: bool
     """Whether a positive control shows that the attacks work here."""
-    gate: Mapping[str, Any] | None
+    gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
@@ -220,7 +220,7 @@ class SplitOptions(TypedDict, total=False):
 class VerticalOptions(TypedDict, total=False):
     """Options of vertical learning: what the active party reads of a passive party's columns."""
 
-    dataset_options: Mapping[str, Any]
+    dataset_options: Mapping[str, object]
     """Argument of the dataset's loader, such as missing=category of adult."""
     data_folder: str | Path | None
     """Folder with the files of datasets."""
@@ -234,7 +234,7 @@ class VerticalOptions(TypedDict, total=False):
     """Column of your table that the report singles out."""
     drop: str | Sequence[str]
     """Column of your table to leave out."""
-    overrides: Mapping[str, Any]
+    overrides: Mapping[str, object]
     """Kind of a column of your table: discrete or continuous, or fields of the schema as in 'age={low: 0, high: 110}'.
     """
     missing: Literal["refuse", "drop", "category"]
@@ -269,13 +269,13 @@ class VerticalOptions(TypedDict, total=False):
     """
     allow_large: bool
     """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
-    above the memory of the machine.
+    above the memory of the machine. A document cannot say so.
     """
     keep_records: bool
     """Whether true and reconstructed records of your own table are stored."""
     control: bool
     """Whether a positive control shows that the attacks work here."""
-    gate: Mapping[str, Any] | None
+    gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
@@ -324,7 +324,7 @@ class VerticalOptions(TypedDict, total=False):
 class PooledOptions(TypedDict, total=False):
     """Options of pooled learning: what a joint model's answers tell of a sensitive column's distribution."""
 
-    dataset_options: Mapping[str, Any]
+    dataset_options: Mapping[str, object]
     """Argument of the dataset's loader, such as missing=category of adult."""
     data_folder: str | Path | None
     """Folder with the files of datasets."""
@@ -338,7 +338,7 @@ class PooledOptions(TypedDict, total=False):
     """Column whose distribution is the secret, exactly one."""
     drop: str | Sequence[str]
     """Column of your table to leave out."""
-    overrides: Mapping[str, Any]
+    overrides: Mapping[str, object]
     """Kind of a column of your table: discrete or continuous, or fields of the schema as in 'age={low: 0, high: 110}'.
     """
     missing: Literal["refuse", "drop", "category"]
@@ -373,13 +373,13 @@ class PooledOptions(TypedDict, total=False):
     """
     allow_large: bool
     """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
-    above the memory of the machine.
+    above the memory of the machine. A document cannot say so.
     """
     keep_records: bool
     """Whether true and reconstructed records of your own table are stored."""
     control: bool
     """Whether a positive control shows that the attacks work here."""
-    gate: Mapping[str, Any] | None
+    gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
@@ -393,7 +393,7 @@ class PooledOptions(TypedDict, total=False):
     """Column whose equal values mark rows that belong together, such as those of a patient. All of them go to one
     party, and models are not trained on the column.
     """
-    synthetic: Mapping[str, Any] | None
+    synthetic: Mapping[str, object] | None
     """Sensitive column A to be made up, such as '{strength: 0.8}'."""
     protocol: Literal["multi_party", "single_party", "update"]
     """Part of the attacker: it puts rows of its own into the pool (multi_party), only asks (single_party), or compares
@@ -426,7 +426,7 @@ class PooledOptions(TypedDict, total=False):
     apart: bool
     """Whether queries are rows of their own, and not among the auxiliary ones."""
     shares: float | Sequence[float]
-    """Share of the attribute in the victim's rows to be told apart, as many targets of each."""
+    """Share of the attribute in the victim's rows to distinguish, as many targets of each."""
     parties: int
     """Number of parties that pool their rows, the attacker among them."""
     targets: int

@@ -61,8 +61,8 @@ def outcome(units: Sequence[UnitFigures], about: About) -> Outcome:
     """
     measured = []
     for metric, column in dict.fromkeys(key for unit in units for key in unit.figures):
-        found = [unit.figures.get((metric, column)) for unit in units]
-        numbers = torch.tensor([float("nan") if value is None else value for value in found], dtype=torch.float64)
+        figures = [unit.figures.get((metric, column)) for unit in units]
+        numbers = torch.tensor([float("nan") if value is None else value for value in figures], dtype=torch.float64)
         scale = about.scale(metric)
         each = [unit.each.get((metric, column)) for unit in units]
         clusters = tuple(torch.tensor(list(values), dtype=torch.float64) for values in each if values is not None)
@@ -166,7 +166,7 @@ class UnitsAudit(Audit[S], Generic[S, D]):
 
     def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return everything that determines the figures of a part, as JSON values."""
-        found = {
+        identity = {
             "setting": self.setting,
             "spec": self.spec.model_dump(mode="json", exclude=set(self.ignored)),
             "dataset": self.about.dataset,
@@ -180,7 +180,7 @@ class UnitsAudit(Audit[S], Generic[S, D]):
             "options": plain(part.part.options),
             "source": _source_of(part, self.setting),
         }
-        return {**found, "swapped": True} if self.swapped else found
+        return {**identity, "swapped": True} if self.swapped else identity
 
     def control(self) -> UnitsAudit[S, D] | None:
         """Return the positive control, see ``planted``."""
@@ -211,13 +211,13 @@ def planned(about: Sequence[Part], baselines: Sequence[Part], attacks: Sequence[
     Raises:
         BadInputError: two would have the same name in results.
     """
-    found = (
+    parts = (
         *(PlannedPart(part, "about") for part in about),
         *(PlannedPart(part, "baseline") for part in baselines),
         *(PlannedPart(part, "attack") for part in attacks),
     )
-    distinct_names("part", [part.label for part in found])
-    return found
+    distinct_names("part", [part.label for part in parts])
+    return parts
 
 
 def with_fields(spec: S, changed: Mapping[str, Json]) -> S:
@@ -337,12 +337,12 @@ def rehearse(expose: Callable[[int], Exposure], parts: Sequence[PlannedPart]) ->
     Raises:
         BadInputError: so small an exposure cannot be made.
     """
-    found = []
+    rehearsals = []
     # What is done for the first time in a process takes longer than ever after.
     for size, longest in zip((1, 1, 2), _LONGEST_REHEARSALS_SECONDS, strict=True):
         begun = time.perf_counter()
         exposure = expose(size)
-        made = time.perf_counter() - begun
+        exposed = time.perf_counter() - begun
         for part in parts:
             if time.perf_counter() - begun > longest:
                 return None
@@ -351,8 +351,33 @@ def rehearse(expose: Callable[[int], Exposure], parts: Sequence[PlannedPart]) ->
             except Exception:  # A part of a caller's own may fail in any way.
                 # The audit itself will record the failure; a small exposure may also be too small for the part.
                 continue
-        found.append(Rehearsal(made, time.perf_counter() - begun - made))
-    return found[1], found[2]
+        rehearsals.append(Rehearsal(exposed, time.perf_counter() - begun - exposed))
+    return rehearsals[1], rehearsals[2]
+
+
+def rehearsed_training(
+    expose: Callable[[int], Exposure], parts: Sequence[PlannedPart], share: float, epochs: int
+) -> float | None:
+    """Return the seconds of a training with all its parts, from rehearsals of one epoch on a share of the work.
+
+    Args:
+        expose: makes an exposure that holds the share, or twice as much.
+        parts: what is measured on it.
+        share: share of the work that the smaller rehearsal does.
+        epochs: number of epochs of the training.
+
+    Returns:
+        None where rehearsals would take too long, or so small an exposure cannot be made.
+    """
+    try:
+        rehearsals = rehearse(expose, parts)
+    except BadInputError:
+        return None
+    if rehearsals is None:
+        return None
+    small, double = rehearsals
+    trained = extrapolated(small.exposure, double.exposure, 1 / share) * epochs
+    return trained + extrapolated(small.parts, double.parts, 1 / share)
 
 
 def extrapolated(small: float, double: float, times: float) -> float:

@@ -36,7 +36,7 @@ from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.needs import Need
 from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
 from seepage.seeds import stream
-from seepage.settings.part import Part, check_kinds, combine, entry_of, made, of_kind
+from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
@@ -45,10 +45,9 @@ from seepage.settings.units import (
     UnitsAudit,
     attacks_and_baselines,
     control_fields,
-    extrapolated,
     outcome,
     planned,
-    rehearse,
+    rehearsed_training,
     rows_identity,
     with_fields,
     without_others,
@@ -105,10 +104,10 @@ class VerticalDefense:
 
 def defense_of(part: Part) -> VerticalDefense:
     """Return a defense ready to use."""
-    found = combine(registry.defenses.of("vertical"), part)
-    check_kinds(part, found, (FeatureNoise, *get_args(ReturnedDefense), Bottleneck))
-    returned = next((one for one in found if isinstance(one, ReturnedDefense)), None)
-    return VerticalDefense(of_kind(found, FeatureNoise), returned, of_kind(found, Bottleneck))
+    combined = combine(registry.defenses.of("vertical"), part)
+    check_kinds(part, combined, (FeatureNoise, *get_args(ReturnedDefense), Bottleneck))
+    returned = next((mechanism for mechanism in combined if isinstance(mechanism, ReturnedDefense)), None)
+    return VerticalDefense(of_kind(combined, FeatureNoise), returned, of_kind(combined, Bottleneck))
 
 
 def _learning(spec: VerticalSpec, defense: VerticalDefense) -> VerticalLearning:
@@ -123,16 +122,16 @@ def partition_of(spec: VerticalSpec, schema: Schema) -> Partition:
         BadInputError: parties do not fit the columns, or the victim is no passive party.
     """
     if spec.passive:
-        found = by_names(schema, [(), *spec.passive])
+        partition = by_names(schema, [(), *spec.passive])
     elif spec.share is None:
-        found = by_shares(schema, [1 / spec.parties] * spec.parties, spec.columns_seed)
+        partition = by_shares(schema, [1 / spec.parties] * spec.parties, spec.columns_seed)
     else:
         others = [(1 - spec.share) / (spec.parties - 1)] * spec.parties
         if 0 < spec.victim < spec.parties:
             others[spec.victim] = spec.share
-        found = by_shares(schema, others, spec.columns_seed)
-    found.check_target(spec.victim)
-    return found
+        partition = by_shares(schema, others, spec.columns_seed)
+    partition.check_target(spec.victim)
+    return partition
 
 
 class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
@@ -167,8 +166,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         # Refuses, before anything is trained, a target or widths that no network here fits.
         network = _network(spec, data, partition, [0], VerticalDefense())
         self.sizes = _sizes(spec, data)
-        attacks = {part.called: (part, made(registry.attacks.of("vertical"), part)) for part in spec.attacks}
-        self.shadowing = {label: one for label, (_, one) in attacks.items() if isinstance(one, ShadowAttack)}
+        attacks = {part.called: (part, make_part(registry.attacks.of("vertical"), part)) for part in spec.attacks}
+        self.shadowing = {label: attack for label, (_, attack) in attacks.items() if isinstance(attack, ShadowAttack)}
         itself = [
             attacks[label][0].model_copy(update={"name": SELF_INVERSION, "label": f"{label}_{SELF_INVERSION}"})
             for label in self.shadowing
@@ -255,15 +254,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 spec = with_fields(self.spec, {"epochs": 1, "attacked_records": attacked})
                 return VerticalAudit(spec, some, self.own).expose(configuration, range(self.units))
 
-            try:
-                found = rehearse(expose, self.parts)
-            except BadInputError:
-                return None
-            if found is None:
-                return None
-            one, two = found
-            trained = extrapolated(one.exposure, two.exposure, 1 / share) * self.spec.epochs
-            self._forecast = trained + extrapolated(one.parts, two.parts, 1 / share)
+            self._forecast = rehearsed_training(expose, self.parts, share, self.spec.epochs)
         return self._forecast
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
@@ -310,11 +301,11 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             # No column of the active party tells anything of a coin, so that a network of them is as good as this.
             "baselines": (Part(name="constant"),),
         }
-        found = VerticalAudit(with_fields(self.spec, changed), planted, self.own, swapped)
+        control = VerticalAudit(with_fields(self.spec, changed), planted, self.own, swapped)
         why = "they have no pair of features and cells to learn from"
-        found.about = without_others(found.about, self.spec.attacks, attacks, why)
-        found.parts = attacks_and_baselines(found.parts)
-        return found
+        control.about = without_others(control.about, self.spec.attacks, attacks, why)
+        control.parts = attacks_and_baselines(control.parts)
+        return control
 
 
 # Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
@@ -336,7 +327,7 @@ class _Sizes:
 def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
     refuse_inapplicable(spec.attacks, deployment(spec))
     for part in spec.attacks:
-        linear = getattr(made(registry.attacks.of("vertical"), part), "linear", ())
+        linear = getattr(make_part(registry.attacks.of("vertical"), part), "linear", ())
         if any(getattr(spec, network) for network in linear):
             raise BadInputError(
                 f"the attack {part.called!r} takes networks without hidden layers, but the bottom models have "
@@ -486,7 +477,7 @@ class VerticalExposure(Exposure):
             known = self.granted(needs)
             if "gradients" in needs:
                 seen = self.first
-            guess = made(registered, part.part)(seen.view, known, self.seeds("attack"))
+            guess = make_part(registered, part.part)(seen.view, known, self.seeds("attack"))
         return self.figures(seen, guess, time.perf_counter() - begun)
 
     @property
@@ -513,9 +504,9 @@ class VerticalExposure(Exposure):
         answers = []
         for k in range(seen.view.trainings):
             figures: dict[tuple[str, str | None], float | None] = {}
-            for one in measured:
-                value = float(one.values[k])
-                figures[one.metric, one.column] = None if value != value else value
+            for measurement in measured:
+                value = float(measurement.values[k])
+                figures[measurement.metric, measurement.column] = None if value != value else value
             figures["queries", None] = float(guess.queries)
             scores = {(m.metric, m.column): m.clusters[k].tolist() for m in measured if m.clusters is not None}
             answers.append(UnitFigures(figures, each, self.picture(guess.cells[k]), scores))
@@ -528,20 +519,20 @@ class VerticalExposure(Exposure):
 
     def granted(self, grants: Collection[Need]) -> FeatureKnowledge:
         """Return what an attack or guess is granted, with a channel of its own."""
-        found = self.known
+        knowledge = self.known
         if "auxiliary" in grants:
             rows = self.learning.auxiliary(self.trained, self.auxiliary, self.spec.victim, self.seeds("auxiliary")[0])
-            found = replace(found, auxiliary=rows)
+            knowledge = replace(knowledge, auxiliary=rows)
         if "queries" in grants:
             channel = self.learning.queries(
                 self.trained, self.spec.victim, self.sizes.queries, self.seeds("queries")[0]
             )
-            found = replace(found, queries=channel)
+            knowledge = replace(knowledge, queries=channel)
         if "gradients" in grants:
             size = self.spec.gradient_batch
             gradients = self.learning.gradients(self.trained, self.first, size, self.seeds("gradients")[0])
-            found = replace(found, gradients=gradients)
-        return replace(found, bottom=self.trained.model.bottoms[self.spec.victim]).only(grants)
+            knowledge = replace(knowledge, gradients=gradients)
+        return replace(knowledge, bottom=self.trained.model.bottoms[self.spec.victim]).only(grants)
 
     def seeds(self, purpose: str) -> list[int]:
         """Return the seeds of each training for a purpose."""
@@ -595,7 +586,7 @@ def _half(image: Shape) -> Shape:
 
 def _halves(spec: VerticalSpec, data: Dataset) -> Partition:
     """Return the partition of images into a left half, the active party's, and a right one."""
-    narrow = next((one.called for one in spec.defenses if defense_of(one).bottleneck is not None), None)
+    narrow = next((part.called for part in spec.defenses if defense_of(part).bottleneck is not None), None)
     if spec.passive or spec.parties != 2 or spec.share is not None or spec.victim != 1 or narrow is not None:
         raise BadInputError(
             f"images of {data.name!r} are cut into a left half, the active party's, and a right one, the passive "
@@ -609,7 +600,7 @@ def _halves(spec: VerticalSpec, data: Dataset) -> Partition:
 
 
 def _rows(tables: Sequence[Table]) -> Rows:
-    return Rows(torch.stack([one.cells for one in tables]), torch.stack([one.labels for one in tables]))
+    return Rows(torch.stack([table.cells for table in tables]), torch.stack([table.labels for table in tables]))
 
 
 def deployment(spec: VerticalSpec) -> Deployment:

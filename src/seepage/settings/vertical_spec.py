@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Option
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Fraction, Option, Positive
 from seepage.settings.part import Part, several
 from seepage.settings.spec import Attacks, Baselines, Spec
 
 Attacked = Literal["held_out", "trained"]
 
 
-def _parties(value: Any) -> Any:
+def _parties(value: object) -> object:
     """Return one party's names as a list of one party."""
     value = several(value)
     if isinstance(value, list | tuple) and value and all(isinstance(name, str) for name in value):
@@ -37,7 +37,7 @@ class VerticalSpec(Spec):
     about: ClassVar[str] = "vertical learning: what the active party reads of a passive party's columns"
     unit: ClassVar[str] = "training"
     member: ClassVar[str | None] = "record"
-    quick: ClassVar[Mapping[str, Any]] = {"repetitions": 1, "epochs": 3, "attacked_records": 1000}
+    quick: ClassVar[Mapping[str, object]] = {"repetitions": 1, "epochs": 3, "attacked_records": 1000}
 
     guide: ClassVar[str] = """Measure what the active party of vertical learning reads of a passive party's columns.
 
@@ -83,18 +83,18 @@ which holds all but the features.
         300,
         100,
     )
-    features: Annotated[int, Field(ge=1), Option("Number of features that each party sends.", PARTIES)] = 100
+    features: Annotated[Count, Option("Number of features that each party sends.", PARTIES)] = 100
     top: Annotated[_Units, Option("Number of units of a hidden layer of the top model.", PARTIES, "UNITS")] = (100, 50)
-    epochs: Annotated[int, Field(ge=1), Option("Number of passes over the rows before the attack.", PARTIES)] = 20
-    batch_size: Annotated[int, Field(ge=1), Option("Number of records of an exchange.", PARTIES, "RECORDS")] = 256
-    learning_rate: Annotated[float, Field(gt=0), Option("Learning rate of Adam.", PARTIES)] = 1e-3
+    epochs: Annotated[Count, Option("Number of passes over the rows before the attack.", PARTIES)] = 20
+    batch_size: Annotated[Count, Option("Number of records of an exchange.", PARTIES, "RECORDS")] = 256
+    learning_rate: Annotated[Positive, Option("Learning rate of Adam.", PARTIES)] = 1e-3
     attacks: Attacks = tuple(Part(name=f"uifv_{name}") for name in ("qa", "dpa", "iqa", "sa"))
     baselines: Baselines = tuple(Part(name=name) for name in ("constant", "median", "random", "own_columns"))
     attacked: Annotated[
         Attacked,
         Option("Attacked records: held out and predicted for, or trained on, whose labels are known.", ATTACK),
     ] = "held_out"
-    test_share: Annotated[float, Field(gt=0, lt=1), Option("Share of rows that are not trained on.", PARTIES)] = 0.2
+    test_share: Annotated[Fraction, Option("Share of rows that are not trained on.", PARTIES)] = 0.2
     attacked_records: Annotated[
         int | None, Field(ge=1), Option("Largest number of attacked records.", ATTACK, "RECORDS", default="all")
     ] = None
@@ -111,20 +111,17 @@ which holds all but the features.
         Option("Number of queries that a passive party answers.", KNOWLEDGE, default="as many as auxiliary rows"),
     ] = None
     leaked: Annotated[
-        int, Field(ge=0), Option("Number of attacked records that the attacker knows; they do not count.", KNOWLEDGE)
+        Amount, Option("Number of attacked records that the attacker knows; they do not count.", KNOWLEDGE)
     ] = 64
     gradient_batches: Annotated[
-        int,
-        Field(ge=1),
+        Count,
         Option("Number of batches of attacked records that attacks on gradients are granted gradients of.", KNOWLEDGE),
     ] = 4
     gradient_batch: Annotated[
-        int, Field(ge=1), Option("Number of records of such a batch; these alone are guessed.", KNOWLEDGE, "RECORDS")
+        Count, Option("Number of records of such a batch; these alone are guessed.", KNOWLEDGE, "RECORDS")
     ] = 64
     repetitions: Annotated[
-        int,
-        Field(ge=1),
-        Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK),
+        Count, Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK)
     ] = 5
 
     @model_validator(mode="after")

@@ -164,7 +164,7 @@ class Convolutional:
         counts = {"hidden": self.hidden, "epochs": self.epochs}
         check_recipe(self.classes, counts, {"learning_rate": self.learning_rate}, {"weight_decay": self.weight_decay})
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the recipe as plain values."""
         fields = ("classes", "hidden", "epochs", "learning_rate", "weight_decay")
         return {"model": "gcn", "nodes": len(self.graph), **{name: getattr(self, name) for name in fields}}

@@ -61,7 +61,7 @@ class Learner(Protocol):
         """
         ...
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the recipe as plain values."""
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -144,7 +144,7 @@ class Recurrent:
         if not 0 <= self.dropout < 1:
             raise BadInputError(f"dropout is a chance in [0, 1), got dropout={self.dropout!r}.")
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the recipe as plain values."""
         fields = ("classes", "units", "dense", "dropout", "epochs", "batch_size", "learning_rate", "weight_decay")
         return {"model": "lstm", "vectors": list(self.vectors.shape), **{name: getattr(self, name) for name in fields}}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -116,7 +115,7 @@ class Dense:
         if self.noise and self.clip is None:
             raise BadInputError("noise is measured in units of clip, which is missing; give a bound (clip=1.0).")
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the recipe as plain values."""
         return {"model": "mlp" if self.hidden else "lr", **asdict(self), "hidden": list(self.hidden)}
 

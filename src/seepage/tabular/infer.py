@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
@@ -373,8 +373,8 @@ class _ColumnReading:
         if series.dtype == object and pd.api.types.infer_dtype(series) in ("decimal", "mixed-integer-float"):
             series = series.astype(np.float64)
         self.unit: str | None = None
-        self.numbers: dict[str, Any] | None = None
-        self.counts: dict[Any, int] = {}
+        self.numbers: dict[str, object] | None = None
+        self.counts: dict[Hashable, int] = {}
         self.identifier: str | None = None
         self.holds = ""
         self.kind: str = "continuous"
@@ -522,9 +522,9 @@ class _ColumnReading:
         if not declared and self.distinct > _FEW_TEXTS and 2 * self.distinct > len(series):
             self.identifier = f"{self.distinct:,} different values in {len(series):,} rows: an identifier or free text"
 
-    def _categories(self, limit: int) -> dict[str, Any]:
+    def _categories(self, limit: int) -> dict[str, object]:
         categories: list[Any] = list(self.override.get("categories", self.counts))
-        fields: dict[str, Any] = {}
+        fields: dict[str, object] = {}
         if "categories" not in self.override and "other" not in self.override and len(categories) > limit:
             rank = {value: i for i, value in enumerate(categories)}
             frequent = sorted(categories, key=lambda value: (-self.counts[value], rank[value]))[: limit - 1]
@@ -536,7 +536,7 @@ class _ColumnReading:
             categories.append(fields["missing"])
         return {**fields, "categories": tuple(categories)}
 
-    def _measured(self, series: pd.Series) -> dict[str, Any]:
+    def _measured(self, series: pd.Series) -> dict[str, object]:
         if not len(series):
             return {}
         values = as_numbers(self.name, series)
@@ -678,7 +678,7 @@ def _digits(text: str) -> bool:
     return text[:1] in "+-0123456789" and not text.strip("+-0123456789., ")
 
 
-def _all(texts: list[str], test: Any) -> bool:
+def _all(texts: list[str], test: Callable[[str], bool]) -> bool:
     return bool(texts) and all(test(text) for text in texts)
 
 
@@ -694,13 +694,13 @@ def _distinct(name: str, series: pd.Series) -> int:
         ) from error
 
 
-def _counted(series: pd.Series) -> dict[Any, int]:
+def _counted(series: pd.Series) -> dict[Hashable, int]:
     """Return how often each value occurs, in sorted (declared) order, as plain values."""
     if isinstance(series.dtype, pd.CategoricalDtype):
         counts = series.value_counts(sort=False).reindex(series.cat.categories)
         return {_unwrap(value): int(count) for value, count in counts.items()}
     position, found = pd.factorize(series)
-    counted: dict[Any, int] = {}
+    counted: dict[Hashable, int] = {}
     for value, count in zip(found, np.bincount(position, minlength=len(found)).tolist(), strict=True):
         plain = _unwrap(value)
         plain = int(plain) if isinstance(plain, float) and plain.is_integer() else plain
@@ -708,7 +708,7 @@ def _counted(series: pd.Series) -> dict[Any, int]:
     return {value: counted[value] for value in sorted(counted, key=_sort_key)}
 
 
-def _unlike(categories: list[Any], name: str) -> str:
+def _unlike(categories: Sequence[object], name: str) -> str:
     """Return ``name``, in more brackets if it is a category already."""
     while name in categories:
         name = f"({name})"

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from seepage.errors import BadInputError, check_count, unknown_name
+from seepage.errors import BadInputError, unknown_name
 from seepage.tabular.schema import Schema
 
 # Largest rounding error at which a sum of shares counts as an exact half.
@@ -161,17 +161,3 @@ def by_shares(schema: Schema, shares: Sequence[float | int], seed: int | None = 
             held[party] += places[start:stop]
             start = stop
     return Partition(schema, tuple(tuple(one) for one in held))
-
-
-def equal_shares(parties: int) -> tuple[float, ...]:
-    """Return equal shares for a number of parties.
-
-    Raises:
-        BadInputError: the number is not whole, or below 1.
-
-    Example:
-        >>> equal_shares(4)
-        (0.25, 0.25, 0.25, 0.25)
-    """
-    check_count("parties", parties)
-    return (1 / parties,) * parties

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import yaml
@@ -22,7 +22,7 @@ LARGEST_INTEGER = 2.0**48
 LARGEST_BOUND = 1e300
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     value = value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, bool | int | float | str):
         raise ValueError(

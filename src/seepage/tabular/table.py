@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -85,7 +84,7 @@ class Table:
     def __len__(self) -> int:
         return len(self._target)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # What is built on first use need not be sent to another process.
         return {name: value for name, value in self.__dict__.items() if name not in ("cells", "labels", "frame")}
 
@@ -305,7 +304,7 @@ def _check_codes(column: Discrete, raw: pd.Series | TextColumn, codes: np.ndarra
     return int(((codes == other) & counted).sum())
 
 
-def _advice(column: Discrete, cell: Any) -> str:
+def _advice(column: Discrete, cell: object) -> str:
     """Say what most likely happened to a cell that is no category, without showing it."""
     for category in column.categories:
         if isinstance(cell, str) and isinstance(category, str) and cell.strip().lower() == category.strip().lower():
@@ -326,8 +325,8 @@ def _advice(column: Discrete, cell: Any) -> str:
     return "add such values to the schema, name a category that takes them (other), or drop those rows"
 
 
-def _same_written(one: Any, other: Any) -> bool:
-    text, value = (one, other) if isinstance(one, str) else (other, one)
+def _same_written(one: object, other: object) -> bool:
+    text, value = (one, other) if isinstance(one, str) else (str(other), one)
     if isinstance(value, bool):
         return text.strip().lower() == str(value).lower()
     try:
@@ -341,7 +340,7 @@ def _tensor(values: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(np.require(values, requirements="W"))
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     return "text" if isinstance(value, str) else "boolean" if isinstance(value, bool) else "number"
 
 

@@ -17,6 +17,7 @@ from seepage.models.batch_norm import Moments
 from seepage.models.model import Model
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
+from seepage.wire.precision import Precision
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,13 @@ class GradientView:
         gradient: gradient by parameter name in module order, mean over its records, shape (victim, *parameter).
         parameters: parameters at which the gradient was taken, shape (victim, *parameter), where they differ by
             victim; the model's own parameters for all if None.
+        precision: number format that clients cast their messages to.
     """
 
     model: Model
     gradient: dict[str, Tensor]
     parameters: dict[str, Tensor] | None = None
+    precision: Precision = "full"
 
     @property
     def message(self) -> dict[str, Tensor]:
@@ -47,7 +50,7 @@ class GradientView:
     def of(self, chosen: slice) -> GradientView:
         """Return the view of some of the victims."""
         where = None if self.parameters is None else {name: p[chosen] for name, p in self.parameters.items()}
-        return GradientView(self.model, {name: g[chosen] for name, g in self.gradient.items()}, where)
+        return replace(self, gradient={name: g[chosen] for name, g in self.gradient.items()}, parameters=where)
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,14 @@ class UpdateView:
             *parameter); the mean over clients where a secure aggregation hides single updates.
         training: local training that the server prescribed.
         clients: number of clients whose updates are summed in each message.
+        precision: number format that clients cast their messages to.
     """
 
     model: Model
     update: dict[str, Tensor]
     training: LocalTraining
     clients: int = 1
+    precision: Precision = "full"
 
     @property
     def message(self) -> dict[str, Tensor]:
@@ -79,7 +84,7 @@ class UpdateView:
 
     def of(self, chosen: slice) -> UpdateView:
         """Return the view of some of the victims."""
-        return UpdateView(self.model, {n: u[chosen] for n, u in self.update.items()}, self.training, self.clients)
+        return replace(self, update={name: u[chosen] for name, u in self.update.items()})
 
 
 View = GradientView | UpdateView
@@ -201,7 +206,7 @@ class Certificate:
     """Conditions under which the certified cells of a victim are proved.
 
     Attributes:
-        batch_size: number of records that the attacker was told.
+        batch_size: number of records, as the attacker knows it.
         multiple_of: smallest number of records with the same message; all its multiples have it, too.
         precision: name of the number format of the message.
         recipe: computation by which the client made the message.

@@ -264,6 +264,10 @@ def test_a_control_that_did_not_leak(control: dict[str, Any], fires: bool) -> No
 def test_no_control() -> None:
     [alarm] = found("SEEP005", facts(control=None))
     assert alarm.severity == "note"
+    # A gate lets something through because little was found.
+    [beside_gate] = found("SEEP005", facts(control=None, gate=0.2))
+    assert beside_gate.severity == "warning"
+    assert alarm.severity == "note"
     assert found("SEEP005", facts(control=[row(mean=1.0, low=1.0)])) == []
 
 

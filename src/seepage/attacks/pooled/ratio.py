@@ -83,7 +83,7 @@ def invert(
     shadows: SpreadShadows,
     features: Float[Tensor, "shadow feature"],
     asked: Float[Tensor, "target feature"],
-    told_apart: tuple[float, ...],
+    candidates: tuple[float, ...],
     level: float,
 ) -> PropertyGuess:
     """Return the guess of models' shares from their features, learnt from models whose shares are known."""
@@ -118,10 +118,10 @@ def invert(
     # Where no share fits, and where only shares on one side of it do, the interval still holds the estimate.
     inside[np.arange(len(z)), median] = True
     first, last = inside.argmax(1), _GRID - 1 - inside[:, ::-1].argmax(1)
-    near = np.abs(grid[:, None] - np.asarray(told_apart)).argmin(0)
+    near = np.abs(grid[:, None] - np.asarray(candidates)).argmin(0)
     chances = np.exp(fits[:, near] - fits[:, near].max(1, keepdims=True))
     return PropertyGuess(
-        told_apart,
+        candidates,
         torch.from_numpy(chances / chances.sum(1, keepdims=True)),
         *(torch.from_numpy(grid[place]) for place in (median, first, last)),
     )

@@ -54,7 +54,7 @@ class Alarm:
             >>> alarm.concerns(8, "none", "dlg"), alarm.concerns(8, "none", "tableak")
             (True, False)
         """
-        found = (batch_size, defense, attack)
+        place = (batch_size, defense, attack)
         return not self.where or any(
-            all(wanted in (None, held) for wanted, held in zip(where, found, strict=True)) for where in self.where
+            all(wanted in (None, held) for wanted, held in zip(where, place, strict=True)) for where in self.where
         )

@@ -17,7 +17,7 @@ _FEW_VICTIMS = 5
 @check("SEEP006", "warning", "An interval is too wide to decide")
 def undecided(facts: Facts) -> Iterator[Finding]:
     """The ends of a 95% interval lie in different tiers, or there is no interval."""
-    told, where = [], []
+    cases, where = [], []
     marked = facts.audit.about.sensitive
     for size, defense in facts.settings:
         overall = open_tier(facts.rows, size, defense, facts.audit.spec.unit)
@@ -27,11 +27,11 @@ def undecided(facts: Facts) -> Iterator[Finding]:
             parts.append(f"{len(columns)} of {len(marked)} sensitive column(s)")
         if parts:
             at = Where(size, defense)
-            told.append(f"{place(at) or 'no defense'}: {' and '.join(parts)}")
+            cases.append(f"{place(at) or 'no defense'}: {' and '.join(parts)}")
             where.append(at)
-    if told:
+    if cases:
         yield Finding(
-            f"With these {facts.audit.spec.unit}s several tiers of leakage are possible ({few(told)}). Audit more of "
+            f"With these {facts.audit.spec.unit}s several tiers of leakage are possible ({few(cases)}). Audit more of "
             "them; four times as many halve an interval.",
             tuple(where),
         )

@@ -24,16 +24,16 @@ def not_converged(facts: Facts) -> Iterator[Finding]:
     """By its own measure, the attack ends hardly nearer to the update than the random rows it started from.
 
     Under a defense the true records do not fit the update either, so there only an attack that does not descend at
-    all is told of.
+    all is reported.
     """
-    found = [(where, left) for where, left in _left(facts).items() if left >= _most(where)]
-    if found:
-        told = [f"{place(where)} ends at {share(left)} of the loss it starts from" for where, left in found]
+    unfit = [(where, left) for where, left in _left(facts).items() if left >= _most(where)]
+    if unfit:
+        cases = [f"{place(where)} ends at {share(left)} of the loss it starts from" for where, left in unfit]
         yield Finding(
-            f"{few(told)} (median over victims). It matches the update hardly better than random rows do, so what it "
+            f"{few(cases)} (median over victims). It matches the update hardly better than random rows do, so what it "
             "reads is no measure of what the update gives away. Raise --iterations, try another step size, or check "
             "that the attack suits the model.",
-            tuple(where for where, _ in found),
+            tuple(where for where, _ in unfit),
         )
 
 
@@ -41,18 +41,18 @@ def not_converged(facts: Facts) -> Iterator[Finding]:
 def stopped_early(facts: Facts) -> Iterator[Finding]:
     """The last tenth of the steps still contributes much of all the progress."""
     left = _left(facts)
-    found: list[tuple[Where, float]] = []
+    falling: list[tuple[Where, float]] = []
     for where, course in _descents(facts).items():
         fell = course[:, 0] - course[:, 2]
         late = (course[:, 1] - course[:, 2])[fell > 0] / fell[fell > 0]
         if len(late) and left.get(where, 0.0) < _most(where) and float(np.median(late)) > _LATE:
-            found.append((where, float(np.median(late))))
-    if found:
-        told = [f"{place(where)}: {share(late)}" for where, late in found]
+            falling.append((where, float(np.median(late))))
+    if falling:
+        cases = [f"{place(where)}: {share(late)}" for where, late in falling]
         yield Finding(
-            f"The last tenth of the steps contributes this share of all that the loss fell: {few(told)}. A longer "
+            f"The last tenth of the steps contributes this share of all that the loss fell: {few(cases)}. A longer "
             "search would read more. Raise --iterations until figures no longer change.",
-            tuple(where for where, _ in found),
+            tuple(where for where, _ in falling),
         )
 
 

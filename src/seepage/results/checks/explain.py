@@ -30,24 +30,24 @@ def titles() -> list[tuple[str, str, str]]:
         >>> titles()[0]
         ('SEEP001', 'error', 'An attack does worse than a baseline')
     """
-    found = []
+    checks = []
     for path in _HERE.glob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
                 if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "check":
                     code, severity, title = (str(ast.literal_eval(argument)) for argument in decorator.args[:3])
-                    found.append((code, severity, title))
-    return sorted(found)
+                    checks.append((code, severity, title))
+    return sorted(checks)
 
 
 @cache
 def _sections() -> dict[str, tuple[str, ...]]:
     text = next((place.read_text(encoding="utf-8") for place in _PLACES if place.is_file()), "")
-    made = {}
+    sections = {}
     for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         head, _, body = section.partition("\n")
-        made[head.strip()] = tuple(_plain(words) for words in body.strip().split("\n\n"))
-    return made
+        sections[head.strip()] = tuple(_plain(words) for words in body.strip().split("\n\n"))
+    return sections
 
 
 def _plain(words: str) -> str:

@@ -21,9 +21,9 @@ def failed(facts: Facts) -> Iterator[Finding]:
             Where(run.configuration.batch_size, run.configuration.defense, run.label if run.is_attack else None)
             for run in runs
         ]
-        told = [f"{_missing(run, facts.audit.spec.unit)} ({run.failures[0].message})" for run in runs]
+        cases = [f"{_missing(run, facts.audit.spec.unit)} ({run.failures[0].message})" for run in runs]
         yield Finding(
-            f"Not measured because of an error: {few(told)}. Figures are of the others, which may be easier or "
+            f"Not measured because of an error: {few(cases)}. Figures are of the others, which may be easier or "
             "harder than those. The traceback is in the run folder's audit.sqlite, table failures; the same command "
             "tries again.",
             tuple(dict.fromkeys(where)),
@@ -35,9 +35,9 @@ def left_out(facts: Facts) -> Iterator[Finding]:
     """The time budget did not suffice."""
     runs = [run for run in facts.runs if run.status == "left_out"]
     if runs:
-        told = [_missing(run, facts.audit.spec.unit) for run in runs]
+        cases = [_missing(run, facts.audit.spec.unit) for run in runs]
         yield Finding(
-            f"Left out for lack of time: {few(told)}. Figures rest on fewer repetitions than were asked for, or are "
+            f"Left out for lack of time: {few(cases)}. Figures rest on fewer repetitions than were asked for, or are "
             "missing. The same command with more time, or without a time budget, measures the rest.",
             tuple(Where(run.configuration.batch_size, run.configuration.defense, run.label) for run in runs),
         )

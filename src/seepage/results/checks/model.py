@@ -22,16 +22,16 @@ def zero_gradient(facts: Facts) -> Iterator[Finding]:
     """A batch's gradient vanishes, so nothing crosses the wire."""
     probe = facts.probe
     assert probe is not None
-    told, where = [], []
-    for found in probe.gradients:
-        limit = _VANISHED * max(found.norms)
-        zero = sum(norm <= limit for norm in found.norms)
+    cases, where = [], []
+    for gradient in probe.gradients:
+        limit = _VANISHED * max(gradient.norms)
+        zero = sum(norm <= limit for norm in gradient.norms)
         if zero:
-            told.append(f"{zero} of the first {len(found.norms)} batches of {found.batch_size}")
-            where.append(Where(found.batch_size))
-    if told:
+            cases.append(f"{zero} of the first {len(gradient.norms)} batches of {gradient.batch_size}")
+            where.append(Where(gradient.batch_size))
+    if cases:
         yield Finding(
-            f"The gradient is zero for {few(told)}. It says nothing about any record, so these victims show only that "
+            f"The gradient is zero for {few(cases)}. It says nothing about any record, so these victims show only that "
             "this model, as it stands, learns nothing from them. Audit the model as it is when it is deployed: check "
             "its parameters, its activations and whether all of it is frozen.",
             tuple(where),
@@ -43,14 +43,14 @@ def constant_gradient(facts: Facts) -> Iterator[Finding]:
     """Batches of different records with the same labels have the same gradient."""
     probe = facts.probe
     assert probe is not None
-    found = [one for one in probe.gradients if one.spread is not None and one.spread < _SAME]
-    if found:
-        told = [f"{one.batch_size} (they differ by {one.spread:.1g} of their norm)" for one in found]
+    constant = [gradient for gradient in probe.gradients if gradient.spread is not None and gradient.spread < _SAME]
+    if constant:
+        cases = [f"{gradient.batch_size} (they differ by {gradient.spread:.1g} of their norm)" for gradient in constant]
         yield Finding(
             "With the same labels, different records have the same gradient at batch size "
-            f"{few(told)}. No attack can read what is not there, but neither does such a model learn from its inputs: "
-            "its hidden units are dead or its inputs are cut off. Audit the model as it is when it is deployed.",
-            tuple(Where(one.batch_size) for one in found),
+            f"{few(cases)}. No attack can read what is not there. But such a model does not learn from its inputs "
+            "either: its hidden units are dead or its inputs are cut off. Audit the model as it is deployed.",
+            tuple(Where(gradient.batch_size) for gradient in constant),
         )
 
 
@@ -64,7 +64,7 @@ def saturated(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             f"On {share(certain)} of {probe.rows} of the client's rows the model gives a class more than 0.999. "
             "A record that it gets right so surely contributes next to nothing to the gradient, one that it gets wrong "
-            "always the same. This may hide what an earlier round gave away: audit the model of the first rounds too, "
+            "always the same. This may hide what an earlier round gave away. Audit the model of the first rounds too, "
             "and check that its inputs are standardised as in training."
         )
 
@@ -88,9 +88,9 @@ def stuck_units(facts: Facts) -> Iterator[Finding]:
     assert probe is not None
     layers = [layer for layer in probe.layers if layer.stuck >= _MOST * layer.units]
     if layers:
-        told = [f"{one.stuck} of the {one.units} {one.kind} units of layer {one.name!r}" for one in layers]
+        cases = [f"{layer.stuck} of the {layer.units} {layer.kind} units of layer {layer.name!r}" for layer in layers]
         yield Finding(
-            f"On none of {probe.rows} of the client's rows {few(told)} have a derivative (ReLU: never active; "
+            f"On none of {probe.rows} of the client's rows {few(cases)} have a derivative (ReLU: never active; "
             "sigmoid and tanh: at their bounds). No gradient passes through them, so the update holds less than one "
             "of a healthy model. Check the initialisation, the learning rate and the scale of the inputs."
         )

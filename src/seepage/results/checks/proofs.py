@@ -21,9 +21,9 @@ def falsely_certified(facts: Facts) -> Iterator[Finding]:
         if row.metric == "certified_wrong" and row.mean is not None and row.mean > 0
     }
     if wrong:
-        told = [f"{place(one)}: {share(rate)}" for one, rate in wrong.items()]
+        cases = [f"{place(where)}: {share(rate)}" for where, rate in wrong.items()]
         yield Finding(
-            f"Of the cells that the attack certifies, this share is wrong: {few(told)}. A proof that fails is a "
+            f"Of the cells that the attack certifies, this share is wrong: {few(cases)}. A proof that fails is a "
             "mistake in seepage; please report it with the audit's document. Accuracies are scored against the truth "
             "all the same.",
             tuple(wrong),
@@ -33,24 +33,24 @@ def falsely_certified(facts: Facts) -> Iterator[Finding]:
 @check("SEEP020", "note", "Which records are certified", "proofs")
 def regimes(facts: Facts) -> Iterator[Finding]:
     """An attack with proofs says for each setting what it proved, under which conditions, or why it only estimated."""
-    told, where = [], []
+    cases, where = [], []
     conditions: Counter[str] = Counter()
     for run in facts.runs:
         if run.evidence is None or run.evidence.regime is None:
             continue
-        one = Where(run.configuration.batch_size, run.configuration.defense, run.label)
+        here = Where(run.configuration.batch_size, run.configuration.defense, run.label)
         count = len(run.evidence.regime)
         ways = Counter(run.evidence.regime).most_common()
-        told.append(
-            f"{place(one)}: "
+        cases.append(
+            f"{place(here)}: "
             + "; ".join(f"{way} ({times} of {count} {facts.audit.spec.unit}s)" for way, times in ways[:3])
         )
-        where.append(one)
+        where.append(here)
         conditions.update(text for text in run.evidence.conditions or () if text)
-    if told:
+    if cases:
         given = f" Cells are {few([text for text, _ in conditions.most_common()])}." if conditions else ""
         yield Finding(
-            f"{few(told)}. What is proved is no estimate: it is in the message, and another attacker reads the same."
+            f"{few(cases)}. What is proved is no estimate: it is in the message, and another attacker reads the same."
             f"{given} What is estimated is what this attacker could not prove.",
             tuple(where),
         )
@@ -62,12 +62,12 @@ def fell_back(facts: Facts) -> Iterator[Finding]:
     reasons: dict[Where, str] = {}
     for run in facts.runs:
         untried = (
-            [] if run.evidence is None else [one for one in run.evidence.regime or () if one.startswith(NOT_TRIED)]
+            [] if run.evidence is None else [here for here in run.evidence.regime or () if here.startswith(NOT_TRIED)]
         )
         if untried:
-            one = Where(run.configuration.batch_size, run.configuration.defense, run.label)
-            reasons[one] = (
-                f"{place(one)}: {untried[0].removeprefix(NOT_TRIED)} ({len(untried)} of {len(run.units)} "
+            here = Where(run.configuration.batch_size, run.configuration.defense, run.label)
+            reasons[here] = (
+                f"{place(here)}: {untried[0].removeprefix(NOT_TRIED)} ({len(untried)} of {len(run.units)} "
                 f"{facts.audit.spec.unit}s)"
             )
     if reasons:

@@ -62,19 +62,19 @@ def check(code: str, severity: Severity, title: str, *needs: Need) -> Callable[[
 def run_checks(facts: Facts) -> list[Alarm]:
     """Return what all checks find, errors first, then by code."""
     alarms = [
-        Alarm(one.code, found.severity or one.severity, one.title, found.message, found.where)
-        for one in CHECKS.values()
-        if not any(map(facts.lacks, one.needs))
-        for found in one.find(facts)
+        Alarm(check.code, finding.severity or check.severity, check.title, finding.message, finding.where)
+        for check in CHECKS.values()
+        if not any(map(facts.lacks, check.needs))
+        for finding in check.find(facts)
     ]
     return sorted(alarms, key=lambda alarm: (SEVERITIES.index(alarm.severity), alarm.code))
 
 
 def not_applicable(facts: Facts) -> dict[str, str]:
     """Return the codes of checks that do not apply to an audit, with the reason."""
-    found = {}
-    for one in CHECKS.values():
-        reasons = [reason for need in one.needs if (reason := facts.lacks(need)) is not None]
+    by_code = {}
+    for check in CHECKS.values():
+        reasons = [reason for need in check.needs if (reason := facts.lacks(need)) is not None]
         if reasons:
-            found[one.code] = "; ".join(reasons)
-    return found
+            by_code[check.code] = "; ".join(reasons)
+    return by_code

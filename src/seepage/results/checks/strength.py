@@ -27,10 +27,10 @@ def below_baseline(facts: Facts) -> Iterator[Finding]:
             by_severity.setdefault("warning" if excused else "error", []).append(row)
     for severity, rows in by_severity.items():
         where = tuple(Where(row.batch_size, row.defense, row.attack) for row in rows)
-        told = [
-            f"{place(one)}: {points(row.lift)} points of accuracy against {row.baseline_name} (95% interval "
+        cases = [
+            f"{place(concerned)}: {points(row.lift)} points of accuracy against {row.baseline_name} (95% interval "
             f"{points(row.lift_low)} to {points(row.lift_high)})"
-            for one, row in zip(where, rows, strict=True)
+            for concerned, row in zip(where, rows, strict=True)
         ]
         after = (
             "The same attack works on the positive control, so the defense may be the reason. An attacker could use "
@@ -39,7 +39,7 @@ def below_baseline(facts: Facts) -> Iterator[Finding]:
             else "An attack that loses to a baseline without the message does not show what the message gives away. "
             "Use a stronger attack, more iterations or restarts, or a smaller batch."
         )
-        yield Finding(f"{few(told)}. {after}", where, severity)
+        yield Finding(f"{few(cases)}. {after}", where, severity)
 
 
 @check("SEEP004", "error", "The positive control did not leak")
@@ -51,7 +51,7 @@ def control_failed(facts: Facts) -> Iterator[Finding]:
         if facts.control_row(row.attack) is row and row.status != "left_out" and not leaks(row)
     ]
     if failed:
-        told = [
+        cases = [
             f"{row.attack} reads {share(row.mean or 0.0)} of the cells"
             + (" (no interval)" if row.low is None else f" ({share(row.low)} at the lower end of the interval)")
             + " where the best baseline gives "
@@ -60,7 +60,7 @@ def control_failed(facts: Facts) -> Iterator[Finding]:
         ]
         yield Finding(
             f"{facts.audit.about.control} But on {failed[0].n} {facts.audit.spec.unit}(s) of this control "
-            f"{few(told)}. That does not show that half of the gap to certainty is closed. The attack or its "
+            f"{few(cases)}. That does not show that half of the gap to certainty is closed. The attack or its "
             "options are broken, or do not suit the table; that it finds little elsewhere does not make the data safe. "
             "Give the attack more iterations or restarts, or use another one.",
             tuple(Where(attack=row.attack) for row in failed),
@@ -81,6 +81,8 @@ def control_missing(facts: Facts) -> Iterator[Finding]:
             "Nothing shows that the attacks work on this table at all: where they find little, the attack may be at "
             "fault. Leave the positive control on; it takes seconds.",
             tuple(Where(attack=name) for name in without),
+            # A gate lets something through because little was found.
+            "warning" if facts.audit.spec.gate is not None else None,
         )
 
 
@@ -90,7 +92,7 @@ def nothing_leaked(facts: Facts) -> Iterator[Finding]:
     looked_at = facts.of_nothing
     rows = [row for row in looked_at if exceeds_by_more_than_chance(row, len(looked_at))]
     if rows:
-        told = [
+        cases = [
             f"{row.attack}: {points(row.lift)} points over {row.baseline_name} (95% interval from "
             f"{points(row.lift_low)})"
             for row in rows
@@ -98,7 +100,7 @@ def nothing_leaked(facts: Facts) -> Iterator[Finding]:
         # A part that is no attack of its own stands for all attacks of its configuration.
         where = [Where(attack=row.attack) if row.is_attack else Where(row.batch_size, row.defense) for row in rows]
         yield Finding(
-            f"On messages that carry nothing of what is scored, {few(told)}. No attack can read what is not there, so "
+            f"On messages that carry nothing of what is scored, {few(cases)}. No attack can read what is not there, so "
             "the audit itself gives the answer away, or the baselines are too weak for this table. Figures of these "
             "attacks cannot be relied on; please report it with the audit's document.",
             tuple(dict.fromkeys(where)),

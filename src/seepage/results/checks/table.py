@@ -32,7 +32,7 @@ def duplicates(facts: Facts) -> Iterator[Finding]:
     if repeated >= _SOME:
         yield Finding(
             f"{share(repeated)} of the client's {len(table)} rows occur more than once. A batch may hold a record "
-            "twice, frequent rows are easier for attacks and baselines, and a record that comes back whole may fit "
+            "twice. Frequent rows are easier for attacks and baselines, and a record that comes back whole may fit "
             "several people. Drop the rows if they are copies. If not, read whole and rare records with that in mind.",
             severity="warning" if repeated >= _MANY else None,
         )
@@ -49,11 +49,11 @@ def _digests(table: Table) -> np.ndarray:
 
 @check("SEEP013", "note", "The labels were granted")
 def labels_granted(facts: Facts) -> Iterator[Finding]:
-    """The attacker was told the labels."""
-    told = {row.attack for row in facts.rows if row.is_attack and row.knowledge.get("labels") == "true"}
-    if told:
+    """The attacker was granted the labels."""
+    attacks = {row.attack for row in facts.rows if row.is_attack and row.knowledge.get("labels") == "true"}
+    if attacks:
         yield Finding(
-            "The attacker was told the true label of every record instead of restoring them from the update. That is "
+            "The attacker was granted the true labels of all records instead of restoring them. That is "
             "generous to it: read the figures as an upper bound, or audit with the labels restored."
         )
 
@@ -78,40 +78,40 @@ def partial(facts: Facts) -> Iterator[Finding]:
 def pooled(facts: Facts) -> Iterator[Finding]:
     """At least a tenth of a column's cells are rare values that the schema takes together as one category."""
     table = facts.table.train
-    found = {name: part for name, part in pooled_shares(facts.table).items() if part >= _PART}
-    if found:
-        largest = sorted(found, key=lambda name: -found[name])
-        told = [
-            f"{name!r}: {round(found[name] * len(table)):,} of {len(table):,} ({share(found[name])})"
+    parts = {name: part for name, part in pooled_shares(facts.table).items() if part >= _PART}
+    if parts:
+        largest = sorted(parts, key=lambda name: -parts[name])
+        cases = [
+            f"{name!r}: {round(parts[name] * len(table)):,} of {len(table):,} ({share(parts[name])})"
             for name in largest
         ]
         yield Finding(
-            f"In {len(found)} column(s) many cells are one of the rarer values that are taken together: {few(told)}. "
-            "An attack or a baseline that answers with the collective category counts as right without the value, so "
-            "both figures of such a column say little about its values. Keep more values (--most-categories, "
+            f"In {len(parts)} column(s) many cells are one of the rarer values that are taken together: {few(cases)}. "
+            "An attack or a baseline that answers with the collective category counts as right without the value. "
+            "So both figures of such a column say little about its values. Keep more values (--most-categories, "
             "most_categories in a document), or group them as their meaning suggests before you audit.",
-            severity="warning" if max(found.values()) >= _MOST else None,
+            severity="warning" if max(parts.values()) >= _MOST else None,
         )
 
 
 @check("SEEP022", "warning", "Parties hold the same rows")
 def shared_rows(facts: Facts) -> Iterator[Finding]:
     """More than a fifth of victims' rows are in other victims' data too, or equal rows of the attacker."""
-    found = {
+    shares = {
         metric: max(
             (row.mean for row in facts.rows if row.kind == "about" and row.metric == metric and row.mean is not None),
             default=0.0,
         )
         for metric in ("overlap", "duplicates")
     }
-    told = []
-    if found["overlap"] > _SHARED:
-        told.append(f"two victims with the same share have {share(found['overlap'])} of their rows in common")
-    if found["duplicates"] > _SHARED:
-        told.append(f"{share(found['duplicates'])} of a victim's rows equal a row that the attacker holds")
-    if told:
+    cases = []
+    if shares["overlap"] > _SHARED:
+        cases.append(f"two victims with the same share have {share(shares['overlap'])} of their rows in common")
+    if shares["duplicates"] > _SHARED:
+        cases.append(f"{share(shares['duplicates'])} of a victim's rows equal a row that the attacker holds")
+    if cases:
         yield Finding(
-            f"In this table {' and '.join(told)}. Victims that have rows in common are alike, so figures say little "
+            f"In this table {' and '.join(cases)}. Victims that have rows in common are alike, so figures say little "
             "about other victims. Rows that the attacker holds too tell it more than it would know of strangers. Give "
             "fewer rows a party or a larger table, and where several rows are of one person, name the column that says "
             "so (--group)."

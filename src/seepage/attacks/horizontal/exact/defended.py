@@ -37,13 +37,21 @@ def undo_clipping(view: GradientView, knowledge: Knowledge, encoder: Encoder, se
     if bound is None:
         return view
     length = _norms(view.gradient)
-    usual = _usual_length(view.model, knowledge, encoder, seed)
+    usual = usual_length(view.model, knowledge, encoder, seed)
     scaled = torch.where((length >= bound * _AT_THE_BOUND) & (length < usual), usual / length, torch.ones_like(length))
     restored = {name: g * scaled.view(-1, *[1] * (g.dim() - 1)) for name, g in view.gradient.items()}
     return GradientView(view.model, restored, view.parameters)
 
 
-def _usual_length(model: Model, knowledge: Knowledge, encoder: Encoder, seed: int) -> Float[Tensor, ""]:
+def usual_length(model: Model, knowledge: Knowledge, encoder: Encoder, seed: int = 0) -> Float[Tensor, ""]:
+    """Return the mean norm of gradients of dummy batches, whose rows and labels follow the public marginals.
+
+    Args:
+        model: model at whose parameters gradients are taken.
+        knowledge: side information with the batch size and the marginals.
+        encoder: encoder of dummy rows, the same as the client's.
+        seed: seed of the dummies.
+    """
     generator = torch.Generator().manual_seed(seed)
     shape = (_DUMMY_BATCHES, knowledge.batch_size)
     columns = len(knowledge.schema.columns)

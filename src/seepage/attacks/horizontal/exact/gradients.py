@@ -20,13 +20,13 @@ SAME = 100.0
 
 
 class Tolerances(NamedTuple):
-    """How near to the spans a record has to be.
+    """Distances from the spans within which a record counts.
 
     Attributes:
         roundings: bound on rounding in singular values, as in ``Span.of``.
         misfit: squared misfit at which a search has arrived. False ends lie at 1e-3 and above.
         outside: share of inputs and errors that may lie outside their spans.
-        uncounted: how far a count of copies may be from a whole number.
+        uncounted: distance of a count of copies from a whole number.
     """
 
     roundings: float
@@ -86,7 +86,7 @@ class Gradient:
         rounding: relative precision of the numbers.
 
     Attributes:
-        tolerances: how near to the spans a record has to be.
+        tolerances: distances from the spans within which a record counts.
     """
 
     def __init__(self, network: Layered, head: Head, layers: Sequence[Tensor], records: int, rounding: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -28,8 +29,12 @@ _SURPLUS = 8
 CHANGES = 40
 # Rounds without a find after which nothing more is expected.
 _PATIENCE = 3
-# Unknown numbers up to which those of all records are refined at once.
-_REFINED_AT_ONCE = 2000
+# Unknown numbers up to which those of all records are found by elimination, and their standard errors by an inverse.
+_SOLVED_AT_ONCE = 2000
+_INVERTED_AT_ONCE = 6000
+# Most steps of conjugate gradients for more of them, and the share of the squared length at which they end.
+_CONJUGATE = 200
+_CONJUGATE_END = 1e-12
 # How far numbers are usually off before they are refined, standardised.
 _MOVE = 1e-3
 # Of a unit's received row, in roundings, what has to be left so that it is decoded.
@@ -277,12 +282,10 @@ class Harvester:
         """Return the cells with numbers that explain the gradient best, and take the records away."""
         for _ in range(2):
             gradient.take(self._client.encode(cells).double(), counts)
-            system = self._normal(gradient, cells, counts)
-            if system is None:
+            equations = self._equations(gradient, cells, counts)
+            if equations is None:
                 return cells
-            gram, pull = system
-            gram.diagonal().add_((self._noise(gradient) / _MOVE) ** 2)
-            moved = torch.linalg.solve(gram, pull).view(len(cells), -1)
+            moved = equations.solved((self._noise(gradient) / _MOVE) ** 2)
             numbers = self._starts.numbers(cells) + moved
             cells = cells.clone()
             low, high = self._encoder.low[self._place], self._encoder.high[self._place]
@@ -290,14 +293,11 @@ class Harvester:
         gradient.take(self._client.encode(cells).double(), counts)
         return cells
 
-    def _normal(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return the normal equations of the numbers, outside of what the records not yet found can span."""
-        columns = len(self._continuous)
-        if not columns or not len(cells) or len(cells) * columns > _REFINED_AT_ONCE:
+    def _equations(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> _NumberEquations | None:
+        """Return the equations of the numbers, outside of what the records not yet found can span; None without any."""
+        if not self._continuous or not len(cells):
             return None
         errors, _ = gradient.contributions(self._client.encode(cells).double(), counts)
-        size = len(cells) * columns
-        gram, pull = cells.new_zeros(size, size), cells.new_zeros(size)
         network, spans = gradient.network, gradient.spans()
         # How the layers' inputs move with each number: of those that take the row, and the taps'.
         entries = [entry[:, self._place].T.expand(len(cells), -1, -1) for entry in network.entries()]
@@ -306,16 +306,14 @@ class Harvester:
         state = torch.nn.functional.linear(rows, network.state_weight, network.state_bias)
         slopes = network.slopes(state, network.state_weight[:, self._place]) if len(spans) > 1 else []
         changes += [(tap.at, slope.mT) for tap, slope in zip(network.taps, slopes, strict=False)]
+        terms: list[_Term] = []
         for at, change in changes:
             span = spans[at]
             error = (errors[at] / span.scale) @ span.off_columns.T
-            one = span.off_rows.shape[1] - change.shape[2]
-            change = torch.nn.functional.pad(change, (0, one)) @ span.off_rows.T
-            flat = change.reshape(size, -1)
-            gram += (error @ error.T).repeat_interleave(columns, 0).repeat_interleave(columns, 1) * (flat @ flat.T)
+            padded = torch.nn.functional.pad(change, (0, span.off_rows.shape[1] - change.shape[2]))
             rest = span.off_columns @ (gradient.left[at] / span.scale[:, None]) @ span.off_rows.T
-            pull += torch.einsum("nu,uv,ncv->nc", error, rest, change).reshape(size)
-        return gram, pull
+            terms.append(_Term(error, padded @ span.off_rows.T, rest))
+        return _NumberEquations(terms)
 
     def _fitted(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
         """Return all records with the numbers and targets that explain all layers best, and take them away.
@@ -325,7 +323,7 @@ class Harvester:
         columns = len(self._continuous)
         targets = int(gradient.head == "regression")
         free = columns + targets
-        if not free or len(cells) * free > _REFINED_AT_ONCE:
+        if not free or len(cells) * free > _INVERTED_AT_ONCE:
             return cells, counts
         before = torch.inf
         best = cells, counts
@@ -378,11 +376,12 @@ class Harvester:
         spread = torch.full_like(cells, torch.nan)
         if self._continuous:
             spread[:, self._continuous] = torch.inf
-        system = self._normal(gradient, cells, counts)
-        if system is not None:
+        equations = self._equations(gradient, cells, counts)
+        if equations is not None and equations.size <= _INVERTED_AT_ONCE:
             noise = self._noise(gradient)
-            system[0].diagonal().add_(noise**2)
-            variance = torch.linalg.inv(system[0]).diagonal().view(len(cells), -1)
+            gram = equations.gram()
+            gram.diagonal().add_(noise**2)
+            variance = torch.linalg.inv(gram).diagonal().view(len(cells), -1)
             spread[:, self._continuous] = variance.sqrt() * noise * self._encoder.std[self._place]
         return spread
 
@@ -390,6 +389,72 @@ class Harvester:
         """Return the standard deviation of rounding errors in scaled gradients."""
         sizes = [(layer / row_scale(layer)[:, None]).square().mean() for layer in gradient.received[:2]]
         return gradient.rounding * float(torch.stack(sizes).max().sqrt())
+
+
+class _Term(NamedTuple):
+    """What a layer says of the numbers.
+
+    Attributes:
+        errors: errors of the records, outside of what other records' errors span.
+        changes: derivatives of the records' inputs by each number, outside of what other records' inputs span.
+        rest: what is left of the layer's gradient there.
+    """
+
+    errors: Float[Tensor, "record other"]
+    changes: Float[Tensor, "record number rest"]
+    rest: Float[Tensor, "other rest"]
+
+
+class _NumberEquations:
+    """Normal equations of all records' numbers: each number moves what its record adds to the layers' gradients."""
+
+    def __init__(self, terms: Sequence[_Term]) -> None:
+        self._terms = terms
+        self._records, self._columns = terms[0].changes.shape[:2]
+
+    @property
+    def size(self) -> int:
+        """Number of unknowns."""
+        return self._records * self._columns
+
+    def gram(self) -> Float[Tensor, "unknown unknown"]:
+        """Return the matrix of the equations."""
+        gram = self._terms[0].errors.new_zeros(self.size, self.size)
+        for errors, changes, _ in self._terms:
+            flat = changes.reshape(self.size, -1)
+            together = (errors @ errors.T).repeat_interleave(self._columns, 0).repeat_interleave(self._columns, 1)
+            gram += together * (flat @ flat.T)
+        return gram
+
+    def solved(self, ridge: float) -> Float[Tensor, "record number"]:
+        """Return the moves that explain most of what is left; by conjugate gradients where the matrix is large."""
+        pull = sum(torch.einsum("nu,uv,ncv->nc", errors, rest, changes) for errors, changes, rest in self._terms)
+        assert isinstance(pull, Tensor)
+        if self.size <= _SOLVED_AT_ONCE:
+            gram = self.gram()
+            gram.diagonal().add_(ridge)
+            return torch.linalg.solve(gram, pull.flatten()).view_as(pull)
+        together = [errors @ errors.T for errors, _, _ in self._terms]
+        diagonal = ridge + sum(
+            part.diagonal()[:, None] * changes.square().sum(2)
+            for part, (_, changes, _) in zip(together, self._terms, strict=True)
+        )
+        moved, rest = torch.zeros_like(pull), pull
+        way = ready = rest / diagonal
+        size = (rest * ready).sum()
+        first = size
+        for _ in range(_CONJUGATE):
+            if not size > _CONJUGATE_END * first:
+                break
+            pushed = ridge * way
+            for part, (_, changes, _) in zip(together, self._terms, strict=True):
+                pushed = pushed + torch.einsum("nv,ncv->nc", part @ torch.einsum("nc,ncv->nv", way, changes), changes)
+            step = size / (way * pushed).sum()
+            moved, rest = moved + step * way, rest - step * pushed
+            ready = rest / diagonal
+            after = (rest * ready).sum()
+            way, size = ready + after / size * way, after
+        return moved
 
 
 def tells(span: Span) -> bool:

@@ -20,7 +20,7 @@ from seepage.errors import BadInputError, check_count
 from seepage.registry import attacks
 from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
-from seepage.wire.horizontal import Knowledge, RecordsGuess, View
+from seepage.wire.horizontal import Knowledge, RecordsGuess, UpdateView, View
 
 # Number of submatrices processed together.
 _AT_ONCE = {"cpu": 4096, "cuda": 65536}
@@ -104,6 +104,7 @@ class Spear:
         """
         check(view, knowledge, seeds)
         read, known = as_gradient(view, knowledge)
+        as_sent = view.precision == "full" and not (isinstance(view, UpdateView) and view.training.optimizer != "sgd")
         layer = first_layer(read)
         _check_rectified(read.model.module, read.model.name)
         encoder = Encoder(known.schema, known.statistics, device=layer.weight.device)
@@ -116,7 +117,8 @@ class Spear:
             found = self._solve(layer, victim, torch.cat([weight, bias[:, None]], 1), known.batch_size, seed)
             one, sure = _cells(encoder, known, found)
             cells.append(one)
-            certified.append(sure)
+            # Of what was rounded coarsely, or by Adam's steps, the sparse columns are no longer exact.
+            certified.append(sure & as_sent)
             regime.append(_regime(found, known.batch_size))
             if progress is not None:
                 progress(1 / len(seeds))
@@ -237,7 +239,7 @@ def chosen_greedily(
 
 
 def _exchanged(
-    basis: Float[Tensor, "record told"],
+    basis: Float[Tensor, "record basis"],
     silent: Bool[Tensor, "record unit"],
     weight: Float[Tensor, "direction record"],
     quiet: Bool[Tensor, "direction unit"],
@@ -258,7 +260,7 @@ def _exchanged(
 
 
 def _match(
-    basis: Float[Tensor, "*batch record told"], silent: Bool[Tensor, "*batch record unit"]
+    basis: Float[Tensor, "*batch record basis"], silent: Bool[Tensor, "*batch record unit"]
 ) -> Float[Tensor, "*batch"]:
     """Return the share of units and records whose error is 0 exactly where the record leaves the unit inactive."""
     inactive = basis[..., :-1] * basis[..., -1:] <= 0

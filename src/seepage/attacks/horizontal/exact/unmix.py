@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from seepage.attacks.horizontal.exact.adaptive import first_gradient, layer_noise, lost_sizes
 from seepage.attacks.horizontal.exact.certificates import ROUNDINGS
 from seepage.attacks.horizontal.exact.chains import affine_layers, obstacle
 from seepage.attacks.horizontal.exact.gradients import Gradient
@@ -18,7 +19,7 @@ from seepage.attacks.horizontal.exact.harvest import Harvest, Harvester
 from seepage.attacks.horizontal.exact.inexact import InexactHarvester
 from seepage.attacks.horizontal.exact.normalised import SAME, NormalisedHarvester, opening
 from seepage.attacks.horizontal.exact.replay import SEEN, can_replay, replayed
-from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, UnreadableError
+from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, UnreadableError, traced
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.optimise import Progress, scaled
@@ -40,6 +41,7 @@ from seepage.wire.horizontal import (
     UpdateView,
     View,
 )
+from seepage.wire.precision import cast_noise
 
 # A number is proved where its standard error is this much smaller than what counts as right.
 _SURE = 4.0
@@ -50,8 +52,6 @@ _ROUNDING_OF_A_STEP = 0.25
 _TRIED = 6
 # Relative difference up to which a granted number is the one that was read.
 _SAME_LABEL = 1e-3
-# Rows of the public marginals with which the layers of a network are looked at.
-_TYPICAL = 1024
 
 
 @attacks.register("unmix", "horizontal")
@@ -92,7 +92,7 @@ class Unmix:
     layer records are sought by the zeros of their errors, see ``search_one_layer``: up to about a third of its width,
     in batches whose rows are affinely independent, without noise or local steps. Behind batch normalisation, residual
     blocks and a convolution in front where the batch's statistics are granted, see ``NormalisedHarvester``. Networks of
-    any other form, from exact gradients, see ``TracedNetwork``. No linear models.
+    any other form: see ``TracedNetwork``. No linear models.
 
     Source: own. SPEAR (Dimitrov et al., NeurIPS 2024) reads batches out of the first layer's gradient by its sparse
     columns; here the next layer's rows are used, and the discreteness of tables.
@@ -158,8 +158,8 @@ class Unmix:
         check(view, knowledge, seeds)
         network = None
         try:
-            network = _traced(view, knowledge)
-            why = _outside(view, knowledge)
+            network = traced(view.model, knowledge.schema, knowledge.statistics)
+            why = _outside(view, knowledge, network)
         except UnreadableError as error:
             why = str(error)
         effort = self._effort(view, knowledge)
@@ -177,7 +177,7 @@ class Unmix:
         read, known = as_gradient(view, knowledge)
         first = next(iter(read.gradient.values()))
         encoder = Encoder(known.schema, known.statistics, dtype=first.dtype, device=first.device)
-        noise = _noise(view, known)
+        noise = _noise(view, known, network)
         normalised = opening(view.model.module) is not None and affine_layers(view.model.module) is None
         precise = Encoder(known.schema, known.statistics, device=first.device)
         starts = Starts(precise, known.statistics, self.starts)
@@ -197,7 +197,9 @@ class Unmix:
                     harvest = Harvester(*limits).run(gradient, seed)
                 else:
                     harvest = InexactHarvester(*limits).run(gradient, noise, seed)
-                    harvest = _proved(view, victim, gradient, encoder, starts, harvest, noise)
+                    if gradient.network.takes_rows:
+                        layers = () if network is None else network.parameters
+                        harvest = _proved(view, victim, gradient, encoder, starts, harvest, noise, layers)
             found.append(harvest)
             if progress is not None and len(found[-1].cells) == known.batch_size:
                 progress(1 / view.victims)
@@ -322,43 +324,37 @@ class Unmix:
         )
 
 
-def _outside(view: View, knowledge: Knowledge) -> str | None:
+def _outside(view: View, knowledge: Knowledge, network: TracedNetwork | None) -> str | None:
     """Return why nothing can be proved for this kind of view, if so."""
     if normalisations(view.model.module):
         return _outside_normalised(view, knowledge)
-    layers = affine_layers(view.model.module)
-    if layers is None:
-        exact = isinstance(view, GradientView) and knowledge.defense.name == "none"
-        return None if exact else "no plain ReLU network, and gradients that are not exact"
-    if len(layers) < 2:
+    layers = affine_layers(view.model.module) or ()
+    if network is None and len(layers) < 2:
         return "no hidden layer"
+    if isinstance(view, UpdateView) and view.training.optimizer != "sgd":
+        if network is not None:
+            return f"no plain ReLU network, and clients that train with {view.training.optimizer}"
+        if lost := lost_sizes(view, knowledge):
+            return lost
     if knowledge.defense.signs or knowledge.defense.kept < 1:
         return f"gradients went through {knowledge.defense.name}"
-    if knowledge.defense.name != "none" or not isinstance(view, GradientView):
-        if len(layers) < 3:
+    if not _exact(view, knowledge):
+        if network is None and len(layers) < 3:
             return "one hidden layer, and gradients that are not exact"
+        if network is not None and not (network.affine and network.taps):
+            return "no layer that takes the row with another one behind it, and gradients that are not exact"
         if view.model.head == "regression":
             return "targets are numbers, and gradients that are not exact"
     return None
 
 
-def _traced(view: View, knowledge: Knowledge) -> TracedNetwork | None:
-    """Return the network as its layers are seen to run; None where it is plain or normalised by the batch.
-
-    Raises:
-        UnreadableError: no layer says anything of single records.
-    """
-    module = view.model.module
-    if normalisations(module) or affine_layers(module) is not None:
-        return None
-    first = next(iter(view.message.values()))
-    precise = Encoder(knowledge.schema, knowledge.statistics, device=first.device)
-    rows = precise.encode(Starts(precise, knowledge.statistics, 1).typical(_TYPICAL))
-    return TracedNetwork.of(view.model, rows, view.model.parameters)
-
-
 def _of_victim(parameters: Mapping[str, Tensor], victim: int) -> dict[str, Tensor]:
     return {name: part[victim] for name, part in parameters.items()}
+
+
+def _exact(view: View, knowledge: Knowledge) -> bool:
+    """Return whether a message is a gradient as the client computed it."""
+    return isinstance(view, GradientView) and knowledge.defense.name == "none" and view.precision == "full"
 
 
 def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
@@ -366,21 +362,31 @@ def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
         return f"batch normalisation in another network than a plain one ({obstacle(view.model.module)})"
     if view.model.head == "regression":
         return "labels are numbers"
-    if not isinstance(view, GradientView) or knowledge.defense.name != "none":
+    if not _exact(view, knowledge):
         return "batch normalisation, and gradients that are not exact"
     if not normalisations(view.model.module).keys() <= (knowledge.batch_statistics or {}).keys():
         return "batch normalisation by statistics that are not granted, which running statistics give away"
     return None
 
 
-def _noise(view: View, known: Knowledge) -> list[float] | None:
-    """Return the standard deviation of what blurs each layer's mean gradient; None where they came as they are."""
+def _noise(view: View, known: Knowledge, network: TracedNetwork | None) -> list[float] | None:
+    """Return the standard deviation of what blurs each layer's mean gradient; None where they came as they are.
+
+    Args:
+        view: received gradients or updates.
+        known: what is known of them as gradients.
+        network: network whose layers are watched; None for a plain one, all of whose layers count.
+    """
+    names = list(view.message)[::2] if network is None else [weight for weight, _ in network.parameters]
     if isinstance(view, GradientView):
-        layers = len(affine_layers(view.model.module) or ())
-        return None if known.defense.name == "none" else [known.defense.noise] * layers
+        if known.defense.name == "none" and view.precision == "full":
+            return None
+        return [math.hypot(known.defense.noise, rounded) for rounded in _cast_noises(view, names)]
+    if view.training.optimizer != "sgd":
+        return layer_noise(first_gradient(view, known.batch_size // view.clients))
     steps = view.training.steps(known.batch_size // view.clients)
     moved = moved_by(view, known.batch_size // view.clients)
-    weights = list(view.model.parameters.values())[::2]
+    weights = [view.model.parameters[name] for name in names]
     return [
         math.hypot(
             known.defense.noise,
@@ -389,9 +395,15 @@ def _noise(view: View, known: Knowledge) -> list[float] | None:
             * float(weight.detach().double().square().mean().sqrt())
             * math.sqrt(steps)
             / moved,
+            rounded / moved,
         )
-        for weight in weights
+        for weight, rounded in zip(weights, _cast_noises(view, names), strict=True)
     ]
+
+
+def _cast_noises(view: View, names: Sequence[str]) -> list[float]:
+    """Return the standard deviation of what the client's cast added to these weights."""
+    return [cast_noise(view.message[name], view.precision) for name in names]
 
 
 def _proved(
@@ -402,11 +414,12 @@ def _proved(
     starts: Starts,
     harvest: Harvest,
     noise: Sequence[float],
+    parameters: Sequence[tuple[str, str | None]],
 ) -> Harvest:
     """Return a harvest with the records that a replay proves."""
     if len(harvest.cells) < gradient.records or not can_replay(view, gradient.records):
         return harvest
-    found = replayed(view, victim, gradient, client, starts, harvest.cells, harvest.labels, noise)
+    found = replayed(view, victim, gradient, client, starts, harvest.cells, harvest.labels, noise, parameters)
     if not bool(found.proved.any()):
         return replace(harvest, traceless=found.traceless)
     spread = torch.full_like(harvest.spread, torch.nan)
@@ -507,7 +520,8 @@ def _certificate(
     normalised = affine_layers(view.model.module) is None
     if isinstance(view, UpdateView):
         training = view.training
-        recipe = f"{training.epochs} local steps over the whole batch at rate {training.learning_rate:g}"
+        how = f"at rate {training.learning_rate:g}" if training.plain else f"by {training.describe()}"
+        recipe = f"{training.epochs} local steps over the whole batch {how}"
     else:
         recipe = "the mean gradient of the batch" + (", normalised by the granted statistics" if normalised else "")
     least, unit = (ROUNDINGS, "roundings") if noise is None else (SEEN, "standard deviations of its noise")

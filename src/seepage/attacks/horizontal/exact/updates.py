@@ -2,19 +2,71 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seepage.attacks.horizontal.exact.adaptive import first_gradient
 from seepage.attacks.horizontal.exact.chains import affine_layers
+from seepage.attacks.horizontal.matching.adam_step import AdamStep
 from seepage.attacks.horizontal.matching.matching import Distance, Matching, products, target_of
 from seepage.attacks.horizontal.matching.unrolled import Unrolled
-from seepage.learning import local_update
+from seepage.learning import LocalTraining, local_update
 from seepage.tabular.align import match, pairwise_error, reorder
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, KnownDefense, UpdateView
+
+
+@dataclass(frozen=True)
+class Way:
+    """The way of a client through its local steps, seen as one step along a mean gradient.
+
+    Attributes:
+        moved: factor of the mean gradient in the update.
+        share: part of the way that lies behind the client where its gradients were taken, on average.
+        decayed: factor of the parameters at the start in the update, by weight decay.
+        back: factor of the update itself in what weight decay added to it, since parameters shrink on the way.
+    """
+
+    moved: float
+    share: float
+    decayed: float = 0.0
+    back: float = 0.0
+
+    @classmethod
+    def of(cls, training: LocalTraining, records: int) -> Way:
+        """Return the way of a client with so many records.
+
+        Steps enter the update by their factors (``LocalTraining.factors``): the gradient for the share of its batches
+        in an accumulation, weight decay times the parameters in full.
+
+        Example:
+            >>> Way.of(LocalTraining(2, 8, 0.5), records=8)
+            Way(moved=1.0, share=0.25, decayed=0.0, back=0.0)
+            >>> Way.of(LocalTraining(1, 8, 0.5, momentum=0.9, nesterov=True), records=8).moved
+            0.95
+        """
+        steps = training.steps(records)
+        if training.plain or training.optimizer != "sgd":
+            # Adam's steps have the rate's length, whatever the gradient.
+            constant = training.schedule == "constant"
+            moved = training.learning_rate * steps if constant else sum(training.rates(records))
+            return cls(float(moved), (steps - 1) / (2 * steps))
+        rates, groups, momentum = training.rates(records), training.groups(records), float(training.momentum)
+        full = [len(group) / training.accumulation for group in groups] * training.epochs
+        factors = training.factors(records)
+        moved = sum(c * w for c, w in zip(factors, full, strict=True))
+        reached, buffer, places = 0.0, 0.0, []
+        for rate, weight in zip(rates, full, strict=True):
+            places.append(reached / moved)
+            buffer = momentum * buffer + weight
+            reached += rate * (weight + momentum * buffer if training.nesterov else buffer)
+        share = sum(c * w * place for c, w, place in zip(factors, full, places, strict=True)) / moved
+        decay = float(training.weight_decay)
+        back = decay * sum(c * place for c, place in zip(factors, places, strict=True))
+        return cls(moved, share, decay * sum(factors), back)
 
 
 def midway(view: UpdateView, records: int, known: KnownDefense) -> tuple[GradientView, KnownDefense]:
@@ -24,6 +76,10 @@ def midway(view: UpdateView, records: int, known: KnownDefense) -> tuple[Gradien
     client's way. The way is nearly straight and both its ends are known, so that all of them are assumed at its mean
     point, the share (T - 1) / 2T of the way; the error is of second order in r. Then the update over r T is the mean
     gradient over all records, in whatever order the client used them, and an attack costs no more than in FedSGD.
+
+    Momentum, schedules and accumulation change the factor and the point (``Way``). Weight decay adds parameters, which
+    are known at both ends of the way, and is taken off. One step is exact under all of these. Of Adam and AdamW see
+    ``first_gradient``: what they keep are signs above all, so that a defense is returned that sends signs.
 
     Source: SME (Zhu, Yao, Blaschko, ICML 2023), which optimises the share too, see ``surrogate``; here it is known in
     advance.
@@ -48,25 +104,37 @@ def midway(view: UpdateView, records: int, known: KnownDefense) -> tuple[Gradien
         >>> gradient.gradient["weight"].tolist(), gradient.parameters["weight"].tolist()
         ([[[-1.0]]], [[[0.25]]])
     """
-    steps, moved = view.training.steps(records), moved_by(view, records)
-    gradient = {name: u / moved for name, u in view.update.items()}
-    norm = None if known.norm is None else known.norm / moved
-    known = replace(known, noise=known.noise / moved, norm=norm)
-    share = (steps - 1) / (2 * steps)
-    if share == 0 or known.signs:
+    if view.training.optimizer != "sgd":
+        return GradientView(view.model, first_gradient(view, records).gradient), replace(
+            known, name=view.training.optimizer if known.name == "none" else known.name, signs=True
+        )
+    way, begin = Way.of(view.training, records), view.model.parameters
+    gradient = {name: u / way.moved for name, u in view.update.items()}
+    norm = None if known.norm is None else known.norm / way.moved
+    known = replace(known, noise=known.noise / way.moved, norm=norm)
+    if way.decayed and not known.signs:
+        # Entries that were not sent, as zeros, say nothing.
+        gradient = {
+            name: torch.where(
+                (view.update[name] == 0) & (known.kept < 1),
+                g,
+                g * (1 + way.back) - begin[name].detach() * (way.decayed / way.moved),
+            )
+            for name, g in gradient.items()
+        }
+    if way.share == 0 or known.signs:
         return GradientView(view.model, gradient), known
-    begin = view.model.parameters
-    return GradientView(view.model, gradient, {n: begin[n] - share * u for n, u in view.update.items()}), known
+    return GradientView(view.model, gradient, {n: begin[n] - way.share * u for n, u in view.update.items()}), known
 
 
 def moved_by(view: UpdateView, records: int) -> float:
-    """Return the factor of a mean gradient over all records in an update: rate times steps.
+    """Return the factor of a mean gradient over all records in an update: rate times steps for plain SGD.
 
     Args:
         view: received updates.
         records: number of records of one client's update.
     """
-    return view.training.learning_rate * view.training.steps(records)
+    return Way.of(view.training, records).moved
 
 
 class Simulated:
@@ -80,13 +148,13 @@ class Simulated:
         view: received updates, one client each.
         matching: distance between updates.
         weight: weight of the prior.
+        records: number of records of a client.
 
     Rows have a record for each epoch and record of the client, epoch after epoch, or are one epoch's, for all.
     """
 
-    def __init__(self, view: UpdateView, matching: Matching, weight: float) -> None:
-        layers = affine_layers(view.model.module)
-        self._way = Backpropagated(view, matching) if layers is None else Unrolled(view, matching, layers)
+    def __init__(self, view: UpdateView, matching: Matching, weight: float, records: int) -> None:
+        self._way = _way(view, matching, records)
         self._epochs, self._weight = view.training.epochs, weight
 
     def __call__(
@@ -109,6 +177,16 @@ class Simulated:
 
     def _every(self, epochs: Tensor) -> Tensor:
         return epochs.expand(-1, -1, self._epochs, -1, -1)
+
+
+def _way(view: UpdateView, matching: Matching, records: int) -> Unrolled | AdamStep | Backpropagated:
+    """Return the fastest way through the client's steps that there is."""
+    layers = affine_layers(view.model.module)
+    if layers is not None and view.training.plain:
+        return Unrolled(view, matching, layers)
+    if layers is not None and AdamStep.fits(view, records):
+        return AdamStep(view, matching, layers)
+    return Backpropagated(view, matching)
 
 
 def _apart(

@@ -144,7 +144,7 @@ def restore_labels(
         counts = weigh_counts(counts, knowledge, share, growth)
     if model.head == "sigmoid":
         counts = torch.cat([knowledge.batch_size - counts, counts], dim=-1)
-    return _spell_out(counts, knowledge.batch_size)
+    return spell_out(counts, knowledge.batch_size)
 
 
 def _published(view: GradientView, knowledge: Knowledge, method: Method, dummies: Tensor) -> Tensor:
@@ -205,11 +205,16 @@ def _published(view: GradientView, knowledge: Knowledge, method: Method, dummies
         if model.head == "sigmoid":
             held = [torch.cat([torch.zeros_like(one), one], 1) for one in held]
         counts = by_embedding(weights, bias, (held[0], held[1]), records)
-    return _spell_out(counts, records)
+    return spell_out(counts, records)
 
 
-def _spell_out(counts: Float[Tensor, "victim class"], records: int) -> Float[Tensor, "victim record"]:
-    """Assign one label after the other to the class with the largest remaining count."""
+def spell_out(counts: Float[Tensor, "victim class"], records: int) -> Float[Tensor, "victim record"]:
+    """Return labels in order of class, given one after the other to the class with the largest remaining count.
+
+    Args:
+        counts: count of each class, not yet whole.
+        records: number of labels.
+    """
     remaining = counts.clone()
     given = torch.zeros_like(counts)
     for _ in range(records):

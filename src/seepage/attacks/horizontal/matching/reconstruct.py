@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seepage.attacks.horizontal.exact.adaptive import labels_of_step, smoothed
 from seepage.attacks.horizontal.exact.defended import undo_clipping
 from seepage.attacks.horizontal.exact.updates import Simulated, merge_epochs, midway, moved_by
 from seepage.attacks.horizontal.matching.engine import Engine, JointEngine, match
@@ -29,6 +30,7 @@ from seepage.attacks.horizontal.matching.optimise import Descent, Progress, scal
 from seepage.attacks.horizontal.matching.priors import Guided, Prior
 from seepage.attacks.horizontal.matching.surrogate import Surrogate
 from seepage.errors import BadInputError, check_choice, check_count
+from seepage.models.batch_norm import normalisations
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.relaxation import Logits, Relaxation
 from seepage.tabular.schema import Discrete
@@ -135,8 +137,10 @@ class Reconstruction:
             labels = knowledge.labels.to(first.device)
         else:
             restored = [
-                restore_labels(gradient, known, encoder, self.labels)
-                for gradient, (_, known) in zip(read, gradients, strict=True)
+                labels_of_step(one, knowledge, encoder)
+                if _counts_by_step(one)
+                else restore_labels(gradient, known, encoder, self.labels)
+                for one, gradient, (_, known) in zip(rounds, read, gradients, strict=True)
             ]
             # Labels are in order of class, so that the median over rounds is a count that most of them agree on.
             labels = torch.stack(restored).median(0).values
@@ -144,9 +148,11 @@ class Reconstruction:
         if isinstance(view, RoundsView):
             self._check_rounds(view, knowledge)
             target = replace(view, rounds=tuple(read))
-        elif isinstance(view, UpdateView) and self.local == "simulated":
+        elif isinstance(view, UpdateView) and _through_steps(view, self.local):
             _check_simulated(view)
             target = view
+            if view.training.optimizer != "sgd":
+                target = smoothed(view, knowledge, encoder)
             if not knowledge.ordered:
                 labels = torch.stack([_shuffled(one, seed) for one, seed in zip(labels, seeds, strict=True)])
         moved = None
@@ -206,7 +212,7 @@ class Reconstruction:
         records = copies * labels.shape[1]
         relaxation = Relaxation(encoder, self.softmax, self.sigmoid, self.logits)
         if isinstance(view, UpdateView):
-            engine: Engine = Simulated(view, self.matching, self.epoch_prior)
+            engine: Engine = Simulated(view, self.matching, self.epoch_prior, labels.shape[1])
         elif isinstance(view, RoundsView):
             engine = JointEngine([match(one, self.matching) for one in view.rounds if isinstance(one, GradientView)])
         else:
@@ -270,6 +276,19 @@ def as_gradient(view: View, knowledge: Knowledge) -> tuple[GradientView, Knowled
 def _copies(view: AnyView) -> int:
     """Return the number of dummy records for each true one."""
     return view.training.epochs if isinstance(view, UpdateView) else 1
+
+
+def _through_steps(view: UpdateView, local: Local) -> bool:
+    """Return whether dummy records are matched by simulating the client's steps."""
+    # Of an aggregate of Adam's steps no single client's can be simulated.
+    return local == "simulated" or (view.training.optimizer != "sgd" and view.clients == 1)
+
+
+def _counts_by_step(view: View) -> TypeGuard[UpdateView]:
+    """Return whether labels are counted in all entries of a step of Adam, for which single records have gradients."""
+    if not isinstance(view, UpdateView) or view.training.optimizer == "sgd":
+        return False
+    return view.model.head != "regression" and not normalisations(view.model.module)
 
 
 def _shuffled(labels: Float[Tensor, " record"], seed: int) -> Float[Tensor, " record"]:

@@ -45,7 +45,7 @@ class Unrolled:
     Weights and biases are stored as one matrix a layer, whose last column multiplies a one.
 
     Args:
-        view: received updates, one client each.
+        view: received updates, one client each, of plain SGD.
         matching: distance between updates.
         layers: layers of the view's model, see ``affine_layers``.
     """
@@ -73,7 +73,8 @@ class Unrolled:
         with torch.no_grad():
             weights, steps = self._train(epochs, labels)
             distance = self._distance(weights, epochs.shape[:2])
-            derivative = torch.empty_like(epochs)
+            # Records of a batch that is dropped have none.
+            derivative = torch.zeros_like(epochs)
             flat = derivative.flatten(0, 1)
             batches = [(epoch, batch) for epoch in range(epochs.shape[2]) for batch in self._batches(epochs.shape[3])]
             adjoint = self._adjoint(weights, distance)
@@ -109,12 +110,12 @@ class Unrolled:
     def _forward(self, weights: list[Tensor], rows: Tensor, labels: Tensor) -> _Step:
         inputs, outputs = [], rows
         for i, weight in enumerate(weights):
-            inputs.append(_with_ones(outputs.clamp_min(0) if i else outputs))
+            inputs.append(with_ones(outputs.clamp_min(0) if i else outputs))
             outputs = inputs[-1] @ weight.transpose(1, 2)
         error, _ = output_error(self._view.model.head, outputs, labels, rows.shape[1])
         errors = [error]
         for i in range(len(weights) - 1, 0, -1):
-            error = _through(error @ weights[i][:, :, :-1], inputs[i])
+            error = through(error @ weights[i][:, :, :-1], inputs[i])
             errors.insert(0, error)
         return _Step(inputs, errors, outputs, labels)
 
@@ -154,7 +155,7 @@ class Unrolled:
         along = step.inputs[0] @ adjoint[0].transpose(1, 2)
         moved = []
         for i in range(1, len(weights)):
-            moved.append(_through(along, step.inputs[i]))
+            moved.append(through(along, step.inputs[i]))
             back = weights[i][:, :, :-1].transpose(1, 2)
             along = torch.baddbmm(step.inputs[i] @ adjoint[i].transpose(1, 2), moved[-1], back)
         _, curvature = output_error(self._view.model.head, step.outputs, step.labels, along.shape[1])
@@ -163,16 +164,24 @@ class Unrolled:
             down = torch.baddbmm(error @ weights[i][:, :, :-1], step.errors[i], adjoint[i][:, :, :-1])
             adjoint[i].baddbmm_(error.transpose(1, 2), step.inputs[i], alpha=-rate)
             adjoint[i][:, :, :-1].baddbmm_(step.errors[i].transpose(1, 2), moved[i - 1], alpha=-rate)
-            error = _through(down, step.inputs[i])
+            error = through(down, step.inputs[i])
         down = torch.baddbmm(error @ weights[0][:, :, :-1], step.errors[0], adjoint[0][:, :, :-1])
         adjoint[0].baddbmm_(error.transpose(1, 2), step.inputs[0], alpha=-rate)
         return down.mul_(-rate)
 
 
-def _with_ones(rows: Tensor) -> Tensor:
+def with_ones(rows: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch extended"]:
+    """Return inputs of a layer with a last column of ones, which the bias multiplies."""
     return nn.functional.pad(rows, (0, 1), value=1.0)
 
 
-def _through(t: Tensor, inputs: Tensor) -> Tensor:
-    """Set ``t`` to zero where the input, the output of a ReLU, is; return it."""
+def through(
+    t: Float[Tensor, "*batch input"], inputs: Float[Tensor, "*batch extended"]
+) -> Float[Tensor, "*batch input"]:
+    """Set what goes through a ReLU to zero where its output is, and return it.
+
+    Args:
+        t: values to change.
+        inputs: outputs of the ReLU, with a last column of ones.
+    """
     return torch.ops.aten.threshold_backward.grad_input(t, inputs[..., :-1], 0, grad_input=t)

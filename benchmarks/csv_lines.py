@@ -1,0 +1,34 @@
+"""CSV files that a benchmark is continued from: what is in them already is not measured again."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from seepage.run.provenance import commit
+
+
+def read_lines(path: Path) -> list[dict[str, str]]:
+    """Return the lines of a file; none where there is no such file."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def add_lines(path: Path, fields: Sequence[str], lines: Iterable[Mapping[str, object]]) -> None:
+    """Add lines to a file, which is made if need be.
+
+    Args:
+        path: the file.
+        fields: its columns, among them ``commit``.
+        lines: cells by column, without the commit of this version of the code.
+    """
+    is_new = not path.exists()
+    with path.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, fields, lineterminator="\n")
+        if is_new:
+            writer.writeheader()
+        for line in lines:
+            writer.writerow({**line, "commit": str((commit() or {}).get("hash", ""))[:9]})

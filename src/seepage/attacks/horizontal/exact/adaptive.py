@@ -1,0 +1,227 @@
+"""Updates of Adam and AdamW: what a first step keeps of the gradient, and a smoother one that can be matched."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.attacks.horizontal.exact.defended import usual_length
+from seepage.attacks.horizontal.matching.labels import spell_out
+from seepage.learning import gradient
+from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import Knowledge, UpdateView
+from seepage.wire.precision import cast_noise, last_place
+
+# Standard errors by which a step has to fall short of its full length; where it does not, it is taken to.
+_LEAST = 1.0
+# Relative standard error of an entry's size at which the smoother step bends.
+_BENDS = 0.3
+# Error of the first two layers' gradients, of their size, up to which records are sought in them one by one.
+READABLE = 1e-2
+# Bend of a step for signs alone, of the root mean square of the entries of usual gradients.
+_OF_SIGNS = 0.15
+# Dummy records of each class, rounds of expectation, and the share of an entry's bound that it certainly exceeds.
+_DUMMIES = 256
+_EXPECTATIONS = 10
+_BOUND = 0.8
+# Of the median variance of entries, what is none.
+_NO_CHANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class FirstStep:
+    """The gradient behind a first step of Adam, entry by entry.
+
+    Attributes:
+        gradient: estimated gradient by parameter name, shape (victim, *parameter).
+        noise: standard deviation of each entry's error, of the same shapes; as large as the entry where the update
+            says its sign and at most a bound below it.
+        bend: largest size of an entry that the update still tells to a third, median over entries.
+        sizes: whether entries have sizes, as after a single step.
+    """
+
+    gradient: dict[str, Tensor]
+    noise: dict[str, Tensor]
+    bend: float
+    sizes: bool
+
+
+def first_gradient(view: UpdateView, records: int) -> FirstStep:
+    """Return what an update of Adam or AdamW says about the mean gradient.
+
+    A first step has no history: its moments are the gradient g and its square, so that the parameters move by rate
+    times f = g / (|g| + epsilon), whatever the betas. The sign is that of g, and |g| = epsilon |f| / (1 - |f|): the
+    size is in how far f falls short of 1. What float32 leaves of it is the rounding of the new parameter p, evenly
+    spread over its last place ulp(p), and the roundings on the way to f:
+
+        s_f = hypot(ulp(p) / (rate sqrt(12)), 1.5 * 2^-24 |f|),    s_g = s_f (|g| + epsilon)^2 / epsilon.
+
+    The relative error of |g| is about |g| s_f / epsilon. At the usual epsilon of 1e-8, parameters of 0.1 and a rate
+    of 0.001 it is 2% at |g| = 1e-4 and 20% at 1e-3; from 5e-3 on only the sign is left. Ten times the rate allows ten
+    times the size until the rounding of f takes over; an epsilon of 1e-3 leaves nearly everything, and so does
+    float64. AdamW's decay of the parameters, known before the step, is taken off first; Adam's weight decay is part of
+    g and is taken off last.
+
+    After several steps, entries are the mean step in units of the rate, of which the signs count: sizes are unknown.
+
+    Args:
+        view: received updates of Adam or AdamW.
+        records: number of records of one client's update.
+
+    Example:
+        >>> from torch import nn
+        >>> from seepage.learning import LocalTraining
+        >>> from seepage.models.model import Model
+        >>> model = Model(nn.Linear(1, 1, bias=False).double(), head="regression", name="mine")
+        >>> training = LocalTraining(1, 8, 0.5, "adam", epsilon=0.25)
+        >>> view = UpdateView(model, {"weight": torch.tensor([[[-0.375]]]).double()}, training)
+        >>> first_gradient(view, records=8).gradient["weight"].item()
+        -0.75
+    """
+    training, begin = view.training, view.model.parameters
+    single = training.steps(records) == 1
+    moved, decay, epsilon = sum(training.rates(records)), float(training.weight_decay), float(training.epsilon)
+    found, noise, bends = {}, {}, []
+    for name, update in view.update.items():
+        before = begin[name].detach().double()
+        precision = torch.finfo(begin[name].dtype).eps
+        place = last_place(before - update.double(), begin[name].dtype)
+        step = update.double()
+        roundings = 1.0
+        if training.optimizer == "adamw" and decay:
+            step, roundings = step - moved * decay * before, 2**0.5
+        step = step / moved
+        coarse = torch.full_like(step, cast_noise(update, view.precision) / moved)
+        error = torch.hypot(torch.hypot(roundings * place / (12**0.5 * moved), 0.75 * precision * step.abs()), coarse)
+        bends.append((_BENDS * epsilon / error).flatten())
+        if single:
+            size = epsilon * step.abs() / (1 - step.abs()).maximum(_LEAST * error)
+            known = (error * (size + epsilon).square() / epsilon).minimum(size)
+        else:
+            size = known = step.abs()
+        entries = size * step.sign()
+        if training.optimizer == "adam" and decay and single:
+            entries = entries - decay * before
+        found[name], noise[name] = entries.to(update.dtype), known.to(update.dtype)
+    return FirstStep(found, noise, float(torch.cat(bends).median()), single)
+
+
+def layer_noise(first: FirstStep) -> list[float]:
+    """Return the greatest standard deviation of the error over victims, for each layer's weights: mean over entries."""
+    weights = list(first.noise.values())[::2]
+    return [float(noise.flatten(1).double().square().mean(1).sqrt().max()) for noise in weights]
+
+
+def lost_sizes(view: UpdateView, knowledge: Knowledge) -> str | None:
+    """Return why no record can be sought by itself in a step of Adam, if so: its sizes have to be left.
+
+    Args:
+        view: received updates of Adam or AdamW.
+        knowledge: side information with the batch size and the defense.
+    """
+    training, records = view.training, knowledge.batch_size // view.clients
+    name = {"adam": "Adam", "adamw": "AdamW"}[training.optimizer]
+    if training.steps(records) > 1:
+        return f"{name} mixes the gradients of several local steps"
+    if view.clients > 1:
+        return f"{name}'s steps of several clients are added up"
+    if knowledge.defense.name not in ("none", training.optimizer):
+        return f"steps of {name} went through {knowledge.defense.name}"
+    first = first_gradient(view, records)
+    weights = list(first.gradient.values())[:4:2]
+    sizes = [float(g.flatten(1).double().square().mean(1).sqrt().min()) for g in weights]
+    worst = max(noise / size if size else math.inf for noise, size in zip(layer_noise(first)[:2], sizes, strict=True))
+    if worst <= READABLE:
+        return None
+    return (
+        f"a first step of {name} keeps signs, and sizes only far below {first.bend:.0e}: rounding of the parameters "
+        f"leaves an error of {worst:.0%} of a gradient's usual size, {READABLE:.0%} is allowed"
+    )
+
+
+def labels_of_step(
+    view: UpdateView, knowledge: Knowledge, encoder: Encoder, seed: int = 0
+) -> Float[Tensor, "victim record"]:
+    """Return labels with the class counts that explain an update of Adam best, in order of class.
+
+    The output bias, which says the counts elsewhere, is far too large for its size to be left. All other entries say a
+    little: dummy records of each class have gradients of some mean and variance in each, and the shares of the classes
+    are sought whose mixture of means fits. Entries whose size is lost count as beyond their bound, on their sign's
+    side: a regression of censored data (Tobin, Econometrica 1958), by expectation and maximisation.
+
+    Args:
+        view: received updates of Adam or AdamW, of a classifier.
+        knowledge: side information with the batch size and the marginals.
+        encoder: encoder of dummy rows, the same as the client's.
+        seed: seed of the dummy rows.
+    """
+    records, model = knowledge.batch_size, view.model
+    first = first_gradient(view, records // view.clients)
+    generator = torch.Generator().manual_seed(seed)
+    uniform = torch.rand(_DUMMIES, len(knowledge.schema.columns), generator=generator, dtype=torch.float64)
+    rows = encoder.encode(knowledge.statistics.rows(uniform).to(encoder.mean.device))
+    target = knowledge.statistics.target.probabilities.to(rows.device).double()
+    means, variance = [], rows.new_zeros(()).double()
+    for label, share in enumerate(target):
+        each = gradient(model, rows[:, None], torch.full_like(rows[:, :1], label))
+        flat = torch.cat([g.flatten(1) for g in each.values()], 1).double()
+        means.append(flat.mean(0))
+        variance = variance + share * flat.var(0) / records
+    found, error = (
+        torch.cat([g.flatten(1) for g in part.values()], 1).double() for part in (first.gradient, first.noise)
+    )
+    # Units that hardly any dummy activates say nothing that can be counted on.
+    used = variance > _NO_CHANCE * variance.median()
+    mean, found, error, variance = torch.stack(means)[:, used], found[:, used], error[:, used], variance[used]
+    read, sign, root = error < _BENDS * found.abs(), found.sign(), variance.sqrt()
+    bound = _BOUND * found.abs() if first.sizes else torch.zeros_like(found)
+    weights = 1 / (variance + torch.where(read, error.square(), 0))
+    against = mean[1:] - mean[0]
+    inverse = torch.linalg.pinv(torch.einsum("ce,ve,de->vcd", against, weights, against))
+    shares = target[1:].expand(len(found), -1)
+    for _ in range(_EXPECTATIONS):
+        expected = mean[0] + shares @ against
+        beyond = (bound - sign * expected) / root
+        # Mean of a normal variable beyond a bound.
+        hazard = (-0.5 * beyond.square() - torch.special.log_ndtr(-beyond)).exp() / math.sqrt(2 * math.pi)
+        entries = torch.where(read, found, torch.where(sign == 0, 0.0, expected + sign * root * hazard))
+        right = torch.einsum("ce,ve->vc", against, weights * (entries - mean[0]))
+        shares = (inverse @ right[..., None])[..., 0].clamp(0, 1)
+    counts = records * torch.cat([1 - shares.sum(1, keepdim=True), shares], 1)
+    return spell_out(counts, records).to(rows.dtype)
+
+
+def smoothed(view: UpdateView, knowledge: Knowledge, encoder: Encoder) -> UpdateView:
+    """Return updates as those of an optimiser with a larger epsilon, which dummy records can be matched to.
+
+    Adam's step hardly depends on entries far above epsilon: its derivative with respect to them is epsilon / |g|^2, too
+    small for any descent. With a larger epsilon it does, and the received step is known as it would have been with
+    that: exact for entries below the bend, too long by at most a quarter above it. Where hardly a size is left, the
+    bend is a fraction of what entries usually are, and signs are matched. Several steps have no inverse: their update
+    stays as it came, and the dummy's optimiser alone is smoother, by that fraction.
+
+    Args:
+        view: received updates of Adam or AdamW, one client each.
+        knowledge: side information with the batch size and the marginals.
+        encoder: encoder of dummy rows, the same as the client's.
+    """
+    training, begin, records = view.training, view.model.parameters, knowledge.batch_size
+    first = first_gradient(view, records)
+    entries = sum(p.numel() for p in begin.values())
+    usual = float(usual_length(view.model, knowledge, encoder)) / math.sqrt(entries)
+    epsilon = max(float(training.epsilon), first.bend if first.sizes else 0.0, _OF_SIGNS * usual)
+    smoother = replace(training, epsilon=epsilon)
+    if not first.sizes:
+        return replace(view, training=smoother)
+    rate, decay = float(training.learning_rate), float(training.weight_decay)
+    update = {}
+    for name, g in first.gradient.items():
+        before = begin[name].detach()
+        own = g + decay * before if training.optimizer == "adam" else g
+        step = rate * own / (own.abs() + epsilon)
+        update[name] = step + rate * decay * before if training.optimizer == "adamw" else step
+    return replace(view, update=update, training=smoother)

@@ -1,0 +1,273 @@
+"""One line of a client's or a server's code that writes an update as it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+from sklearn.compose import ColumnTransformer
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from seepage.captures.captured import described, encoding_of, save_capture
+from seepage.captures.encoders import ClientEncoder
+from seepage.captures.recipe import Arithmetic
+from seepage.captures.states import State, as_state, changes, common_prefix, state_digest
+from seepage.errors import BadInputError, unknown_name
+from seepage.files import write_whole
+from seepage.learning import LocalTraining
+from seepage.models.model import Head
+from seepage.tabular.statistics import Statistics
+from seepage.wire.precision import Precision
+
+# What `capture` says of an update besides its numbers.
+_FACTS = ("batch_size", "labels", "model", "head", "statistics", "encoder", "training", "clients", "defense")
+_FACTS += ("precision", "sent_as")
+
+
+@overload
+def capture(
+    named_parameters: Iterable[tuple[str, Tensor]],
+    path: str | Path,
+    /,
+    *,
+    optimizer: Optimizer | None = None,
+    batch_size: int | None = None,
+    labels: Tensor | Sequence[float] | None = None,
+    model: str | None = None,
+    head: Head | None = None,
+    statistics: Statistics | None = None,
+    encoder: ClientEncoder | ColumnTransformer | None = None,
+    clients: int = 1,
+    defense: Mapping[str, Mapping[str, bool | int | float | str]] | None = None,
+    precision: Arithmetic | None = None,
+    sent_as: Precision = "full",
+) -> RemovableHandle | None: ...
+
+
+@overload
+def capture(
+    before: State,
+    after: State,
+    path: str | Path,
+    /,
+    *,
+    training: LocalTraining,
+    names: Iterable[str] | None = None,
+    batch_size: int | None = None,
+    labels: Tensor | Sequence[float] | None = None,
+    model: str | None = None,
+    head: Head | None = None,
+    statistics: Statistics | None = None,
+    encoder: ClientEncoder | ColumnTransformer | None = None,
+    clients: int = 1,
+    defense: Mapping[str, Mapping[str, bool | int | float | str]] | None = None,
+    precision: Arithmetic | None = None,
+    sent_as: Precision = "full",
+) -> None: ...
+
+
+@overload
+def capture(path: str | Path | None = None, /, *, encoder: ColumnTransformer) -> ClientEncoder: ...
+
+
+def capture(
+    *given: Any, optimizer: Any = None, names: Iterable[str] | None = None, **facts: Any
+) -> RemovableHandle | ClientEncoder | None:
+    """Write what a client sends to a file that only its owner may read.
+
+    - ``capture(model.named_parameters(), path, ...)``: the gradients of the last ``backward()``. Call it before the
+      optimiser steps and before gradients are set to zero. The loss must be the mean over the batch.
+    - ``capture(model.named_parameters(), path, optimizer=optimizer, ...)``: the gradient with which the optimiser
+      steps next. Call it before that step. With Opacus' ``DPOptimizer`` this is the clipped gradient with noise, which
+      is sent; what ``backward()`` leaves is the clean one, which never leaves the client.
+    - ``capture(before, after, path, training=...)``: the parameters before local training less those after it, and the
+      running statistics after it. States are those of ``State``; a list of arrays takes its names from the other state
+      or from ``names=model.state_dict()``.
+    - ``capture(encoder=fitted)``: the declaration of an encoder, a fitted scikit-learn ``ColumnTransformer``; with a
+      path it is written there as JSON.
+
+    Args:
+        given: update and path, as above.
+        optimizer: optimiser whose next step is captured.
+        names: names of the arrays of a list, in order.
+        facts: what else is known of the update. ``batch_size``: number of records behind it. ``labels``: labels of the
+            records, codes or numbers, where the attacker is to be granted them. ``model``: what to call the network.
+            ``head``: reading of its outputs, such as ``softmax``. ``statistics``: statistics with which seepage's
+            encoder standardised the rows, where it did. ``encoder``: the client's own encoder. ``training``: local
+            training. ``clients``: number of clients whose messages are averaged. ``defense``: defense that the message
+            went through, ``{name: options}``. ``precision``: number format in which the client computed. ``sent_as``:
+            number format to which the message was cast.
+
+    Returns:
+        With an optimiser a handle whose ``remove()`` takes the order back; with an encoder alone its declaration.
+
+    Raises:
+        BadInputError: a parameter has no gradient, or one that is not finite; the gradient is Opacus' clean one; the
+            states are not of one network; an argument is of the wrong kind; or the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> import seepage
+        >>> model = nn.Linear(3, 2)
+        >>> loss = nn.functional.cross_entropy(model(torch.randn(4, 3)), torch.tensor([0, 1, 1, 0]))
+        >>> loss.backward()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     seepage.capture(model.named_parameters(), f"{folder}/update.safetensors", batch_size=4)
+        ...     sorted(as_state(f"{folder}/update.safetensors", "the update"))
+        ['bias', 'weight']
+    """
+    for name in facts:
+        if name not in _FACTS:
+            raise unknown_name("argument of capture:", name, [*_FACTS, "optimizer", "names"])
+    if len(given) <= 1 and facts.keys() == {"encoder"} and optimizer is None:
+        made = _encoder(facts["encoder"])
+        if given:
+            write_whole(_path(given[0]), made.to_json())
+        return made
+    if len(given) == 3:
+        if optimizer is not None:
+            raise BadInputError("two states are captured after the optimiser is done; leave out optimizer.")
+        _capture_change(*given, names, facts)
+        return None
+    if len(given) != 2:
+        raise BadInputError(
+            f"capture takes model.named_parameters() and a path, or the states before and after training and a path, "
+            f"got {len(given)} of them."
+        )
+    parameters, path = _parameters(given[0]), _path(given[1])
+    if facts.get("training") is not None:
+        raise BadInputError(
+            "training describes local steps between two states: seepage.capture(before, after, FILE, training=...); "
+            "a gradient has none."
+        )
+    if optimizer is None:
+        _capture_gradient(parameters, path, facts)
+        return None
+    return _capture_step(parameters, path, optimizer, facts)
+
+
+def _capture_change(before: object, after: object, path: object, names: Iterable[str] | None, facts: Any) -> None:
+    file = _path(path)
+    if facts.get("training") is None:
+        raise BadInputError(
+            "the change of a model is captured with training=LocalTraining(epochs=..., batch_size=..., "
+            "learning_rate=...): without it nobody can replay the update."
+        )
+    called = None if names is None else list(names)
+    listed = [isinstance(state, Sequence) and not isinstance(state, str) for state in (before, after)]
+    if called is None and listed == [False, True]:
+        called = list(as_state(before, "the state before training"))
+    elif called is None and listed == [True, False]:
+        called = list(as_state(after, "the state after training"))
+    sent = as_state(before, "the state before training", called)
+    update = changes(sent, as_state(after, "the state after training", called))
+    about = described(
+        {"protocol": "fedavg", "sent": state_digest(sent), **_known(facts)}, "the description of the update"
+    )
+    save_capture(file, update, about)
+
+
+def _capture_gradient(parameters: Sequence[tuple[str, Tensor]], path: Path, facts: Any, sent: bool = False) -> None:
+    gradient: dict[str, Tensor] = {}
+    prefix = common_prefix(name for name, _ in parameters)
+    for name, parameter in parameters:
+        if parameter.grad is None:
+            raise BadInputError(
+                f"the parameter {name!r} has no gradient: capture an update after loss.backward() and before the "
+                "gradients are set to zero; a parameter that is not trained has to be part of the loss all the same."
+            )
+        if not sent and getattr(parameter, "grad_sample", None) is not None and _unsummed(parameter):
+            raise BadInputError(
+                f"the parameter {name!r} has Opacus' gradients of single records, which are neither clipped nor noised "
+                "yet: its gradient is not what is sent. Call seepage.capture(model.named_parameters(), FILE, "
+                "optimizer=optimizer) before optimizer.step()."
+            )
+        gradient[name.removeprefix(prefix)] = parameter.grad
+    save_capture(path, gradient, described(_known(facts), "the description of the update"))
+
+
+def _unsummed(parameter: Tensor) -> bool:
+    return getattr(parameter, "summed_grad", None) is None
+
+
+def _capture_step(
+    parameters: Sequence[tuple[str, Tensor]], path: Path, optimizer: object, facts: Any
+) -> RemovableHandle:
+    # Opacus clips and noises in its own step and then has this one make the real step.
+    inner = getattr(optimizer, "original_optimizer", optimizer)
+    if not isinstance(inner, Optimizer):
+        raise BadInputError(
+            f"optimizer is of type {type(optimizer).__name__} where a torch.optim.Optimizer, or Opacus' around one, is "
+            "expected."
+        )
+    trained = {id(parameter) for group in inner.param_groups for parameter in group["params"]}
+    foreign = [name for name, parameter in parameters if id(parameter) not in trained]
+    if foreign:
+        raise BadInputError(
+            f"the optimiser does not step {', '.join(map(repr, foreign[:3]))}; give the optimiser that trains these "
+            "parameters, and of the model those that it trains."
+        )
+    described(_known(facts), "the description of the update")
+
+    def write(*_: object) -> None:
+        handle.remove()
+        _capture_gradient(parameters, path, facts, sent=True)
+
+    handle = inner.register_step_pre_hook(write)
+    return handle
+
+
+def _known(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of an update as values of a description."""
+    given = {name: value for name, value in facts.items() if value is not None}
+    labels, statistics = given.pop("labels", None), given.pop("statistics", None)
+    if labels is not None:
+        given["labels"] = torch.as_tensor(labels).detach().flatten().tolist()
+    if statistics is not None:
+        if not isinstance(statistics, Statistics):
+            raise BadInputError(f"statistics are of type {type(statistics).__name__}; give a seepage Statistics.")
+        given["encoding"] = encoding_of(statistics)
+    if "encoder" in given:
+        given["encoder"] = _encoder(given["encoder"])
+    if "training" in given and not isinstance(given["training"], LocalTraining):
+        raise BadInputError(f"training is of type {type(given['training']).__name__}; give a seepage LocalTraining.")
+    return given
+
+
+def _encoder(given: object) -> ClientEncoder:
+    if isinstance(given, ClientEncoder):
+        return given
+    if not isinstance(given, ColumnTransformer):
+        raise BadInputError(
+            f"an encoder is a fitted scikit-learn ColumnTransformer, got {type(given).__name__}; declare any other by "
+            "hand, as a ClientEncoder."
+        )
+    return ClientEncoder.of_transformer(given)
+
+
+def _parameters(given: object) -> list[tuple[str, Tensor]]:
+    if isinstance(given, nn.Module):
+        raise BadInputError("capture takes the parameters with their names: give model.named_parameters().")
+    found = list(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping) else None
+    if found is None or not all(
+        isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) and isinstance(one[1], Tensor)
+        for one in found
+    ):
+        kinds = "" if not found else f" of {type(found[0]).__name__}"
+        raise BadInputError(
+            f"the first argument of capture is of type {type(given).__name__}{kinds} where pairs of name and parameter "
+            "are expected: give model.named_parameters(). Two states take a third argument, the path."
+        )
+    return found
+
+
+def _path(given: object) -> Path:
+    if not isinstance(given, str | Path):
+        raise BadInputError(
+            f"the path is of type {type(given).__name__}; give the file to write last, such as 'update.safetensors'."
+        )
+    return Path(given)

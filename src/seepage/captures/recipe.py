@@ -1,0 +1,130 @@
+"""How a client made a message: what whoever replays it has to know besides the model that was sent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainSerializer, model_validator
+from torch import Tensor
+
+from seepage.defenses import Defense, RecordDefense
+from seepage.learning import LocalTraining
+from seepage.models.model import Model
+from seepage.registry import defenses
+from seepage.wire.horizontal import GradientView, KnownDefense, UpdateView, View
+from seepage.wire.precision import Precision
+
+Arithmetic = Literal["float16", "bfloat16", "float32", "float64", "mixed"]
+"""The number format in which a client computed; ``mixed`` for automatic mixed precision."""
+
+
+def _training(value: object) -> object:
+    return LocalTraining.of_plain(value) if isinstance(value, Mapping) else value
+
+
+class MessageRecipe(BaseModel):
+    """The computation by which a message was made; what is None is not known.
+
+    Attributes:
+        protocol: ``fedsgd``: the mean gradient over one batch; ``fedavg``: the difference of the parameters before and
+            after local training.
+        batch_size: number of records behind the message, those of all clients of an aggregate together.
+        training: local training of ``fedavg``: optimiser, rate and schedule, epochs, local batch size, momentum,
+            weight decay.
+        clients: number of clients whose messages are averaged in this one.
+        defense: defense that the message went through, its name and its options.
+        precision: number format in which the client computed; that of the model if None.
+        sent_as: number format to which the message was cast before it was sent.
+
+    Raises:
+        pydantic.ValidationError: ``fedavg`` without a training, ``fedsgd`` with one, or a value out of range.
+
+    Example:
+        >>> MessageRecipe(batch_size=8).describe()
+        'the mean gradient of one batch'
+        >>> training = {"epochs": 1, "batch_size": 8, "learning_rate": 0.1}
+        >>> MessageRecipe(protocol="fedavg", training=training).describe()
+        'the change of the model in 1 epoch, 8 records a batch, SGD at a learning rate of 0.1'
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    protocol: Literal["fedsgd", "fedavg"] = "fedsgd"
+    batch_size: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    training: (
+        Annotated[
+            InstanceOf[LocalTraining],
+            BeforeValidator(_training),
+            PlainSerializer(LocalTraining.to_plain, when_used="always"),
+        ]
+        | None
+    ) = None
+    clients: Annotated[int, Field(ge=1, le=2**20)] = 1
+    defense: dict[str, dict[str, bool | int | float | str]] | None = None
+    precision: Arithmetic | None = None
+    sent_as: Precision = "full"
+
+    @model_validator(mode="after")
+    def _check(self) -> MessageRecipe:
+        if self.protocol == "fedavg" and self.training is None:
+            raise ValueError(
+                "protocol fedavg needs the client's training: epochs, batch_size, learning_rate and what differs from "
+                "plain SGD"
+            )
+        if self.protocol == "fedsgd" and self.training is not None:
+            raise ValueError("a training belongs to protocol fedavg; the message of fedsgd is one gradient")
+        if self.defense is not None and len(self.defense) != 1:
+            raise ValueError(f"defense is one name with its options, got {len(self.defense)}")
+        if self.batch_size is not None and self.batch_size % self.clients:
+            raise ValueError(f"{self.batch_size} records are not shared evenly by {self.clients} clients")
+        self.known(self.batch_size or self.clients)
+        return self
+
+    def known(self, records: int) -> KnownDefense:
+        """Return what an attacker knows of the defense.
+
+        Args:
+            records: number of records behind the message.
+        """
+        if self.defense is None:
+            return KnownDefense()
+        [(name, options)] = self.defense.items()
+        made = defenses.of("horizontal").create(name, **options)
+        assert isinstance(made, Defense | RecordDefense)
+        found = made.describe()
+        if isinstance(made, RecordDefense):
+            own = records // self.clients
+            rate, sizes = 1.0, [own]
+            if self.training is not None:
+                rate = float(self.training.learning_rate)
+                sizes = [batch.stop - batch.start for batch in self.training.batches(own)] * self.training.epochs
+            found = replace(found, noise=rate * math.hypot(*map(made.noise, sizes)))
+        # Noise of several clients averages out.
+        return replace(found, noise=found.noise / math.sqrt(self.clients))
+
+    def view(self, model: Model, message: Mapping[str, Tensor]) -> View:
+        """Return what the server received as the view that attacks take.
+
+        Args:
+            model: model that the server sent.
+            message: gradient, or parameters before less parameters after, by name in module order, without a victim
+                axis.
+        """
+        one = {name: tensor[None] for name, tensor in message.items()}
+        if self.training is None:
+            return GradientView(model, one, precision=self.sent_as)
+        return UpdateView(model, one, self.training, self.clients, self.sent_as)
+
+    def describe(self) -> str:
+        """Return the computation in words."""
+        of = "" if self.clients == 1 else f", the mean over {self.clients} clients"
+        if self.training is None:
+            return f"the mean gradient of one batch{of}"
+        epochs = "1 epoch" if self.training.epochs == 1 else f"{self.training.epochs} epochs"
+        return (
+            f"the change of the model in {epochs}, {self.training.batch_size} records a batch, "
+            f"{self.training.describe()}{of}"
+        )

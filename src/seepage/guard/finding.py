@@ -1,0 +1,130 @@
+"""What a guard found in an update, and its answer to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from seepage.captures.recipe import MessageRecipe
+from seepage.defenses.accounting import Guarantee
+from seepage.tabular.schema import Schema
+from seepage.tabular.statistics import Statistics
+from seepage.wire.horizontal import RecordsGuess
+
+Decision = Literal["pass", "proved", "matched whole", "not tried"]
+"""``pass``: nothing was proved. ``proved``: cells are certified. ``matched whole``: records that no proof covers replay
+the whole message to rounding. ``not tried``: the attacks could not be run, which says nothing."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a certificate is written from; it holds records.
+
+    Attributes:
+        guess: records that were read, with their certified cells and the conditions of the proof.
+        recipe: computation by which the message was made.
+        schema: schema of the table, in the order of the client's encoder.
+        statistics: statistics whose means and standard deviations rows are standardised with.
+        update: SHA-256 of the message, see ``captures.states.state_digest``.
+        model: SHA-256 of the received model.
+    """
+
+    guess: RecordsGuess
+    recipe: MessageRecipe
+    schema: Schema
+    statistics: Statistics
+    update: str
+    model: str
+
+
+@dataclass(frozen=True)
+class GuardFinding:
+    """What was found in one update; numbers and no record.
+
+    Attributes:
+        decision: outcome of the attacks.
+        why: reason why nothing was tried, or what the attack says of its result.
+        records: number of records behind the update; None where it is not known.
+        proved_records: number of records with a certified cell.
+        whole_records: number of records all of whose cells are certified.
+        proved_cells: number of certified cells.
+        cells: number of all cells of the records.
+        seconds: time of the check.
+        update: SHA-256 of the message that was checked, as it was to be sent.
+        model: SHA-256 of the received model.
+        assumed: what the guard assumed, as sentences.
+        warnings: signs that the server crafted the received model, as sentences.
+        sent: whether the update may be sent.
+        guarantee: differential privacy of all rounds so far; None where the policy gives none.
+        proof: what a certificate is written from; None where nothing was proved, or records are not to be kept.
+    """
+
+    decision: Decision
+    why: str
+    records: int | None
+    proved_records: int
+    whole_records: int
+    proved_cells: int
+    cells: int
+    seconds: float
+    update: str
+    model: str
+    assumed: tuple[str, ...]
+    warnings: tuple[str, ...]
+    sent: bool
+    guarantee: Guarantee | None = None
+    proof: Proof | None = None
+
+    def log(self, **more: int | str | None) -> dict[str, object]:
+        """Return the finding as JSON values for a log, without any record.
+
+        Args:
+            more: further entries, such as the round.
+        """
+        found = {
+            **{name: value for name, value in more.items() if value is not None},
+            "decision": self.decision,
+            "why": self.why,
+            "sent": self.sent,
+            "records": self.records,
+            "proved_records": self.proved_records,
+            "whole_records": self.whole_records,
+            "proved_cells": self.proved_cells,
+            "cells": self.cells,
+            "seconds": round(self.seconds, 3),
+            "update": self.update,
+            "model": self.model,
+            "assumed": list(self.assumed),
+            "warnings": list(self.warnings),
+        }
+        if self.guarantee is not None:
+            kept = self.guarantee
+            found |= {"epsilon": kept.epsilon, "delta": kept.delta, "rounds": kept.steps}
+        return found
+
+    def __str__(self) -> str:
+        """Return the finding as a sentence."""
+        of = "" if self.records is None else f" of {self.records} records"
+        found = {
+            "pass": f"nothing proved{of}",
+            "proved": f"{self.proved_records}{of} proved",
+            "matched whole": f"the whole message matched{of}",
+            "not tried": "not tried",
+        }[self.decision]
+        done = "sent" if self.sent else "blocked"
+        return f"{found} ({self.why}); {done}, {self.seconds:.1f} s"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a guard returns for an update.
+
+    Attributes:
+        finding: what was found.
+        message: message to send, by name in the form in which the update came; None where it is blocked.
+    """
+
+    finding: GuardFinding
+    message: dict[str, Tensor] | None

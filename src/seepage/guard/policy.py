@@ -1,0 +1,123 @@
+"""What a guard does with an update, and the differential privacy that noise of every round gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from seepage.defenses.accounting import Guarantee, gaussian_guarantee
+from seepage.defenses.clipping import Clipping
+from seepage.defenses.gaussian_noise import GaussianNoise
+from seepage.errors import BadInputError, check_choice, positive
+from seepage.wire.horizontal import KnownDefense
+
+Action = Literal["report", "block", "noise", "clip"]
+Mode = Literal["strict", "advise"]
+
+
+@dataclass(frozen=True)
+class GuardPolicy:
+    """What happens with an update, whatever is found in it or because of that.
+
+    Attributes:
+        action: ``report`` sends every update as it is. ``block`` sends none in which records were proved or matched
+            whole. ``noise`` and ``clip`` act in every round, whatever was found, and block nothing.
+        mode: what happens where the check could not be tried, or the received model looks crafted: ``strict`` blocks
+            the update, ``advise`` sends it.
+        clip_norm: bound on the Euclidean norm of an update, for ``noise`` and ``clip``.
+        noise_multiplier: standard deviation of the noise on every entry over ``clip_norm``, for ``noise``.
+        delta: probability with which epsilon may be exceeded.
+
+    Raises:
+        BadInputError: a name is unknown, or a number is missing, out of range or without use.
+
+    Example:
+        >>> GuardPolicy("noise", clip_norm=1.0, noise_multiplier=8.0).guarantee(rounds=1).epsilon < 2
+        True
+        >>> GuardPolicy("clip", clip_norm=1.0).guarantee(rounds=1) is None
+        True
+    """
+
+    action: Action = "report"
+    mode: Mode = "advise"
+    clip_norm: float | int | None = None
+    noise_multiplier: float | int | None = None
+    delta: float = 1e-5
+
+    def __post_init__(self) -> None:
+        check_choice("policy", self.action, Action)
+        check_choice("mode", self.mode, Mode)
+        for name, users in {"clip_norm": ("noise", "clip"), "noise_multiplier": ("noise",)}.items():
+            value = getattr(self, name)
+            if (value is None) == (self.action in users):
+                advice = "give it" if value is None else "leave it out"
+                raise BadInputError(
+                    f"{name} is a setting of policy {' and '.join(users)}, got {name}={value!r} with policy "
+                    f"{self.action}; {advice}."
+                )
+            if value is not None:
+                positive(name, value)
+        if not isinstance(self.delta, float) or not 0 < self.delta < 1:
+            raise BadInputError(f"delta lies between 0 and 1, got delta={self.delta!r}.")
+
+    @property
+    def changes(self) -> bool:
+        """Whether updates are changed, every round."""
+        return self.clip_norm is not None
+
+    def apply(self, update: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
+        """Return the update as the policy changes it.
+
+        Args:
+            update: update by parameter name, without a victim axis.
+            seed: seed of the noise, which nobody else may know.
+        """
+        if self.clip_norm is None:
+            return dict(update)
+        one = Clipping(self.clip_norm)({name: tensor[None] for name, tensor in update.items()}, [seed])
+        if self.noise_multiplier is not None:
+            one = GaussianNoise(self.clip_norm * self.noise_multiplier)(one, [seed])
+        return {name: tensor[0] for name, tensor in one.items()}
+
+    def known(self, before: KnownDefense, update: Mapping[str, Tensor]) -> KnownDefense:
+        """Return what an attacker knows of the client's own defense and this policy together.
+
+        Args:
+            before: the client's own defense.
+            update: update before the policy changed it.
+        """
+        if self.clip_norm is None:
+            return before
+        norm = math.sqrt(sum(float(tensor.double().square().sum()) for tensor in update.values()))
+        noise = self.clip_norm * (self.noise_multiplier or 0.0)
+        if not noise and norm <= self.clip_norm:
+            # Shorter than the bound, as everyone sees: nothing was changed.
+            return before
+        name = self.action if before.name == "none" else f"{before.name}+{self.action}"
+        bound = self.clip_norm if before.norm is None else min(self.clip_norm, before.norm)
+        return KnownDefense(
+            name,
+            {"clip_norm": self.clip_norm, **({} if not noise else {"scale": noise})},
+            noise=math.hypot(before.noise, noise),
+            norm=bound,
+            record_norm=before.record_norm,
+            kept=before.kept,
+            signs=before.signs,
+        )
+
+    def guarantee(self, rounds: int) -> Guarantee | None:
+        """Return what the noise of all rounds together guarantees for all of the client's records; None without noise.
+
+        Any two data sets of the client make neighbours: clipped updates differ by at most twice the bound, whatever
+        records they are of. Only a policy that acts in every round, whatever was found, has a guarantee.
+
+        Args:
+            rounds: number of updates sent.
+        """
+        if self.noise_multiplier is None or rounds < 1:
+            return None
+        return gaussian_guarantee(self.noise_multiplier / 2, sample_rate=1.0, steps=rounds, delta=self.delta)

@@ -1,0 +1,109 @@
+"""Signs that a server crafted the model that it sent, so that updates of it give more away."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from seepage.models.calling import plain_attention
+from seepage.models.model import Model
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.statistics import Statistics
+
+_ROWS = 512
+# Cosine from which two units' weights are multiples of each other.
+_SAME = 0.9999
+# Share of a layer's units from which a sign is reported.
+_MOST = 0.5
+# Fewer units say nothing.
+_FEW = 8
+# Share of the rows that a unit reacts to at most to count as dead or as a trap for single records.
+_RARELY = 0.01
+
+
+def signs_of_crafting(model: Model, encoder: Encoder, statistics: Statistics, seed: int = 0) -> tuple[str, ...]:
+    """Return what in a received model looks crafted, one sentence each; nothing where all looks usual.
+
+    Looked for are layers most of whose units are multiples of one another, which sort records into bins (Fowl et al.,
+    ICLR 2022; Zhao et al., S&P 2024); layers most of whose inputs no unit takes; and layers most of whose units react
+    to at most one in a hundred rows of the public marginals, which single records then activate alone. A server that
+    knows these rules can craft a model that none of them finds.
+
+    Args:
+        model: received model.
+        encoder: client's encoder.
+        statistics: public statistics of the columns.
+        seed: seed of the rows.
+
+    Example:
+        >>> from seepage.datasets.planted import distinct
+        >>> from seepage.models.imprint import imprint
+        >>> from seepage.models.mlp import nn3
+        >>> data = distinct(rows=40)
+        >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+        >>> signs_of_crafting(nn3(data.schema, seed=0), encoder, data.statistics)
+        ()
+        >>> signs_of_crafting(imprint(data.schema), encoder, data.statistics)[0]
+        "400 of 400 units of layer '0' are multiples of one another, as in a layer that sorts records into bins"
+    """
+    found = []
+    reacting = _reacting(model, encoder, statistics, seed)
+    layers = [(name, part) for name, part in model.module.named_modules() if isinstance(part, nn.Linear)]
+    for name, layer in layers:
+        units, inputs = layer.weight.shape
+        alike = int(_alike(layer.weight.detach()).sum())
+        last = layer is layers[-1][1]
+        if units >= _FEW and alike > _MOST * units and not last:
+            found.append(
+                f"{alike} of {units} units of layer {name!r} are multiples of one another, as in a layer that sorts "
+                "records into bins"
+            )
+        unread = int((~layer.weight.detach().bool().any(0)).sum())
+        if inputs >= _FEW and unread > _MOST * inputs:
+            found.append(
+                f"{unread} of {inputs} inputs of layer {name!r} reach no unit, as where clients are kept apart"
+            )
+        dead = units - int(layer.weight.detach().bool().any(1).sum())
+        if units >= _FEW and dead > _MOST * units:
+            found.append(f"{dead} of {units} units of layer {name!r} take no input, as where clients are kept apart")
+        if name in reacting and units >= _FEW and not last:
+            rare = int((reacting[name] <= _RARELY).sum())
+            if rare > _MOST * units:
+                found.append(
+                    f"{rare} of {units} units of layer {name!r} react to hardly any record, as traps for single ones do"
+                )
+    return tuple(found)
+
+
+def _alike(weight: Float[Tensor, "unit input"]) -> Bool[Tensor, " unit"]:
+    """Return which units have weights that are a multiple of another unit's; of one input all would have."""
+    if weight.shape[1] < 2:
+        return torch.zeros(len(weight), dtype=torch.bool)
+    directions = torch.nn.functional.normalize(weight.double(), dim=1)
+    cosines = (directions @ directions.T).abs().fill_diagonal_(0)
+    return (cosines > _SAME).any(1)
+
+
+def _reacting(model: Model, encoder: Encoder, statistics: Statistics, seed: int) -> dict[str, Tensor]:
+    """Return the share of public rows for which each unit of an affine layer is above zero, by the layer's name."""
+    generator = torch.Generator().manual_seed(seed)
+    uniform = torch.rand(_ROWS, len(statistics.marginals), generator=generator, dtype=torch.float64)
+    rows = encoder.encode(statistics.rows(uniform))
+    shares: dict[str, Tensor] = {}
+
+    def listen(name: str) -> object:
+        def note(_: nn.Module, __: object, outputs: Tensor) -> None:
+            shares[name] = (outputs.detach().flatten(0, -2) > 0).double().mean(0)
+
+        return note
+
+    linear = [(name, part) for name, part in model.module.named_modules() if isinstance(part, nn.Linear)]
+    handles = [part.register_forward_hook(listen(name)) for name, part in linear]  # pyright: ignore[reportArgumentType]
+    try:
+        with torch.no_grad(), plain_attention():
+            model.module(rows)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return shares

@@ -1,0 +1,124 @@
+"""A guard described in a file, for sites that configure and do not program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from seepage.captures.encoders import ClientEncoder
+from seepage.captures.recipe import MessageRecipe
+from seepage.errors import BadInputError, unknown_name
+from seepage.files import load_yaml
+from seepage.guard.policy import Action, GuardPolicy, Mode
+from seepage.guard.update_guard import UpdateGuard
+from seepage.models.model import Head
+from seepage.models.own import is_own
+from seepage.tabular.schema import Schema
+from seepage.tabular.table import Table
+
+
+class GuardSettings(BaseModel):
+    """The keys of a guard file; paths are taken from the file's own folder.
+
+    Attributes:
+        model: registered name, ``package.module:factory`` or ``path/to/file.py:factory``.
+        schema_file: YAML schema of the client's table; the key is ``schema``.
+        recipe: recipe of the client's updates, see ``MessageRecipe``.
+        reference: table of public rows of the same kind.
+        encoder: JSON declaration of the client's encoder.
+        policy, mode, clip_norm, noise_multiplier, delta: what to do with updates, see ``GuardPolicy``.
+        head: reading of the network's outputs, if not the target's usual one.
+        seconds: time limit of one check.
+        log: file to which a line is added a round.
+        keep_records: whether findings hold what was read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    model: str
+    schema_file: Annotated[Path, Field(alias="schema")]
+    recipe: MessageRecipe
+    reference: Path | None = None
+    encoder: Path | None = None
+    policy: Action = "report"
+    mode: Mode = "advise"
+    clip_norm: float | None = None
+    noise_multiplier: float | None = None
+    delta: float = 1e-5
+    head: Head | None = None
+    seconds: float = 20.0
+    log: Path | None = None
+    keep_records: bool = False
+
+
+def load(path: str | Path, *, allow_code: bool = False) -> UpdateGuard:
+    """Return the guard that a YAML file describes.
+
+    Args:
+        path: guard file, see ``GuardSettings`` for its keys.
+        allow_code: whether code that the file names, a network of the user's own, may run.
+
+    Raises:
+        BadInputError: the file cannot be read, has unknown keys or values that cannot be used, or names code that is
+            not allowed.
+
+    Example:
+        >>> import tempfile
+        >>> from seepage.datasets.planted import distinct
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "schema.yaml").write_text(distinct(rows=8).schema.to_yaml())
+        ...     _ = Path(folder, "guard.yaml").write_text(
+        ...         "{model: nn3, schema: schema.yaml, recipe: {batch_size: 8}, policy: block, mode: strict}"
+        ...     )
+        ...     load(Path(folder, "guard.yaml")).policy.action
+        'block'
+    """
+    path = Path(path)
+    what = f"the guard file {str(path)!r}"
+    try:
+        values = load_yaml(path.read_text(encoding="utf-8"), what)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{what} cannot be read ({error}); give the path of a YAML file.") from error
+    if not isinstance(values, dict):
+        raise BadInputError(f"{what} holds {type(values).__name__} where keys with values are expected.")
+    known = [field.alias or name for name, field in GuardSettings.model_fields.items()]
+    for key in values:
+        if key not in known:
+            raise unknown_name(f"key in {what}:", str(key)[:80], known)
+    try:
+        found = GuardSettings.model_validate(values)
+    except ValidationError as error:
+        problems = [
+            f"{'.'.join(map(str, p['loc']))}: {p['msg'].removeprefix('Value error, ')}"
+            for p in error.errors(include_input=False)
+        ]
+        raise BadInputError(f"{what} cannot be used: {'; '.join(problems[:4])}.") from error
+    if is_own(found.model) and not allow_code:
+        raise BadInputError(
+            f"{what} names code of your own, {found.model!r}, which runs when the guard is made; allow it with "
+            "allow_code=True where you trust the file."
+        )
+    folder = path.resolve().parent
+    schema = Schema.load(folder / found.schema_file)
+    model = found.model
+    place, _, factory = model.rpartition(":")
+    if place.endswith(".py"):
+        model = f"{folder / place}:{factory}"
+    options: dict[str, Any] = {
+        "reference": None if found.reference is None else Table.read(folder / found.reference, schema),
+        "encoder": None if found.encoder is None else ClientEncoder.load(folder / found.encoder),
+        "log": None if found.log is None else folder / found.log,
+    }
+    policy = GuardPolicy(found.policy, found.mode, found.clip_norm, found.noise_multiplier, found.delta)
+    return UpdateGuard(
+        model,
+        schema,
+        found.recipe,
+        policy=policy,
+        head=found.head,
+        seconds=found.seconds,
+        keep_records=found.keep_records,
+        **options,
+    )

@@ -1,0 +1,448 @@
+"""The guard of a client's updates: exact attacks on each, within a time limit, and a policy."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from seepage import models
+from seepage.attacks.horizontal.exact.record_count import count_records
+from seepage.captures.captured import Capture, Description
+from seepage.captures.encoders import ClientEncoder
+from seepage.captures.recipe import MessageRecipe
+from seepage.captures.recovery import known_statistics
+from seepage.captures.states import State, as_state, changes, common_prefix, is_buffer, state_digest
+from seepage.errors import BadInputError, check_count, positive
+from seepage.files import PRIVATE
+from seepage.guard.finding import Answer, Decision, GuardFinding, Proof
+from seepage.guard.policy import GuardPolicy
+from seepage.guard.received import signs_of_crafting
+from seepage.learning import gradient, local_update
+from seepage.models.model import Head, Model
+from seepage.models.own import is_own, load_own
+from seepage.registry import attacks
+from seepage.settings.network import make_model
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.table import Table
+from seepage.wire.horizontal import NOT_TRIED, GradientView, Knowledge, RecordsGuess, UpdateView, View
+
+# Multiplications in a second of one core, at the least: a search that would take longer than the limit is not begun.
+_OPERATIONS = 3e9
+# Roundings of a tensor's norm by which a replayed message may differ from the received one.
+_SAME = 100.0
+# Share of the message that its rounding may be for a match to say anything.
+_TELLING = 1e-2
+
+Form = Literal["weights", "difference", "gradient"]
+
+
+class UpdateGuard:
+    """Checks each update of a client before it is sent, and applies a policy to it.
+
+    Call it with the model as received and the update. It runs the exact attack on the very message that would be sent,
+    with the knowledge that a server has, and needs no record of the client.
+
+    Args:
+        model: network that the server trains: a module, a registered name or ``path/to/file.py:factory``. Its weights
+            come with each call.
+        schema: schema of the client's table.
+        recipe: recipe of the client's updates. A number of records that it leaves open is counted or given with the
+            call.
+        reference: public rows of the same kind: what the server knows of the columns, and what rows are standardised
+            with where no encoder is given.
+        encoder: client's own encoder; seepage's, standardised by ``reference``, if None.
+        policy: what to do with updates.
+        head: reading of the network's outputs; the target's usual one if None.
+        seconds: time limit of one check. No round of a search begins after it, and none that would take longer.
+        log: file to which one line of JSON is added a round; none if None.
+        keep_records: whether findings hold what was read, as a certificate needs it. Logs never do.
+        seed: seed of the search; the same seed finds the same where the time was enough.
+
+    Raises:
+        BadInputError: an argument cannot be used.
+    """
+
+    def __init__(
+        self,
+        model: str | nn.Module | Model,
+        schema: Schema,
+        recipe: MessageRecipe,
+        *,
+        reference: Table | None = None,
+        encoder: ClientEncoder | None = None,
+        policy: GuardPolicy | None = None,
+        head: Head | None = None,
+        seconds: float | int = 20.0,
+        log: str | Path | None = None,
+        keep_records: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.seconds = positive("seconds", seconds)
+        self.schema = schema if encoder is None else encoder.arranged(schema)
+        if reference is not None and self.schema != schema:
+            reference = Table(self.schema, reference.frame)
+        self.statistics, origin = known_statistics(self.schema, Description(encoder=encoder), reference)
+        self.encoder = Encoder(self.schema, self.statistics, dtype=torch.float64)
+        self.recipe, self.policy, self.seed = recipe, policy or GuardPolicy(), seed
+        self.head: Head | None = head
+        self.keep_records = keep_records
+        self._log = None if log is None else Path(log)
+        self._own = encoder
+        self._network = _network(model, self.schema, head, seed)
+        self._assumed: tuple[str, ...] = ()
+        if encoder is None and reference is None:
+            self._assumed += (
+                "rows are standardised by the schema's bounds, since neither encoder nor rows were given",
+            )
+        elif origin != "reference rows":
+            self._assumed += ("columns are distributed as the encoder's means or the schema's bounds suggest",)
+        self._rounds = _logged_rounds(self._log) if self.policy.noise_multiplier is not None else 0
+
+    def __call__(
+        self,
+        sent: State,
+        update: State,
+        *,
+        form: Form | None = None,
+        records: int | None = None,
+        round: int | None = None,
+        noise_seed: int | None = None,
+    ) -> Answer:
+        """Check one update, apply the policy, and write a line to the log.
+
+        Args:
+            sent: model as the server sent it.
+            update: update that is to be sent.
+            form: what the update is: ``weights`` after training, their ``difference`` to those before, or a
+                ``gradient``. ``gradient`` with recipes of fedsgd and ``weights`` with those of fedavg if None.
+            records: number of records behind the update, where the recipe does not say it.
+            round: number of the round, for the log.
+            noise_seed: seed of the policy's noise, for tests; drawn from the operating system if None.
+
+        Raises:
+            BadInputError: a state cannot be read, or is of another network.
+        """
+        begin = time.monotonic()
+        expected = "gradient" if self.recipe.training is None else "weights"
+        form = form or expected
+        if (form == "gradient") != (expected == "gradient"):
+            raise BadInputError(
+                f"the recipe is of protocol {self.recipe.protocol} and the update is {form}; a gradient belongs to "
+                "fedsgd, weights and differences to fedavg."
+            )
+        before = as_state(sent, "the model as sent")
+        names = list(before)
+        given = as_state(update, "the update", names if isinstance(update, list | tuple) else None)
+        change, running = _message(before, given, form)
+        seed = secrets.randbits(62) if noise_seed is None else noise_seed
+        changed = self.policy.apply(change, seed)
+        finding = self._check(before, change, changed, running, records, _narrower(before, given), form, begin)
+        # A round that is blocked counts too: that it is blocked says something.
+        self._rounds += 1
+        finding = replace(finding, guarantee=self.policy.guarantee(self._rounds))
+        self._write(finding, round)
+        if not finding.sent:
+            return Answer(finding, None)
+        message = given
+        if self.policy.changes:
+            # Noise covers parameters; running statistics would be sent as they are.
+            message = _changed(before, given, changed, form, hold_running=self.policy.noise_multiplier is not None)
+        prefix = common_prefix(update) if isinstance(update, Mapping) else ""
+        return Answer(finding, {prefix + name: tensor for name, tensor in message.items()})
+
+    def _check(
+        self,
+        before: dict[str, Tensor],
+        change: dict[str, Tensor],
+        changed: dict[str, Tensor],
+        running: dict[str, Tensor],
+        records: int | None,
+        narrow: str | None,
+        form: Form,
+        begin: float,
+    ) -> GuardFinding:
+        """Return what the attack finds in ``changed``, which is what the server would get."""
+        warnings: tuple[str, ...] = ()
+        assumed = list(self._assumed)
+        decision: Decision = "not tried"
+        guess: RecordsGuess | None = None
+        count = self._known_count(records)
+        try:
+            model = self._received(before)
+            warnings = signs_of_crafting(model, self._client(model), self.statistics, self.seed)
+            view = self.recipe.view(model, _in_order(model, changed))
+            if count is None:
+                count = self._counted(view)
+                assumed.append(f"{count} records, counted in the update")
+            knowledge = self._knowledge(model, change, running, count)
+            if narrow is not None and form == "weights":
+                raise BadInputError(
+                    f"the weights are rounded to {narrow}, so that nothing replays their change exactly"
+                )
+            if narrow in ("float16", "bfloat16"):
+                view = replace(view, precision=narrow)
+            left = self.seconds - (time.monotonic() - begin)
+            if left <= 0:
+                raise BadInputError(f"the {self.seconds:g} seconds were over before the search began")
+            decision, why, guess = self._attack(view, knowledge, left)
+        except BadInputError as error:
+            why = str(error).rstrip(".")
+        certified = torch.zeros(1, 1, dtype=torch.bool)
+        if guess is not None and guess.certified is not None:
+            certified = guess.certified[0]
+        update, received = state_digest(changed), state_digest(before)
+        found = decision in ("proved", "matched whole")
+        proof = None
+        if self.keep_records and guess is not None and found:
+            proof = Proof(guess, self.recipe, self.schema, self.statistics, update, received)
+        doubtful = self.policy.mode == "strict" and (decision == "not tried" or bool(warnings))
+        return GuardFinding(
+            decision=decision,
+            why=why,
+            records=count,
+            proved_records=int(certified.any(1).sum()),
+            whole_records=int(certified.all(1).sum()),
+            proved_cells=int(certified.sum()),
+            cells=0 if count is None else count * len(self.schema.columns),
+            seconds=time.monotonic() - begin,
+            update=update,
+            model=received,
+            assumed=tuple(assumed),
+            warnings=warnings,
+            sent=not (doubtful or (found and self.policy.action == "block")),
+            proof=proof,
+        )
+
+    def _knowledge(
+        self, model: Model, change: Mapping[str, Tensor], running: Mapping[str, Tensor], count: int
+    ) -> Knowledge:
+        """Return what the server knows besides the message."""
+        if count % self.recipe.clients:
+            raise BadInputError(f"{count} records are not shared evenly by {self.recipe.clients} clients")
+        if self.recipe.precision in ("float16", "bfloat16", "mixed"):
+            raise BadInputError(f"the client computed in {self.recipe.precision}, which no replay follows")
+        known = self.policy.known(self.recipe.known(count), change)
+        about = Description(**{**dict(self.recipe), "batch_size": count})
+        # Noise holds running statistics back.
+        held = self.policy.noise_multiplier is not None
+        moments = None if held else Capture(self.recipe.view(model, {}), about, (), dict(running)).batch_statistics
+        return Knowledge(self.schema, self.statistics, count, defense=known, batch_statistics=moments)
+
+    def _attack(self, view: View, knowledge: Knowledge, seconds: float) -> tuple[Decision, str, RecordsGuess]:
+        """Return decision, reason, and what was read."""
+        every = attacks.of("horizontal")
+        # Proofs need no estimates: what the search leaves over gets a single step.
+        limits = {"seconds": seconds, "operations": seconds * _OPERATIONS, "restarts": 1, "iterations": 1}
+        guess = every.create("unmix", **limits)(view, knowledge, [self.seed])
+        assert guess.regime is not None
+        [regime] = guess.regime
+        if guess.certified is not None and bool(guess.certified.any()):
+            return "proved", regime, guess
+        tried = "not tried" if regime.startswith(NOT_TRIED) else "pass"
+        why = regime.removeprefix(NOT_TRIED)
+        if self.recipe.defense is not None or self.policy.changes or view.precision != "full":
+            return tried, why, guess
+        client = self._client(view.model)
+        for other in (guess, self._alone(view, knowledge)):
+            for labelled in _labelled(other, self.schema):
+                if _matches(view, client, labelled):
+                    return "matched whole", "records that no proof covers give the very message", labelled
+        return tried, why, guess
+
+    def _alone(self, view: View, knowledge: Knowledge) -> RecordsGuess | None:
+        """Return the record of a message of one, in closed form for most networks; None where it does not apply."""
+        if knowledge.batch_size > 1:
+            return None
+        try:
+            return attacks.of("horizontal").create("single_activation")(view, knowledge, [self.seed])
+        except BadInputError:
+            return None
+
+    def _received(self, state: Mapping[str, Tensor]) -> Model:
+        """Return the model as the server sent it."""
+        made = copy.deepcopy(self._network)
+        module = made.module if isinstance(made, Model) else made
+        try:
+            module.load_state_dict(dict(state), strict=True)
+        except RuntimeError as error:
+            raise BadInputError(
+                f"the received model is not the network that the guard was given ({' '.join(str(error).split())[:300]})"
+            ) from error
+        found, _ = make_model(made, self.schema, self.statistics, head=self.head)
+        if self._own is not None:
+            self._own.check_inputs(found.module, found.name)
+        return found
+
+    def _client(self, model: Model) -> Encoder:
+        """Return the client's encoder in the model's precision."""
+        return Encoder(self.schema, self.statistics, dtype=next(iter(model.parameters.values())).dtype)
+
+    def _known_count(self, records: int | None) -> int | None:
+        if records is not None:
+            check_count("records", records)
+        stated = self.recipe.batch_size
+        if None not in (records, stated) and records != stated:
+            raise BadInputError(f"the recipe says {stated} records, the update is of {records}; leave one of them out.")
+        return records if stated is None else stated
+
+    def _counted(self, view: View) -> int:
+        found = None
+        if isinstance(view, GradientView):
+            found = count_records(view, self.schema, self.statistics, seed=self.seed)
+        if found is None:
+            raise BadInputError(
+                "the number of records is not known and cannot be counted in the update; say it in the recipe or with "
+                "the update"
+            )
+        return found
+
+    def _write(self, finding: GuardFinding, round: int | None) -> None:
+        if self._log is None:
+            return
+        line = json.dumps(finding.log(round=round, policy=self.policy.action, mode=self.policy.mode)) + "\n"
+        try:
+            descriptor = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE)
+            with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+                file.write(line)
+        except OSError as error:
+            raise BadInputError(f"the guard's log {str(self._log)!r} cannot be written ({error}).") from error
+
+
+def _network(model: str | nn.Module | Model, schema: Schema, head: Head | None, seed: int) -> nn.Module | Model:
+    if not isinstance(model, str):
+        return model
+    if is_own(model):
+        return load_own(model, schema, seed, head).network
+    made = models.create(model, schema=schema, seed=seed, head=head)
+    assert isinstance(made, Model)
+    return made
+
+
+def _message(
+    before: Mapping[str, Tensor], given: Mapping[str, Tensor], form: Form
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return parameters before less parameters after (or the gradient), and running statistics after."""
+    foreign = [name for name in given if name not in before]
+    if foreign:
+        raise BadInputError(f"the update holds {foreign[0]!r}, which the model as sent has not.")
+    broken = [name for name, tensor in given.items() if not bool(tensor.isfinite().all())]
+    if broken:
+        raise BadInputError(f"{broken[0]!r} of the update holds numbers that are not finite; training has diverged.")
+    if form == "gradient":
+        return {name: tensor for name, tensor in given.items() if not is_buffer(name, tensor)}, {}
+    after = given
+    if form == "difference":
+        after = {name: before[name] + tensor for name, tensor in given.items()}
+    every = changes({name: tensor for name, tensor in before.items() if name in after}, after)
+    moved = {name: tensor for name, tensor in every.items() if not is_buffer(name, before[name])}
+    if form == "difference":
+        # As it is sent, not by way of the rounded sum.
+        moved = {name: -given[name] for name in moved}
+    return moved, {name: tensor for name, tensor in every.items() if name not in moved}
+
+
+def _changed(
+    before: Mapping[str, Tensor],
+    given: Mapping[str, Tensor],
+    changed: Mapping[str, Tensor],
+    form: Form,
+    hold_running: bool,
+) -> dict[str, Tensor]:
+    """Return the update with changed parameters, in its form."""
+    message = {}
+    for name, tensor in given.items():
+        if name not in changed:
+            held = torch.zeros_like(tensor) if form == "difference" else before[name]
+            message[name] = held if hold_running else tensor
+        elif form == "gradient":
+            message[name] = changed[name].to(tensor.dtype)
+        else:
+            moved = -changed[name] if form == "difference" else before[name] - changed[name]
+            message[name] = moved.to(tensor.dtype)
+    return message
+
+
+def _in_order(model: Model, message: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the message in the order and the type of the model's parameters."""
+    wanted = model.parameters
+    missing = [name for name in wanted if name not in message]
+    if missing:
+        raise BadInputError(
+            f"the update lacks {', '.join(map(repr, missing[:3]))}{' and more' if len(missing) > 3 else ''} of "
+            f"{len(wanted)} parameters, so that it cannot be replayed"
+        )
+    return {name: message[name].to(parameter.dtype) for name, parameter in wanted.items()}
+
+
+def _narrower(before: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str | None:
+    """Return the type to which an update was rounded; None where it has that of the model."""
+    kinds = [
+        tensor.dtype
+        for name, tensor in given.items()
+        if name in before and tensor.dtype.is_floating_point and tensor.dtype.itemsize < before[name].dtype.itemsize
+    ]
+    return str(kinds[0]).removeprefix("torch.") if kinds else None
+
+
+def _labelled(guess: RecordsGuess | None, schema: Schema) -> list[RecordsGuess]:
+    """Return a guess with its labels; one of a single record without any with each class in turn."""
+    if guess is None or guess.labels is not None:
+        return [] if guess is None else [guess]
+    if not isinstance(schema.target, Discrete):
+        return []
+    one = torch.ones(guess.cells.shape[:2], dtype=torch.float64)
+    return [replace(guess, labels=code * one) for code in range(schema.target.width)]
+
+
+def _matches(view: View, client: Encoder, guess: RecordsGuess) -> bool:
+    """Return whether guessed records replay the whole message to rounding."""
+    if guess.labels is None:
+        return False
+    rows, labels = client.encode(guess.cells), guess.labels
+    placed = view.model.parameters
+    rounding = torch.finfo(client.mean.dtype).eps
+    if isinstance(view, GradientView):
+        replayed, moved = gradient(view.model, rows, labels), {}
+    elif isinstance(view, UpdateView) and view.clients == 1 and len(view.training.batches(labels.shape[1])) == 1:
+        epochs = view.training.epochs
+        replayed = local_update(
+            view.model,
+            rows[:, None].expand(-1, epochs, -1, -1),
+            labels[:, None].expand(-1, epochs, -1),
+            view.training,
+        )
+        moved = {name: epochs * rounding * float(p.norm()) for name, p in placed.items()}
+    else:
+        return False
+    for name, received in view.message.items():
+        size = float(received.norm())
+        allowed = _SAME * rounding * size + moved.get(name, 0.0)
+        off = float((replayed[name].to(received) - received).norm())
+        if off > allowed or moved.get(name, 0.0) > _TELLING * max(size, rounding):
+            return False
+    return True
+
+
+def _logged_rounds(log: Path | None) -> int:
+    """Return the number of rounds with noise that a log holds, which one epsilon covers together."""
+    if log is None or not log.is_file():
+        return 0
+    try:
+        lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, ValueError) as error:
+        raise BadInputError(
+            f"the guard's log {str(log)!r} cannot be read ({error}), so that the rounds before are not known; move it "
+            "away to begin a new federation."
+        ) from error
+    return sum(isinstance(line, dict) and line.get("policy") == "noise" for line in lines)

@@ -1,0 +1,1 @@
+"""Leak guard and capture inside other programs: Flower (extra ``flower``) and NVFlare (extra ``nvflare``)."""

@@ -1,0 +1,227 @@
+"""Flower: a mod that checks a client's replies, and a strategy that captures what the server receives.
+
+A mod is part of the app, which the researcher writes: it is advisory. Whoever writes the app can leave it out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MessageType, MetricRecord
+from flwr.clientapp.typing import ClientAppCallable, Mod
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy.strategy import Strategy
+from safetensors.torch import save
+from torch import Tensor
+
+from seepage.captures.captured import Description, save_capture
+from seepage.captures.encoders import ClientEncoder
+from seepage.captures.recipe import MessageRecipe
+from seepage.captures.states import as_state, changes, state_digest
+from seepage.errors import BadInputError
+from seepage.files import make_folder, write_whole
+from seepage.guard.settings import load
+from seepage.guard.update_guard import UpdateGuard
+from seepage.models.model import Head
+
+C = TypeVar("C", bound="CaptureReplies")
+
+_LOGGER = logging.getLogger(__name__)
+_BLOCKED = "the leak guard sends no update in this round"
+
+
+def leak_guard_mod(
+    guard: UpdateGuard | str | Path | Callable[[Context], UpdateGuard],
+    *,
+    weighted_by_key: str = "num-examples",
+) -> Mod:
+    """Return a mod that checks the reply to each training message before it is sent.
+
+    Register it first, since the first mod is the last to see the reply: ``@app.train(mods=[leak_guard_mod(...)])``, or
+    before all of these with ``ClientApp(mods=[...])``. A reply that is blocked becomes an error, which strategies
+    count as a failure. So does a reply that cannot be checked: one without exactly one ``ArrayRecord``, or with that of
+    another network.
+
+    Args:
+        guard: guard; path of a guard file, whose network is registered; or a function that returns the guard of a
+            client, for apps whose clients have other tables. Flower starts an app anew in each round: give the guard a
+            log, so that rounds with noise are counted.
+        weighted_by_key: name of the metric that says how many records the reply is of, where the recipe does not.
+
+    Example:
+        >>> from flwr.clientapp import ClientApp
+        >>> from seepage.datasets.planted import distinct
+        >>> from seepage.models.mlp import nn3
+        >>> data = distinct(rows=40)
+        >>> guarding = UpdateGuard(nn3(data.schema).module, data.schema, MessageRecipe(), reference=data.train)
+        >>> app = ClientApp(mods=[leak_guard_mod(guarding)])
+    """
+    made = load(guard) if isinstance(guard, str | Path) else guard
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        if not _trains(message):
+            return call_next(message, context)
+        checks = made if isinstance(made, UpdateGuard) else made(context)
+        # Before the app runs, which may change the arrays in place.
+        sent = _only_arrays(message)
+        received = None if sent is None else {name: array.numpy().copy() for name, array in sent[1].items()}
+        reply = call_next(message, context)
+        if reply.has_error():
+            return reply
+        found = _only_arrays(reply)
+        if received is None or found is None:
+            _LOGGER.warning("leak guard: message and reply each need exactly one ArrayRecord; nothing is sent")
+            return _refusal(message)
+        key, arrays = found
+        records = None if checks.recipe.batch_size is not None else _number(reply, weighted_by_key)
+        try:
+            answer = checks(
+                received,
+                {name: array.numpy() for name, array in arrays.items()},
+                records=records,
+                round=_round(message),
+            )
+        except BadInputError as error:
+            _LOGGER.warning("leak guard: nothing is sent, since the reply cannot be checked: %s", error)
+            return _refusal(message)
+        _LOGGER.info("leak guard: %s", answer.finding)
+        if answer.message is None:
+            return _refusal(message)
+        if checks.policy.changes:
+            reply.content.array_records[key] = ArrayRecord(
+                {name: Array(np.ascontiguousarray(tensor.numpy())) for name, tensor in answer.message.items()}
+            )
+        return reply
+
+    return mod
+
+
+class CaptureReplies(Strategy):
+    """Mixin that writes what a server really receives, as captured updates.
+
+    Put it before the strategy: ``class Captured(CaptureReplies, FedAvg): ...``, and name a folder with ``capture_to``.
+    The folder gets, for its owner alone, a folder a round with ``model.safetensors``, as it was sent, and a captured
+    update a client, ``client-ID.safetensors``; see ``seepage attack --help``. Where a strategy sends clients different
+    models, each client's stands beside its update, ``model-ID.safetensors``.
+
+    Example:
+        >>> from flwr.serverapp.strategy import FedAvg
+        >>> from seepage.learning import LocalTraining
+        >>> class Captured(CaptureReplies, FedAvg): ...
+        >>> training = LocalTraining(epochs=1, batch_size=8, learning_rate=0.1)
+        >>> recipe = MessageRecipe(protocol="fedavg", training=training)
+        >>> strategy = Captured(fraction_evaluate=0.5).capture_to("captured", recipe)
+    """
+
+    _capture_folder: Path | None = None
+
+    def capture_to(
+        self: C,
+        folder: str | Path,
+        recipe: MessageRecipe,
+        *,
+        head: Head | None = None,
+        encoder: ClientEncoder | None = None,
+        weighted_by_key: str = "num-examples",
+    ) -> C:
+        """Name the folder and what is known of the clients, and return the strategy.
+
+        Args:
+            folder: folder of the captured updates.
+            recipe: recipe of the clients' updates.
+            head: reading of the network's outputs, where it is known.
+            encoder: encoder of the clients, where they share one.
+            weighted_by_key: name of the metric that says how many records a reply is of.
+        """
+        self._capture_folder, self._capture_recipe = Path(folder), recipe
+        self._capture_facts = {"head": head, "encoder": encoder}
+        self._capture_weight = weighted_by_key
+        self._capture_sent: dict[int, ArrayRecord] = {}
+        return self
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return the strategy's messages, and keep the models in them until the replies come."""
+        if self._capture_folder is None:
+            raise BadInputError("the strategy does not know where to; call capture_to(folder, recipe) before start().")
+        messages = list(super().configure_train(server_round, arrays, config, grid))  # pyright: ignore[reportAbstractUsage]
+        found = {message.metadata.dst_node_id: _only_arrays(message) for message in messages}
+        self._capture_sent = {node: one[1] for node, one in found.items() if one is not None}
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Write each reply, and return what the strategy makes of all of them."""
+        received = list(replies)
+        self._capture_round(server_round, received)
+        return super().aggregate_train(server_round, received)  # pyright: ignore[reportAbstractUsage]
+
+    def _capture_round(self, server_round: int, replies: Iterable[Message]) -> None:
+        assert self._capture_folder is not None
+        folder = self._capture_folder / f"round-{server_round:04d}"
+        make_folder(self._capture_folder, private=True)
+        make_folder(folder, private=True)
+        common: str | None = None
+        for reply in replies:
+            node = reply.metadata.src_node_id
+            found = None if reply.has_error() else _only_arrays(reply)
+            if found is None or node not in self._capture_sent:
+                continue
+            before, after = _state(self._capture_sent[node]), _state(found[1])
+            digest = state_digest(before)
+            if common is None:
+                common = digest
+                _write_model(folder / "model.safetensors", before)
+            elif digest != common:
+                _write_model(folder / f"model-{node}.safetensors", before)
+            recipe = self._capture_recipe
+            update = after if recipe.training is None else changes(before, after)
+            count = recipe.batch_size if recipe.batch_size is not None else _number(reply, self._capture_weight)
+            known = {**dict(recipe), "batch_size": count, "sent": digest, **self._capture_facts}
+            save_capture(folder / f"client-{node}.safetensors", update, Description(**known))
+
+
+def _write_model(path: Path, state: dict[str, Tensor]) -> None:
+    write_whole(path, save({name: tensor.contiguous().clone() for name, tensor in state.items()}), private=True)
+
+
+def _state(arrays: ArrayRecord) -> dict[str, Tensor]:
+    return as_state({name: array.numpy() for name, array in arrays.items()}, "the message")
+
+
+def _trains(message: Message) -> bool:
+    return message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
+
+
+def _only_arrays(message: Message) -> tuple[str, ArrayRecord] | None:
+    """Return the key and the one ArrayRecord of a message; None where it has none, or several."""
+    found = list(message.content.array_records.items())
+    return found[0] if len(found) == 1 else None
+
+
+def _number(reply: Message, key: str) -> int | None:
+    """Return a whole number among the metrics of a reply; None where there is none of that name."""
+    for metrics in reply.content.metric_records.values():
+        value = metrics.get(key)
+        if isinstance(value, int | float) and value >= 1 and value == int(value):
+            return int(value)
+    return None
+
+
+def _round(message: Message) -> int | None:
+    for config in message.content.config_records.values():
+        value = config.get("server-round")
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def _refusal(message: Message) -> Message:
+    return Message(Error(code=ErrorCode.MOD_FAILED_PRECONDITION, reason=_BLOCKED), reply_to=message)

@@ -1,0 +1,125 @@
+"""NVFlare: a filter of task results that checks a site's updates before they leave.
+
+Set in the site's ``local/privacy.json`` it runs before the filters of a job, and no job can opt out of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
+from nvflare.apis.dxo_filter import DXOFilter
+from nvflare.apis.filter import ContentBlockedException, FilterChainType, FilterContextKey
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable
+from nvflare.app_common.app_constant import AppConstants
+from torch import Tensor
+
+from seepage.errors import BadInputError
+from seepage.guard.settings import load
+from seepage.guard.update_guard import UpdateGuard
+
+_KINDS: list[str] = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
+# What a site's answers hold besides weights; in strict mode nothing else leaves.
+_HARMLESS = (*_KINDS, DataKind.METRICS, DataKind.COLLECTION)
+
+
+class LeakGuard(DXOFilter):
+    """Filter that runs the leak guard on weights and differences of weights.
+
+    In the site's ``local/privacy.json``, as a filter of task results::
+
+        {"scopes": [{"name": "guarded", "task_result_filters": [{
+            "path": "seepage.integrations.nvflare.LeakGuard",
+            "args": {"settings": "/site/guard.yaml"}}]}], "default_scope": "guarded"}
+
+    An update that is blocked, or cannot be checked, ends the task with ``TASK_RESULT_FILTER_ERROR``. In ``strict`` mode
+    so does an answer that holds anything but weights and metrics, which the guard cannot read.
+
+    Args:
+        settings: path of the guard file, see ``seepage.guard.load``.
+        allow_code: whether code that the guard file names may run.
+        guard: guard, for use in Python, in place of the file.
+
+    Raises:
+        BadInputError: the guard file cannot be used, or neither file nor guard is given.
+    """
+
+    def __init__(self, settings: str | None = None, allow_code: bool = False, guard: UpdateGuard | None = None) -> None:
+        super().__init__(supported_data_kinds=_KINDS, data_kinds_to_filter=_KINDS)
+        if (settings is None) == (guard is None):
+            raise BadInputError("LeakGuard takes the path of a guard file as settings, or a guard: give one of them.")
+        self.guard = load(Path(settings), allow_code=allow_code) if guard is None and settings is not None else guard
+
+    def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        """Return the answer of a task as it may be sent.
+
+        Raises:
+            ContentBlockedException: it may not be sent.
+        """
+        assert self.guard is not None
+        if self._incoming() or shareable.get_return_code() != ReturnCode.OK:
+            return shareable
+        if self.guard.policy.mode == "strict" and (kind := _unreadable(shareable)):
+            raise ContentBlockedException(f"the leak guard cannot read an answer of kind {kind}")
+        return super().process(shareable, fl_ctx)
+
+    def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
+        """Return the changed update, or None where it is sent as it is.
+
+        Raises:
+            ContentBlockedException: the update may not be sent, or cannot be checked.
+        """
+        assert self.guard is not None
+        if self._incoming():
+            return None
+        task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
+        sent = _weights(task) if isinstance(task, Shareable) else None
+        if sent is None or not isinstance(task, Shareable):
+            raise ContentBlockedException("the leak guard does not know the model that the server sent")
+        if dxo.get_meta_prop(MetaKey.PROCESSED_ALGORITHM) is not None:
+            raise ContentBlockedException("the leak guard cannot read an update that another filter has processed")
+        form = "difference" if dxo.data_kind == DataKind.WEIGHT_DIFF else "weights"
+        current = task.get_header(AppConstants.CURRENT_ROUND)
+        try:
+            answer = self.guard(sent, dxo.data, form=form, round=current if isinstance(current, int) else None)
+        except BadInputError as error:
+            self.log_error(fl_ctx, f"leak guard: {error}")
+            raise ContentBlockedException("the leak guard cannot check this update") from error
+        self.log_info(fl_ctx, f"leak guard: {answer.finding}")
+        if answer.message is None:
+            raise ContentBlockedException("the leak guard sends no update in this round")
+        if not self.guard.policy.changes:
+            return None
+        data = {name: np.ascontiguousarray(tensor.numpy()) for name, tensor in answer.message.items()}
+        return DXO(dxo.data_kind, data, dict(dxo.meta))
+
+    def _incoming(self) -> bool:
+        """Return whether this is the chain of what the server sends."""
+        return self.get_prop(FilterContextKey.CHAIN_TYPE) == FilterChainType.TASK_DATA_CHAIN
+
+
+def _weights(task: Shareable) -> dict[str, np.ndarray | Tensor] | None:
+    """Return the weights that a task came with; None where it has none."""
+    try:
+        found = from_shareable(task)
+    except ValueError:
+        return None
+    return found.data if found.data_kind == DataKind.WEIGHTS and found.data else None
+
+
+def _unreadable(shareable: Shareable) -> str | None:
+    """Return the kind of what an answer holds besides weights and metrics; None for nothing."""
+    try:
+        found = [from_shareable(shareable)]
+    except ValueError:
+        return "no DXO"
+    while found:
+        dxo = found.pop()
+        if dxo.data_kind not in _HARMLESS:
+            return str(dxo.data_kind)
+        if dxo.data_kind == DataKind.COLLECTION:
+            found += list(dxo.data.values() if isinstance(dxo.data, dict) else dxo.data)
+    return None
