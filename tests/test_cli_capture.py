@@ -40,6 +40,11 @@ class Tables(nn.Module):
         found = [table(codes[:, i]) for i, table in enumerate(self.tables)]
         return self.out(torch.relu(self.hidden(torch.cat([*found, numbers], dim=1))))
 
+class Dropping(nn.Sequential):
+    def __init__(self, inputs, outputs):
+        between = nn.Sequential(nn.ReLU(), nn.Dropout(0.5))
+        super().__init__(nn.Linear(inputs, 50), between, nn.Linear(50, outputs))
+
 def fails():
     raise RuntimeError("no licence")
 
@@ -132,6 +137,18 @@ def test_without_the_truth_nothing_is_scored_and_assumptions_are_said(seepage: A
     assert "assumed: every category" in text
     assert "initialisation with seed 0" in text
     assert "Beside the truth" not in text
+
+
+def test_an_update_of_a_network_with_dropout_is_attacked_as_if_without(seepage: Any, tmp_path: Path) -> None:
+    given = [*files_of("plain", "ownnets.py:Dropping"), *TINY, "--out", tmp_path / "read"]
+    status, _, error = seepage("attack", *given)
+    assert status == 2
+    assert "--dropout off" in " ".join(error.split())
+    status, text, _ = seepage("attack", *given, "--dropout", "off")
+    assert status == 0
+    assert "dropout is switched off" in text
+    [note] = json.loads((tmp_path / "read" / "results.json").read_text())["notes"]
+    assert note.startswith("dropout is switched off: an update of a client that drops values")
 
 
 def test_check_says_what_is_known(seepage: Any) -> None:

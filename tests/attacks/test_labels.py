@@ -96,15 +96,28 @@ class Backwards(nn.Module):
         return self.last(torch.tanh(self.first(rows)))
 
 
+class Ensemble(nn.Module):
+    """Several affine members that share a layer; their mean is the output, and no nn.Linear is at its end."""
+
+    def __init__(self, width: int, outputs: int, members: int = 3) -> None:
+        super().__init__()
+        self.shared = nn.Linear(width, 16)
+        self.weight = nn.Parameter(torch.randn(members, 16, outputs) / 4)
+        self.bias = nn.Parameter(torch.randn(members, outputs))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return (torch.einsum("ri,kio->rko", torch.relu(self.shared(rows)), self.weight) + self.bias).mean(1)
+
+
 def network(kind: str, rows: Table, head: Head) -> Model:
     if kind == "mlp":
         return mlp(rows.schema, [30], seed=1, head=head)
-    make = {"backwards": Backwards, "skip": Widths}[kind]
+    make = {"backwards": Backwards, "skip": Widths, "ensemble": Ensemble}[kind]
     outputs = 1 if head == "sigmoid" else rows.schema.target.width
     return Model(seeded(lambda: make(rows.schema.width, outputs), seed=1), head, kind)
 
 
-@pytest.mark.parametrize("kind", ["mlp", "backwards", "skip"])
+@pytest.mark.parametrize("kind", ["mlp", "backwards", "skip", "ensemble"])
 @pytest.mark.parametrize("records", [1, 4, 16])
 @pytest.mark.parametrize(("classes", "head"), [(2, "softmax"), (2, "sigmoid"), (3, "softmax"), (7, "softmax")])
 def test_counts_are_exact_wherever_the_mean_prediction_is_known_to_half_a_record(
@@ -168,7 +181,7 @@ class Rescaled(nn.Linear):
     ("make", "method", "message"),
     [
         (lambda d: nn.Sequential(nn.Linear(d, 2), nn.Tanh()), "bias", "does not end in an nn.Linear layer of its own"),
-        (lambda d: Rescaled(d, 2), "bias", "does not end in an nn.Linear layer of its own"),
+        (lambda d: Rescaled(d, 2), "geng", "does not end in an nn.Linear layer of its own"),
         (Twice, "bias", "does not end in an nn.Linear layer of its own"),
         (lambda d: nn.Linear(d, 2, bias=False), "bias", "has no bias, which label restoration reads; grant the labels"),
         (lambda d: nn.Linear(d, 2), "geng", "'geng' divides by the mean input .* needs a hidden ReLU layer"),

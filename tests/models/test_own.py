@@ -42,6 +42,9 @@ class Net(nn.Module):
 def plain():
     return nn.Linear(9, 2)
 
+def hidden(inputs, outputs, width=5):
+    return nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, outputs))
+
 def sized(*, size=4, **rest):
     return nn.Linear(9, size)
 
@@ -93,6 +96,8 @@ def test_a_factory_is_handed_what_it_takes(folder: Path, place: str) -> None:
     assert [tuple(p.shape) for p in built.parameters()] == [(6, 9), (6,), (2, 6), (2,)]
     assert isinstance(load_own(f"{place}:Net", SCHEMA, seed=5, options={"units": 4}).network, nn.Module)
     assert isinstance(load_own(f"{place}:plain", SCHEMA).network, nn.Linear)
+    # With a default of its own, a width is that of a layer.
+    assert load_own(f"{place}:hidden", SCHEMA).network[0].out_features == 5  # pyright: ignore
     assert load_own(f"{place}:sized", SCHEMA, options={"size": 7, "more": 1}).network.out_features == 7  # pyright: ignore
     assert sys.path == before
 

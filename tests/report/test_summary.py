@@ -71,6 +71,15 @@ def test_an_open_verdict_gives_both_ends_and_a_lower_bound_its_reason() -> None:
     assert "The exact attack was not tried, so this is a lower bound." in headline(fell).words
 
 
+def test_dropout_that_was_switched_off_is_named_beside_the_verdict() -> None:
+    alarm = Alarm("SEEP025", "warning", "Dropout was switched off", "...")
+    found = replace(result([row()]), findings=[alarm])
+    said = "Dropout was switched off: this holds for clients that train without it."
+    assert headline(found).words.endswith(said)
+    assert said in summary(found).split("\n\n")[0]
+    assert "Dropout" not in headline(result([row()])).words
+
+
 def test_an_attack_that_cannot_be_told_from_a_baseline_is_not_called_safe() -> None:
     text = summary(result([row(lift=0.01, lift_low=-0.05, lift_high=0.07)]))
     assert "do not tell the attack from the baseline. That does not show that nothing leaks" in text

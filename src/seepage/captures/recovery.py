@@ -20,6 +20,7 @@ from seepage.attacks.horizontal.exact.record_count import count_records
 from seepage.captures.captured import Capture, Description
 from seepage.errors import BadInputError, Remedy, check_count
 from seepage.files import make_folder, write_whole
+from seepage.models.model import Model
 from seepage.seeds import stream
 from seepage.tabular.assumed import standardised_statistics, uniform_statistics
 from seepage.tabular.schema import Discrete, Schema
@@ -225,7 +226,7 @@ def recover(
             "labels": "restored" if labels is None else "those in the update",
             "records": "counted in the update" if counted else "granted",
         },
-        notes=capture.notes,
+        notes=(*capture.notes, *_assumed(model)),
         scores=None if truth is None else scores(capture.view, knowledge, guess, truth, seed),
     )
 
@@ -248,6 +249,13 @@ def doubts(
         dtype=doubt.dtype,
     )
     return certainties(schema, doubt[0], scale), spreads(schema, doubt[0], scale)
+
+
+def _assumed(model: Model) -> list[str]:
+    """Return what was taken for granted of the client's training."""
+    if not model.switched_off:
+        return []
+    return ["dropout is switched off: an update of a client that drops values is not that of the network attacked here"]
 
 
 def write_recovered(folder: Path, found: Recovered) -> None:

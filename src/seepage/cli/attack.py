@@ -26,7 +26,7 @@ from seepage.captures.recovery import (
     write_recovered,
 )
 from seepage.cli.app import app
-from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
+from seepage.cli.capture import DROPOUT_HELP, MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
 from seepage.cli.exits import Exit
 from seepage.devices import find_device
 from seepage.errors import BadInputError
@@ -89,6 +89,7 @@ def attack(
     ] = False,
     head: Annotated[str | None, typer.Option(help="softmax, sigmoid or regression, if not the usual one.")] = None,
     model_seed: Annotated[int, typer.Option(help="Of the network's initialisation, without --weights.")] = 0,
+    dropout: Annotated[str, typer.Option(help=DROPOUT_HELP)] = "refused",
     profile: Annotated[str, typer.Option(help="default: the strongest attacks we know; faithful: as published.")] = (
         "default"
     ),
@@ -121,7 +122,9 @@ def attack(
 
         seepage attack captured --model nn3 --schema people.yaml --proofs-only --out read
     """
-    spec = make_spec(head=head, device=device, threads=threads, seed=seed, profile=profile, model_seed=model_seed)
+    spec = make_spec(
+        head=head, device=device, threads=threads, seed=seed, profile=profile, model_seed=model_seed, dropout=dropout
+    )
     if (restarts is not None and restarts < 1) or (iterations is not None and iterations < 1):
         raise BadInputError(
             f"restarts and iterations are at least 1, got --restarts {restarts} and --iterations {iterations}."
@@ -173,6 +176,7 @@ def attack(
         seed=model_seed,
         head=spec.head or about.head,
         weights=weights,
+        dropout=spec.dropout,
         device=find_device(spec.device),
     )
     capture = load_capture(update, network, table)

@@ -54,6 +54,10 @@ app.add_typer(captures, name="capture")
 
 MODEL_HELP = "The network: a name of [bold]seepage models[/bold], package.module:factory or path/to/file.py:factory."
 SCHEMA_HELP = "YAML schema of the client's table; [bold]seepage schema[/bold] drafts one."
+DROPOUT_HELP = (
+    "A network that drops values in training: refused, or off where the update was computed without dropout, or to "
+    "attack it as if."
+)
 WEIGHTS_HELP = "Its weights when the update was made (.safetensors). Default: those of its initialisation."
 
 
@@ -65,6 +69,7 @@ def check(
     weights: Annotated[Path | None, typer.Option(help=WEIGHTS_HELP)] = None,
     head: Annotated[str | None, typer.Option(help="softmax, sigmoid or regression, if not the usual one.")] = None,
     model_seed: Annotated[int, typer.Option(help="Of the network's initialisation.")] = 0,
+    dropout: Annotated[str, typer.Option(help=DROPOUT_HELP)] = "refused",
 ) -> None:
     """Check that a captured update is whole and can be one of a model.
 
@@ -75,8 +80,10 @@ def check(
     about = read_description(update)
     table = client_schema(Schema.load(schema), about)
     statistics, _ = known_statistics(table, about)
-    spec = make_spec(head=head or about.head, model_seed=model_seed)
-    network, _ = make_model(model, table, statistics, seed=model_seed, head=spec.head, weights=weights)
+    spec = make_spec(head=head or about.head, model_seed=model_seed, dropout=dropout)
+    network, _ = make_model(
+        model, table, statistics, seed=model_seed, head=spec.head, weights=weights, dropout=spec.dropout
+    )
     capture = load_capture(update, network, table)
     console = make_console()
     grid = make_table(f"{clean(update.name)}: {capture.about.describe()}; model {clean(network.name)}")
@@ -121,6 +128,7 @@ def example(
     reference: Annotated[
         bool, typer.Option("--reference", help="Write all rows as reference.csv, to stand for public ones.")
     ] = False,
+    dropout: Annotated[str, typer.Option(help=DROPOUT_HELP)] = "refused",
     seed: Annotated[int, typer.Option(help="Of the batch and of the network's initialisation.")] = 0,
 ) -> None:
     """Make a captured update from a table: that of the first victim of an audit with the same seed.
@@ -136,7 +144,7 @@ def example(
         --schema client/schema.yaml --truth client/truth.csv --out read
     """
     given: dict[str, object] = {"dataset": dataset, "data": data, "target": target, "schema_file": schema, "head": head}
-    given |= {"weights": weights}
+    given |= {"weights": weights, "dropout": dropout}
     spec = make_spec(
         model=model,
         batch_sizes=batch_size,

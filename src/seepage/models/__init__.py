@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 registry.models.declare(
     {
         "cnn_bn": "seepage.models.cnn",
+        "dcn_v2": "seepage.models.dcn",
+        "ft_transformer": "seepage.models.rtdl",
         "gaussian": "seepage.models.gaussian",
         "imprint": "seepage.models.imprint",
         "loki": "seepage.models.loki",
@@ -25,6 +27,9 @@ registry.models.declare(
         "nn5": "seepage.models.mlp",
         "wide": "seepage.models.mlp",
         "resnet_bn": "seepage.models.resnet",
+        "rtdl_resnet": "seepage.models.rtdl",
+        "tab_transformer": "seepage.models.tab_transformer",
+        "tabm": "seepage.models.tabm",
     },
     "horizontal",
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from seepage.errors import BadInputError
+from seepage.models.dropout import random_outputs
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
@@ -58,7 +59,8 @@ class Embedded(nn.Module):
         module: network whose forward method takes ``codes`` (record, discrete column), int64, positions in the
             schema's categories, and ``numbers`` (record, continuous column), standardised; or only codes. Both are in
             the schema's order and are recognised by the arguments' names, see ``takes_codes``. The module is copied;
-            parameters keep their names.
+            parameters keep their names. Where the schema has no columns of one kind, a module that does not take an
+            empty tensor for them is given None.
         schema: schema of the table.
         statistics: moments that encoded rows are standardised with.
 
@@ -94,6 +96,7 @@ class Embedded(nn.Module):
     _inner: nn.Module
     seepage_mean: Tensor
     seepage_std: Tensor
+    _absent: tuple[str, ...]
 
     def __init__(self, module: nn.Module, schema: Schema, statistics: Statistics) -> None:
         super().__init__()
@@ -123,6 +126,8 @@ class Embedded(nn.Module):
             if hasattr(inner, name):
                 raise BadInputError(f"the network has an attribute {name!r}, which seepage needs; rename it.")
             inner.register_buffer(name, values.to(device=first.device, dtype=first.dtype), persistent=False)
+        # Some networks insist on no tensor at all for columns that there are none of.
+        self._absent = self._refused(first)
         self._plan = _plan(self._called, schema, self._discrete, len(self._continuous), first)
         self._verify(schema, statistics, first)
 
@@ -149,7 +154,22 @@ class Embedded(nn.Module):
 
     def _called(self, codes: Tensor, numbers: Tensor) -> Tensor:
         given = {"codes": codes, "numbers": numbers}
-        return self._inner(*(given[role] for role in self._roles))
+        return self._inner(*(None if role in self._absent else given[role] for role in self._roles))
+
+    def _refused(self, like: Tensor) -> tuple[str, ...]:
+        """Return the arguments without columns that the module does not take as an empty tensor."""
+        self._absent = ()
+        sizes = {"codes": len(self._discrete), "numbers": len(self._continuous)}
+        empty = tuple(role for role in self._roles if not sizes[role])
+        if not empty:
+            return ()
+        codes = torch.zeros(2, sizes["codes"], dtype=torch.int64, device=like.device)
+        try:
+            with torch.no_grad():
+                self._called(codes, torch.zeros(2, sizes["numbers"], dtype=like.dtype, device=like.device))
+        except Exception:  # A user's module may raise anything.
+            return empty
+        return ()
 
     def _verify(self, schema: Schema, statistics: Statistics, like: Tensor) -> None:
         generator = torch.Generator().manual_seed(0)
@@ -164,13 +184,15 @@ class Embedded(nn.Module):
         encoded = encoder.standardise(raw).to(like.dtype)
         encoded[:, self._continuous] = numbers.to(encoded)
         with torch.no_grad():
-            real = self._called(codes, numbers.to(like))
+            real, again = (self._called(codes, numbers.to(like)) for _ in range(2))
             adapted = self(encoded)
+        if not torch.equal(real, again):
+            raise random_outputs(self._describe)
         scale = real.abs().max().clamp_min(1)
         if real.shape != adapted.shape or not bool(((real - adapted).abs() <= 1e-3 * scale).all()):
             raise BadInputError(
-                f"the network {self._describe} does more with its codes than look them up, or gives other outputs "
-                f"each time, so an attack cannot reach its tables; {_ADVICE}."
+                f"the network {self._describe} does more with its codes than look them up, "
+                f"so an attack cannot reach its tables; {_ADVICE}."
             )
 
 
@@ -255,6 +277,8 @@ class _Multiplying(TorchFunctionMode):
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, object] | None = None
     ) -> Any:
         """Replace a look-up; perform everything else."""
+        if func is torch.column_stack:
+            return _beside(*args, **(kwargs or {}))
         if func not in (functional.embedding, functional.one_hot):
             return func(*args, **(kwargs or {}))
         try:
@@ -273,6 +297,11 @@ class _Multiplying(TorchFunctionMode):
         none = self._like.new_empty(records, 0, table.shape[-1])
         stacked = (torch.stack(found, dim=1) if found else none).reshape(records, *call.rest, table.shape[-1])
         return stacked.movedim(0, call.axis)
+
+
+def _beside(tensors: Sequence[Tensor]) -> Tensor:
+    """Return columns side by side; PyTorch's own (2.13) cannot be vectorised by ``vmap``."""
+    return torch.cat([t.reshape(len(t), -1) if t.dim() < 2 else t for t in tensors], 1)
 
 
 def _bound(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:

@@ -14,13 +14,11 @@ from torch.func import vmap
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.batch_norm import by_batch
 from seepage.models.calling import plain_attention
-from seepage.models.head import Head
+from seepage.models.dropout import dropping, random_outputs, without_dropout
+from seepage.models.head import Dropout, Head
 from seepage.tabular.schema import Discrete, Schema
 
 T = TypeVar("T")
-
-# Layers under which a gradient is random, so that it cannot be replayed.
-_UNSUPPORTED = nn.modules.dropout._DropoutNd  # pyright: ignore[reportPrivateUsage]
 
 
 @dataclass(frozen=True)
@@ -36,10 +34,14 @@ class Model:
         crafted: manipulation of the network by a malicious server, as a clause; empty where there is none.
         each: parameters that differ by client, by name, shape (client, *parameter); empty where all clients receive
             the same network, the module's own.
+        dropout: ``refused``: a module that drops values in training is refused; ``off``: its copy without dropout is
+            taken, see ``models.dropout``.
+        switched_off: places whose dropout was switched off.
 
     Raises:
-        BadInputError: the head is unknown, the module has no parameters, it holds a layer (dropout) that the protocols
-            here do not simulate, or batch normalisation in another form or mode than clients train with.
+        BadInputError: the head is unknown, the module has no parameters, it drops values in training (dropout), which
+            the protocols here do not simulate, or it has batch normalisation in another form or mode than clients
+            train with.
 
     Example:
         >>> Model(nn.Linear(3, 2), head="softmax", name="mine").outputs(torch.zeros(5, 3)).shape
@@ -51,6 +53,8 @@ class Model:
     name: str
     crafted: str = ""
     each: Mapping[str, Tensor] = field(default_factory=dict)
+    dropout: Dropout = "refused"
+    switched_off: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.head not in get_args(Head):
@@ -59,13 +63,21 @@ class Model:
             raise BadInputError(
                 f"model {self.name!r} has no parameters, so no gradient crosses the wire; give it a layer."
             )
-        for layer, part in self.module.named_modules():
-            if isinstance(part, _UNSUPPORTED) and part.p > 0:
-                raise BadInputError(
-                    f"model {self.name!r} holds {type(part).__name__} at {layer or 'its root'!r}, which drops "
-                    "values at random; the attacks here would be run against the wrong gradient. Remove the layer or "
-                    "audit the model without it."
-                )
+        if self.dropout not in get_args(Dropout):
+            raise unknown_name("dropout", str(self.dropout), get_args(Dropout))
+        places = dropping(self.module)
+        if self.dropout == "off":
+            module, switched_off = without_dropout(self.module)
+            if switched_off:
+                object.__setattr__(self, "module", module)
+                object.__setattr__(self, "switched_off", switched_off)
+        elif places:
+            others = f" and {len(places) - 1} more" if len(places) > 1 else ""
+            raise BadInputError(
+                f"model {self.name!r} holds {places[0]}{others}, which drops values at random in training; the attacks "
+                "here would be run against the wrong gradient. Audit it as if clients trained without dropout, which "
+                "is an upper bound (dropout='off', --dropout off), or remove the layer."
+            )
         object.__setattr__(self, "module", by_batch(self.module, self.name))
 
     @property
@@ -140,10 +152,7 @@ class Model:
         if not outputs.isfinite().all():
             raise BadInputError(f"model {self.name!r} returns non-finite outputs; check its parameters.")
         if not torch.equal(outputs, self.outputs(rows)):
-            raise BadInputError(
-                f"model {self.name!r} returns other outputs for the same rows each time, so its gradient cannot be "
-                "replayed. Remove what is random (such as a functional dropout) from it."
-            )
+            raise random_outputs(self.name)
         try:
             with torch.no_grad(), plain_attention():
                 vmap(self.module)(rows[None])

@@ -62,7 +62,7 @@ def load_own(
 
     The factory is a class derived from ``nn.Module``, or a function that returns a module. It is defined in the module
     or file that is named, not imported there. It receives, by name, each of these that it has a parameter for:
-    ``schema``; ``inputs`` or ``width`` (encoded columns); ``outputs`` (classes, or 1);
+    ``schema``; ``inputs`` (encoded columns), or ``width`` where that has no default; ``outputs`` (classes, or 1);
     ``cardinalities`` (the number of categories of each discrete column) and ``numbers`` (number of continuous
     columns), for networks with embeddings; ``seed``; ``head``. A factory without parameters is called without any.
     Random numbers that PyTorch draws while it runs follow from ``seed``.
@@ -292,6 +292,9 @@ def _arguments(
         return dict(options)
     named = {n for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    if "width" in parameters and parameters["width"].default is not inspect.Parameter.empty:
+        # With a default it is the width of a layer.
+        del offered["width"]
     for option in options:
         if option not in named and not takes_any:
             raise unknown_name(f"option of model {reference!r}:", option, named)

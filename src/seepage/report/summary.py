@@ -9,7 +9,7 @@ from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.report.frames import Record
 from seepage.report.result import AuditResult
-from seepage.results.checks import LOWER_BOUNDS, Alarm
+from seepage.results.checks import LOWER_BOUNDS, UPPER_BOUNDS, Alarm
 from seepage.results.tiers import TIERS, settings
 from seepage.results.verdict import (
     GRAVITY,
@@ -61,7 +61,14 @@ def headline(result: AuditResult) -> Headline:
     weaker = [alarm for alarm in result.alarms if alarm.code in LOWER_BOUNDS]
     if weaker:
         words += f" {weaker[0].title}, so this is a lower bound."
+    words += _bounds_above(result.alarms)
     return Headline(record, record["tier"], words)
+
+
+def _bounds_above(alarms: Sequence[Alarm]) -> str:
+    """Return for which clients alone figures hold; empty where for all."""
+    found = [alarm for alarm in alarms if alarm.code in UPPER_BOUNDS]
+    return f" {found[0].title}: this holds for clients that train without it." if found else ""
 
 
 def summary(result: AuditResult) -> str:
@@ -118,6 +125,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         text += f" {_why_inconclusive(score, rated.because, audit.spec.unit)}"
     elif rated.because is not None:
         text += f" It is a lower bound: {lowered(rated.because.title)} ({rated.because.code})."
+    text += _bounds_above(alarms)
     unclear = score.lift_low is not None and score.lift_low <= 0
     if unclear and score.lift_high is not None and score.lift_high >= 0:
         text += (

@@ -126,6 +126,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             columns=schema.names,
             sensitive=tuple(column.name for column in schema.columns if column.sensitive),
             utility=("task_accuracy", "task_rmse"),
+            without_dropout=subject.model.switched_off,
         )
 
     @property

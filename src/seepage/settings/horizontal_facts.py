@@ -15,6 +15,8 @@ from seepage.text import clean, listed, percent
 _WIDEST_RANKED = 500
 _LARGEST_RANKED = 1024
 _RANKED_BATCHES = 30
+# Layers that a sentence names.
+_PLACES = 2
 _LABELS = {
     "true": "the true labels, in no particular order",
     "ordered": "the true labels in the order in which the client goes through its records, so who is in which batch",
@@ -50,6 +52,11 @@ def threat_model(
             facts.append(f"it knows how updates were defended: {clean(', '.join(defenses), 400)}")
     if subject.learnt is not None:
         facts.append(_of_training(subject.learnt))
+    if places := subject.model.switched_off:
+        facts.append(
+            f"clients train without dropout, by choice (dropout: off): the network drops values ({_some(places)}); "
+            "for clients that do, figures are an upper bound"
+        )
     if spec.profile != "default":
         facts.append(f"attacks as in the official implementations (profile {spec.profile}), not the strongest known")
     facts += _rank(spec, subject)
@@ -97,6 +104,11 @@ def _of_training(learnt: Learnt) -> str:
         f"{learnt.records:,} records each at a learning rate of {done.learning_rate:g}"
         f"{attacked if done.attacked_rounds > 1 else ', and'} {does}"
     )
+
+
+def _some(places: tuple[str, ...]) -> str:
+    more = [f"{len(places) - _PLACES} more"] if len(places) > _PLACES else []
+    return listed([clean(place, 80) for place in places[:_PLACES]] + more)
 
 
 def _described(what: object) -> str:

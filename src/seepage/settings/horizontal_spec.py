@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator
 from seepage import registry
 from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.errors import BadInputError
-from seepage.models.head import Head
+from seepage.models.head import Dropout, Head
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Count, Option
 from seepage.settings.part import Part, Parts, several
 from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, Spec
@@ -25,6 +25,11 @@ def _all_baselines() -> tuple[Part, ...]:
 
 def _all_metrics() -> tuple[Part, ...]:
     return tuple(Part(name=name) for name in registry.metrics.names())
+
+
+def _switch_text(value: object) -> object:
+    # YAML reads the word as a truth value.
+    return "off" if value is False else value
 
 
 def _label_text(value: object) -> object:
@@ -146,6 +151,15 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
         Field(ge=0, lt=2**63),
         Option("Seed of the network's initialisation.", PARTIES, default="seed", below="model", key="seed"),
     ] = None
+    dropout: Annotated[
+        Dropout,
+        BeforeValidator(_switch_text),
+        Option(
+            "Networks that drop values in training: refused, or off to audit them as if clients trained without "
+            "dropout, an upper bound.",
+            PARTIES,
+        ),
+    ] = "refused"
     training: Annotated[
         Training | None,
         Option(

@@ -13,6 +13,7 @@ from torch import nn
 from seepage import models
 from seepage.errors import BadInputError
 from seepage.models.embedding import adapted
+from seepage.models.head import Dropout
 from seepage.models.model import Head, Model, usual_head
 from seepage.models.own import is_own, load_own
 from seepage.models.weights import load_weights
@@ -29,6 +30,7 @@ def make_model(
     head: Head | None = None,
     options: Mapping[str, object] | None = None,
     weights: Path | None = None,
+    dropout: Dropout = "refused",
     device: torch.device | str = "cpu",
 ) -> tuple[Model, str | None]:
     """Return a model that fits a table and a digest of the source file that made it (None where seepage did).
@@ -41,6 +43,7 @@ def make_model(
         head: head of the model, where it is not the target's usual one; that of a model that was passed stays.
         options: further arguments of the factory that the name stands for.
         weights: safetensors file that they are taken from, see ``load_weights``.
+        dropout: handling of a network that drops values in training, see ``Model``.
         device: where the model is put; what was passed is copied, never moved.
 
     Raises:
@@ -63,7 +66,7 @@ def make_model(
         network = copy.deepcopy(model)
     if isinstance(network, nn.Module):
         name = model if isinstance(model, str) else type(network).__name__
-        network = Model(network, head or usual_head(schema), name)
+        network = Model(network, head or usual_head(schema), name, dropout=dropout)
     if weights is not None:
         load_weights(network.module, weights)
     dtype = next(iter(network.parameters.values())).dtype

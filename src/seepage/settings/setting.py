@@ -128,6 +128,7 @@ class About:
             they must not exceed the baselines.
         utility: metrics that say how well the task is learnt, in order of preference.
         settings: options of the audit for results.
+        without_dropout: layers of the network whose dropout was switched off for the audit.
     """
 
     dataset: str
@@ -150,6 +151,7 @@ class About:
     of_nothing: tuple[str, ...] = ()
     utility: tuple[str, ...] = ("auc", "task_accuracy")
     settings: Mapping[str, Json] = field(default_factory=dict)
+    without_dropout: tuple[str, ...] = ()
 
     def scale(self, metric: str) -> Scale:
         """Return the reading of a metric, a rate where nothing else is said."""

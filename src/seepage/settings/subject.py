@@ -166,6 +166,7 @@ def _subject(
         head=spec.head,
         options=spec.model_options,
         weights=spec.weights,
+        dropout=spec.dropout,
         device=find_device(spec.device),
     )
     dtype = next(iter(placed.parameters.values())).dtype
@@ -231,7 +232,8 @@ class Subjects:
         """
         rows = _key(spec)
         seed = spec.seed if spec.model_seed is None else spec.model_seed
-        key = repr((rows, spec.model, spec.model_options, spec.weights, spec.head, seed, find_device(spec.device)))
+        network = (spec.model, spec.model_options, spec.weights, spec.head, seed, spec.dropout)
+        key = repr((rows, network, find_device(spec.device)))
         if spec.training is not None:
             key += repr((spec.training, spec.seed, spec.threads))
         if key not in self._made:

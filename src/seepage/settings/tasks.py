@@ -126,6 +126,7 @@ def _row(
             seed=seed,
             head=spec.head,
             options=spec.model_options,
+            dropout=spec.dropout,
             device=find_device(spec.device),
         )[0]
 

@@ -80,6 +80,10 @@ class HorizontalOptions(TypedDict, total=False):
     """Output of the network."""
     model_seed: int | None
     """Seed of the network's initialisation."""
+    dropout: Literal["refused", "off"]
+    """Networks that drop values in training: refused, or off to audit them as if clients trained without dropout, an
+    upper bound.
+    """
     training: Mapping[str, object] | None
     """Rounds of training before the attacked one, and number of rounds in which the same victims are attacked, such as
     '{rounds: 9, clients: 5}'.

@@ -411,6 +411,18 @@ def test_stuck_units(activation: nn.Module, bias: float, share: float) -> None:
     assert all(f"8 of the 16 {type(activation).__name__} units of layer '1'" in alarm.message for alarm in alarms)
 
 
+def test_dropout_that_was_switched_off_is_named() -> None:
+    module = nn.Sequential(*two_layers(nn.ReLU()), nn.Dropout(0.2))
+    given = of_module(module, dropout="off")
+    [alarm] = found("SEEP025", given)
+    assert alarm.severity == "warning"
+    assert f"Dropout at '{len(module) - 1}'" in alarm.message
+    assert "upper bound" in alarm.message
+    [sentence] = [line for line in given.audit.threat_model() if "dropout" in line]
+    assert sentence.startswith("Clients train without dropout, by choice (dropout: off): the network drops values (")
+    assert not found("SEEP025", of_module(two_layers(nn.ReLU()), dropout="off"))
+
+
 def test_probing_a_model_leaves_it_as_it_is() -> None:
     module = two_layers(nn.ReLU())
     given = of_module(module)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from seepage.lazy import lazy_package
 
 if TYPE_CHECKING:
-    from seepage.results.checks.alarm import LOWER_BOUNDS, SEVERITIES, Alarm, Severity, Where
+    from seepage.results.checks.alarm import LOWER_BOUNDS, SEVERITIES, UPPER_BOUNDS, Alarm, Severity, Where
     from seepage.results.checks.every import CHECKS, not_applicable, run_checks
     from seepage.results.checks.explain import explanation, titles
     from seepage.results.checks.facts import Facts
@@ -22,6 +22,7 @@ __all__ = [
     "LEAKED",
     "LOWER_BOUNDS",
     "SEVERITIES",
+    "UPPER_BOUNDS",
     "Alarm",
     "Check",
     "Facts",

@@ -9,6 +9,8 @@ Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 # Findings with which a figure is a lower bound: a stronger attack is known and was not tried.
 LOWER_BOUNDS = ("SEEP024",)
+# Findings with which figures hold for another training than the clients' own, which shows less.
+UPPER_BOUNDS = ("SEEP025",)
 
 
 class Where(NamedTuple):

@@ -69,6 +69,18 @@ def saturated(facts: Facts) -> Iterator[Finding]:
         )
 
 
+@check("SEEP025", "warning", "Dropout was switched off")
+def without_dropout(facts: Facts) -> Iterator[Finding]:
+    """The network drops values in training, and was audited without that."""
+    places = facts.audit.about.without_dropout
+    if places:
+        yield Finding(
+            f"The network drops values in training: {few(list(places))}. It was audited without that, by choice, so "
+            "figures hold for clients that train without dropout. Masks that nobody sends blur what others send, so "
+            "for them figures are an upper bound. Read what they would show as at most this much."
+        )
+
+
 @check("SEEP011", "warning", "Hidden units are stuck", "gradient")
 def stuck_units(facts: Facts) -> Iterator[Finding]:
     """At least half of the units of a layer have no derivative on any row."""

@@ -115,14 +115,20 @@ def obstacle(module: nn.Module) -> str:
         'a layer without a bias'
         >>> obstacle(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)))
         'its layers are in another order'
+        >>> obstacle(nn.Sequential(nn.Linear(2, 3), nn.Dropout(0), nn.Tanh(), nn.Linear(3, 1)))
+        'it has Tanh'
     """
     leaves = [part for part in module.modules() if next(part.children(), None) is None]
-    strange = [type(part).__name__ for part in leaves if not isinstance(part, _KNOWN)]
+    strange = [type(part).__name__ for part in leaves if not isinstance(part, _KNOWN) and not _does_nothing(part)]
     if strange:
         return f"it has {', '.join(dict.fromkeys(strange))}"
     if any(isinstance(part, nn.Linear) and part.bias is None for part in leaves):
         return "a layer without a bias"
     return "its layers are in another order"
+
+
+def _does_nothing(part: nn.Module) -> bool:
+    return isinstance(part, nn.Identity) or (isinstance(part, nn.Dropout) and part.p == 0)
 
 
 def chain_of(

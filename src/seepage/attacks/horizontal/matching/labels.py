@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.func import jacrev
 
 from seepage.attacks.horizontal.exact.defended import counts_by_effects, counts_by_sign, lost_to_clipping, weigh_counts
 from seepage.attacks.horizontal.matching.published_labels import by_embedding, by_impact, by_minimum, by_sign
@@ -26,6 +27,9 @@ _CLIPPED_DUMMIES = 512
 # Number of dummy rows with which the output layer is looked for, and what counts as rounding there.
 _LOOKED_AT = 64
 _TERM = 1e-4
+# Largest parameter, in numbers, that is tried as an output bias, and number of dummy rows that it has to move alike.
+_LARGEST_BIAS = 8192
+_MOVED = 8
 
 
 def restore_labels(
@@ -36,7 +40,8 @@ def restore_labels(
     The derivative of the mean cross-entropy with respect to the output bias of class c is exactly the mean predicted
     probability of c less the share of records labelled c. Only that mean over the unknown batch has to be estimated:
 
-    - ``bias``: over dummy rows drawn from the public marginals;
+    - ``bias``: over dummy rows drawn from the public marginals. Where no layer has an output bias, a parameter is read
+      that shifts the outputs of all records alike, such as the biases of an ensemble whose mean is the output;
     - ``bias_gaussian``: over standard normal dummy rows;
     - ``geng``: from the output *weights'* gradient and normal dummies (Geng et al. 2021 as TabLeak's
       code runs it, D13): needs the mean activation besides, and is far less exact.
@@ -58,9 +63,9 @@ def restore_labels(
             expectation, and the effect of more of them is smaller than the rounding of counts.
 
     Raises:
-        BadInputError: the head is a regression, the model does not end in an affine layer, that layer
-            lacks what the method reads, a defense took away what it reads, or the batch is outside the assumptions
-            of a published method.
+        BadInputError: the head is a regression, the model has neither an affine layer at its end nor a parameter that
+            shifts its outputs, that layer lacks what the method reads, a defense took away what it reads, or the batch
+            is outside the assumptions of a published method.
     """
     check_choice("label restoration", method, Method)
     model = view.model
@@ -92,6 +97,8 @@ def restore_labels(
             "them from the bias, or leave this defense out."
         )
     if method == "geng":
+        if layer is None:
+            raise _no_end(model)
         activation = torch.stack([end.inputs.sum(-1).mean() for end in ends])
         least = min(float(end.inputs.min()) for end in ends)
         if least < 0 or not (activation > 0).all():
@@ -102,12 +109,22 @@ def restore_labels(
                 "profile 'default', which restores them from the bias."
             )
         moved = view.gradient[_joined(name, "weight")].double().sum(-1) / activation[:, None]
-    else:
-        if layer.bias is None:
+    elif layer is None or layer.bias is None:
+        if known.signs or known.record_norm is not None or known.kept < 1:
+            raise BadInputError(
+                f"model {model.name!r} has no output bias of its own, from which labels are restored under the defense "
+                f"{known.name!r}; grant the labels (labels='true')."
+            )
+        found = _by_shifts(view, dummies, places)
+        if found is None and layer is None:
+            raise _no_end(model)
+        if found is None:
             raise BadInputError(
                 f"the output layer {name!r} of model {model.name!r} has no bias, which label restoration reads; "
                 "grant the labels (labels='true') or use the method 'geng'."
             )
+        moved = found
+    else:
         moved = view.gradient[_joined(name, "bias")].double()
     counts = knowledge.batch_size * (mean - moved)
     growth: Tensor | float = 1.0
@@ -136,6 +153,8 @@ def _published(view: GradientView, knowledge: Knowledge, method: Method, dummies
     places = [model.parameters] if view.parameters is None else _each(view.parameters)
     ends = [_output_layer(model, dummies, place) for place in places]
     layer, name = ends[0].layer, ends[0].name
+    if layer is None:
+        raise _no_end(model)
     named = f"label restoration {method!r}"
     others = "grant the labels (labels='true') or use the method 'bias'."
     if method == "idlg" and records > 1:
@@ -208,9 +227,12 @@ def spell_out(counts: Float[Tensor, "victim class"], records: int) -> Float[Tens
 
 
 class _End(NamedTuple):
-    """The affine layer whose error is that of the model's outputs, with its inputs and these outputs."""
+    """The affine layer whose error is that of the model's outputs, with its inputs and these outputs.
 
-    layer: nn.Linear
+    Where there is none, layer and inputs are empty.
+    """
+
+    layer: nn.Linear | None
     name: str
     inputs: Tensor
     outputs: Tensor
@@ -226,7 +248,7 @@ def _probabilities(model: Model, outputs: Tensor) -> Tensor:
 
 
 def _output_layer(model: Model, rows: Tensor, parameters: dict[str, Tensor]) -> _End:
-    """Return the affine layer whose error is that of the model's outputs, at some parameters.
+    """Return the affine layer whose error is that of the model's outputs, at some parameters; none if there is none.
 
     It returns the outputs itself, or one of the terms of which they are the sum.
     """
@@ -250,12 +272,51 @@ def _output_layer(model: Model, rows: Tensor, parameters: dict[str, Tensor]) -> 
         found = [end._replace(outputs=outputs) for end in alike if _is_term(model, end.name, rows[:_LOOKED_AT])]
     # The gradient of a layer that runs more than once mixes its roles.
     if not found or sum(end.layer is found[-1].layer for end in calls) > 1:
-        raise BadInputError(
-            f"model {model.name!r} does not end in an nn.Linear layer of its own, nor in a sum of such, from whose "
-            "gradient labels are restored; grant the labels (labels='true')."
-        )
+        return _End(None, "", rows[:, :0].double(), outputs.double())
     end = found[-1]
     return _End(end.layer, end.name, end.inputs.double(), end.outputs.double())
+
+
+def _no_end(model: Model) -> BadInputError:
+    return BadInputError(
+        f"model {model.name!r} does not end in an nn.Linear layer of its own, nor in a sum of such, from whose "
+        "gradient labels are restored; grant the labels (labels='true')."
+    )
+
+
+def _by_shifts(view: GradientView, rows: Tensor, places: list[dict[str, Tensor]]) -> Tensor | None:
+    """Return the mean error of each output, (victim, output), from a parameter that shifts all records' outputs alike.
+
+    The gradient of such a parameter is the derivative of the outputs, which is the same for every record, times the
+    mean error. None where there is no such parameter.
+    """
+    model = view.model
+    for parameter, part in reversed(view.gradient.items()):
+        if part[0].numel() > _LARGEST_BIAS:
+            continue
+        ways = [_shift(model, parameter, rows[:_MOVED], place) for place in places]
+        received = part.double().flatten(1)
+        known = [torch.linalg.pinv(way) for way in ways if way is not None]
+        if len(known) == len(ways):
+            return (received[:, None] @ torch.stack(known))[:, 0]
+    return None
+
+
+def _shift(model: Model, name: str, rows: Tensor, parameters: dict[str, Tensor]) -> Tensor | None:
+    """Return the derivative of the outputs by a parameter, (output, number).
+
+    None where it differs by record, or leaves a direction of the outputs out.
+    """
+
+    def outputs(parameter: Tensor) -> Tensor:
+        return call(model.module, {**parameters, name: parameter}, rows)
+
+    found = jacrev(outputs)(parameters[name].detach()).double().flatten(2)
+    largest = found.abs().max()
+    if not bool((found - found[:1]).abs().max() <= _TERM * largest):
+        return None
+    whole = int(torch.linalg.matrix_rank(found[0])) == found.shape[1] if largest > 0 else False
+    return found[0] if whole else None
 
 
 def _is_term(model: Model, name: str, rows: Tensor) -> bool:

@@ -1,0 +1,74 @@
+"""DCNv2 (Wang et al. 2021): cross layers beside a fully connected network, on embedded columns."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from seepage.models.model import Head, Model
+from seepage.models.packaged import of_columns
+from seepage.registry import models
+from seepage.tabular.schema import Schema
+
+
+class CrossNetwork(nn.Module):
+    """Cross layers and a fully connected network in parallel, as in the paper's figure 1b.
+
+    Args:
+        cardinalities: number of categories of each discrete column.
+        numbers: number of continuous columns.
+        outputs: number of outputs.
+        width: size of an embedding.
+        crosses: number of cross layers.
+    """
+
+    def __init__(
+        self,
+        cardinalities: list[int],
+        numbers: int,
+        outputs: int,
+        width: int = 8,
+        crosses: int = 2,
+    ) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(categories, width) for categories in cardinalities)
+        inputs = width * len(cardinalities) + numbers
+        self.crosses = nn.ModuleList(nn.Linear(inputs, inputs) for _ in range(crosses))
+        self.deep = nn.Sequential(nn.Linear(inputs, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU())
+        self.head = nn.Linear(inputs + 64, outputs)
+
+    def forward(self, codes: Int[Tensor, "record column"], numbers: Float[Tensor, "record number"]) -> Tensor:
+        """Return the outputs, (record, output)."""
+        first = torch.cat([*(table(codes[:, i]) for i, table in enumerate(self.tables)), numbers], 1)
+        crossed = first
+        for cross in self.crosses:
+            crossed = first * cross(crossed) + crossed
+        return self.head(torch.cat([crossed, self.deep(first)], 1))
+
+
+@models.register("dcn_v2", "horizontal")
+def dcn_v2(
+    schema: Schema,
+    seed: int = 0,
+    head: Head | None = None,
+    crosses: int = 2,
+    width: int = 8,
+) -> Model:
+    """DCNv2 (Wang et al. 2021): cross layers beside a fully connected network of 128 and 64 ReLU units.
+
+    Args:
+        schema: schema of the table.
+        seed: seed of the initialisation.
+        head: head of the model, the target's usual one if None.
+        crosses: number of cross layers.
+        width: size of an embedding.
+
+    Raises:
+        BadInputError: an argument does not fit.
+    """
+
+    def build(cardinalities: list[int], numbers: int, outputs: int) -> nn.Module:
+        return CrossNetwork(cardinalities, numbers, outputs, width, crosses)
+
+    return of_columns(build, schema, seed, head, "dcn_v2")

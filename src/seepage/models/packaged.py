@@ -1,0 +1,64 @@
+"""Networks of other packages, which the extra ``architectures`` brings."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from torch import nn
+
+from seepage.errors import BadInputError
+from seepage.models.model import Head, Model, output_width, seeded, usual_head
+from seepage.tabular.schema import Discrete, Schema
+
+
+def package(name: str, model: str) -> ModuleType:
+    """Return a package that holds a network.
+
+    Args:
+        name: package to import.
+        model: registered name of the network, for the message.
+
+    Raises:
+        BadInputError: it is not installed.
+
+    Example:
+        >>> package("no_such_package", "mine")
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: the model 'mine' is built by the package 'no_such_package', which is not...
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise BadInputError(
+            f"the model {model!r} is built by the package {error.name or name!r}, which is not installed; "
+            "pip install 'seepage[architectures]'."
+        ) from error
+
+
+def of_columns(
+    build: Callable[[list[int], int, int], nn.Module], schema: Schema, seed: int, head: Head | None, name: str
+) -> Model:
+    """Return the model of a network that takes codes and numbers.
+
+    Args:
+        build: factory of the network, called with the categories of each discrete column, the number of continuous
+            columns and the number of outputs.
+        schema: schema of the table.
+        seed: seed of the initialisation.
+        head: head of the model, the target's usual one if None.
+        name: registered name.
+
+    Raises:
+        BadInputError: the factory refuses an argument.
+    """
+    head = head or usual_head(schema)
+    cardinalities = [column.width for column in schema.columns if isinstance(column, Discrete)]
+    sizes: tuple[Any, ...] = cardinalities, len(schema.continuous), output_width(schema, head)
+    try:
+        return Model(seeded(lambda: build(*sizes), seed), head, name)
+    except (ValueError, AssertionError) as error:
+        raise BadInputError(f"the model {name!r} cannot be built: {error}; change its options.") from error

@@ -1,0 +1,88 @@
+"""ResNet and FT-Transformer of Gorishniy et al. (NeurIPS 2021), from their package ``rtdl_revisiting_models``."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from seepage.models.model import Head, Model, output_width, seeded, usual_head
+from seepage.models.packaged import of_columns, package
+from seepage.registry import models
+from seepage.tabular.schema import Schema
+
+_PACKAGE = "rtdl_revisiting_models"
+
+
+@models.register("ft_transformer", "horizontal")
+def ft_transformer(
+    schema: Schema,
+    seed: int = 0,
+    head: Head | None = None,
+    blocks: int = 2,
+    width: int = 64,
+) -> Model:
+    """FT-Transformer of the package rtdl_revisiting_models: attention over one token a column.
+
+    Args:
+        schema: schema of the table.
+        seed: seed of the initialisation.
+        head: head of the model, the target's usual one if None.
+        blocks: number of blocks.
+        width: size of a token, a multiple of its 8 heads.
+
+    Raises:
+        BadInputError: the package is not installed, or refuses an argument.
+    """
+    made = package(_PACKAGE, "ft_transformer")
+
+    def build(cardinalities: list[int], numbers: int, outputs: int) -> nn.Module:
+        return made.FTTransformer(
+            n_cont_features=numbers,
+            cat_cardinalities=cardinalities,
+            d_out=outputs,
+            n_blocks=blocks,
+            d_block=width,
+            attention_n_heads=8,
+            attention_dropout=0.0,
+            ffn_d_hidden_multiplier=4 / 3,
+            ffn_dropout=0.0,
+            residual_dropout=0.0,
+        )
+
+    return of_columns(build, schema, seed, head, "ft_transformer")
+
+
+@models.register("rtdl_resnet", "horizontal")
+def rtdl_resnet(
+    schema: Schema,
+    seed: int = 0,
+    head: Head | None = None,
+    blocks: int = 2,
+    width: int = 64,
+) -> Model:
+    """ResNet of the package rtdl_revisiting_models: residual blocks with batch normalisation.
+
+    Args:
+        schema: schema of the table.
+        seed: seed of the initialisation.
+        head: head of the model, the target's usual one if None.
+        blocks: number of blocks.
+        width: width of the blocks; hidden layers have twice as many units.
+
+    Raises:
+        BadInputError: the package is not installed.
+    """
+    head = head or usual_head(schema)
+    made = package(_PACKAGE, "rtdl_resnet")
+
+    def build() -> nn.Module:
+        return made.ResNet(
+            d_in=schema.width,
+            d_out=output_width(schema, head),
+            n_blocks=blocks,
+            d_block=width,
+            d_hidden_multiplier=2.0,
+            dropout1=0.0,
+            dropout2=0.0,
+        )
+
+    return Model(seeded(build, seed), head, "rtdl_resnet")
