@@ -10,21 +10,34 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypedDict
 
 from distributed.security import Security
 
 
-def certificates(folder: Path) -> dict[str, str]:
-    """Write a new certificate, which is its own authority, and its key; return their paths by option."""
+class Certificates(TypedDict):
+    """Paths of PEM files, by option."""
+
+    ca: str
+    cert: str
+    key: str
+
+
+def certificates(folder: Path) -> Certificates:
+    """Write a new certificate, which is its own authority, and its key."""
     made = Security.temporary()
-    texts = {"ca": made.tls_ca_file, "cert": made.tls_client_cert, "key": made.tls_client_key}
-    paths = {}
-    for name, text in texts.items():
+
+    def written(name: str, text: object) -> str:
         path = folder / f"{name}.pem"
+        path.touch(mode=0o600)
         path.write_text(str(text))
-        path.chmod(0o600)
-        paths[name] = str(path)
-    return paths
+        return str(path)
+
+    return Certificates(
+        ca=written("ca", made.tls_ca_file),
+        cert=written("cert", made.tls_client_cert),
+        key=written("key", made.tls_client_key),
+    )
 
 
 class LoopbackCluster:
@@ -36,9 +49,13 @@ class LoopbackCluster:
         environment: further environment variables of the processes.
     """
 
-    def __init__(self, folder: Path, tls: dict[str, str] | None = None, environment: dict[str, str] | None = None):
+    def __init__(self, folder: Path, tls: Certificates | None = None, environment: dict[str, str] | None = None):
         self.folder = folder
-        self._options = [f"--tls-{name}={path}" for name, path in _of_dask(tls or {}).items()]
+        self._options = (
+            []
+            if tls is None
+            else [f"--tls-ca-file={tls['ca']}", f"--tls-cert={tls['cert']}", f"--tls-key={tls['key']}"]
+        )
         self._environment = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
         self._file = folder / "scheduler.json"
         self.scheduler = self._start("scheduler", f"--scheduler-file={self._file}", "--host=127.0.0.1", "--port=0")
@@ -79,7 +96,3 @@ class LoopbackCluster:
             if time.monotonic() > until or self.scheduler.poll() is not None:
                 raise RuntimeError(told.read_text())
             time.sleep(0.05)
-
-
-def _of_dask(tls: dict[str, str]) -> dict[str, str]:
-    return {"ca-file" if name == "ca" else name: path for name, path in tls.items()}

@@ -25,7 +25,7 @@ from seepage.settings.horizontal import HorizontalAudit
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.setting import Audit
 from tests.commands import commands
-from tests.integrations.dask_cluster import LoopbackCluster, certificates
+from tests.integrations.dask_cluster import Certificates, LoopbackCluster, certificates
 from tests.processes import until
 from tests.stores import measurements
 
@@ -69,7 +69,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts clusters that end with the test."""
     clusters: list[LoopbackCluster] = []
 
-    def starting(tls: dict[str, str] | None = None, **environment: str) -> LoopbackCluster:
+    def starting(tls: Certificates | None = None, **environment: str) -> LoopbackCluster:
         clusters.append(LoopbackCluster(tmp_path, tls, {"ENDS_WORKERS": str(tmp_path), **environment}))
         return clusters[-1]
 
@@ -140,6 +140,8 @@ def test_figures_of_an_encrypted_cluster_that_loses_a_worker_are_those_of_this_m
     # Logs of a cluster hold names of functions, and nothing of the jobs.
     told = (tmp_path / "worker.txt").read_text() + (tmp_path / "scheduler.txt").read_text()
     assert "Sealed(" not in told
+    # Workers drop the rows in the end.
+    assert told.count("Run out-of-band function 'forget'") == 1
 
 
 def test_a_job_that_ends_its_workers_is_recorded_and_measured_by_the_same_command_later(

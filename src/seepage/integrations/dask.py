@@ -10,9 +10,10 @@ import ipaddress
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
-import dask
+import dask.config
 from distributed import Client
 from distributed.security import Security
 
@@ -68,7 +69,8 @@ def cluster(
                     "--nthreads 1."
                 ) from error
             workers.count()
-            for worker, there in client.run(versions).items():
+            found = cast("dict[str, dict[str, str | None]]", client.run(versions))
+            for worker, there in found.items():
                 if (differs := difference(versions(), there)) is not None:
                     raise BadInputError(f"the worker at {worker} {differs}")
             yield Machines(client.get_executor(pure=False), workers.count, lambda audits: _shared(client, audits))
