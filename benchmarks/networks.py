@@ -88,23 +88,24 @@ def cells() -> Iterator[Cell]:
             yield Cell(dataset, form)
         for activation in ("leaky_relu", "gelu", "elu", "silu", "tanh"):
             yield Cell(dataset, activation=activation)
-        yield Cell(dataset, form="transformer", widths="64 64", batch_size=8)
         yield Cell(dataset, steps=500)
     for form, activation in (("residual", "gelu"), ("embeddings", "silu"), ("embeddings", "relu"), ("chain", "gelu")):
         yield Cell(form=form, activation=activation, steps=500)
+    for dataset in ("adult", "german"):
+        yield Cell(dataset, form="transformer", widths="64 64", batch_size=8)
     for batch_size in (8, 64, 128):
         yield Cell(batch_size=batch_size)
         yield Cell(activation="gelu", batch_size=batch_size)
         yield Cell(form="residual", batch_size=batch_size)
-    for form in ("chain", "residual", "embeddings"):
-        yield Cell(form=form, attack="tableak")
-        yield Cell(form=form, attack="tableak", batch_size=8)
-    yield Cell(form="transformer", widths="64 64", batch_size=8, attack="tableak")
-    yield Cell(form="transformer", widths="64 64", batch_size=32)
-    yield Cell(widths="256 256", batch_size=128)
-    yield Cell(widths="512 512", batch_size=256)
     yield Cell(steps=5000)
     yield Cell(form="residual", steps=5000)
+    yield Cell(widths="256 256", batch_size=128)
+    for form in ("chain", "residual", "embeddings"):
+        yield Cell(form=form, attack="tableak", batch_size=8)
+        yield Cell(form=form, attack="tableak")
+    yield Cell(widths="512 512", batch_size=256)
+    yield Cell(form="transformer", widths="64 64", batch_size=32)
+    yield Cell(form="transformer", widths="64 64", batch_size=8, attack="tableak")
 
 
 @cache

@@ -78,10 +78,10 @@ import sys
 import seepage
 print("loaded", *(name for name in {expensive!r} if name in sys.modules), file=sys.stderr)
 from seepage import BadInputError, Encoder, GradientView, Knowledge, Report, UpdateView
-from seepage import attacks, audit, audit_document, capture, guard, models, read_table
+from seepage import attacks, audit, audit_document, capture, guard, models, read_table, write_certificate
 assert [name for name in seepage.__all__ if not hasattr(seepage, name)] == []
 assert set(seepage.__all__) <= set(dir(seepage))
-assert callable(audit) and callable(capture)
+assert callable(audit) and callable(capture) and callable(write_certificate)
 import seepage.captures, seepage.report.report
 assert seepage.capture is capture and seepage.audit is audit
 print("status 0", file=sys.stderr)

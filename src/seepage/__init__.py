@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from seepage import attacks, guard, models
     from seepage.auditing import audit, audit_document
     from seepage.captures.capturing import capture
+    from seepage.captures.certifying import write_certificate
     from seepage.datasets.own import read_table
     from seepage.report.report import Report
     from seepage.tabular.encoder import Encoder
@@ -42,5 +43,6 @@ __all__ = [
     "guard",
     "models",
     "read_table",
+    "write_certificate",
 ]
 __version__ = installed("seepage")

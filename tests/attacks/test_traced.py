@@ -10,11 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seepage.attacks.horizontal.exact.certificates import ROUNDINGS
 from seepage.attacks.horizontal.exact.chains import affine_layers, parts_of
+from seepage.attacks.horizontal.exact.record_count import count_records
 from seepage.attacks.horizontal.exact.traced import TracedNetwork, UnreadableError
 from seepage.attacks.horizontal.exact.unmix import unmix
 from seepage.datasets.german import german
-from seepage.learning import gradient, mean_loss
+from seepage.defenses.gaussian_noise import GaussianNoise
+from seepage.learning import LocalTraining, gradient, local_update, mean_loss
 from seepage.models.batch_norm import BatchNorm
 from seepage.models.embedding import adapted
 from seepage.models.mlp import mlp
@@ -22,7 +25,7 @@ from seepage.models.model import Model, seeded
 from seepage.tabular.align import match, pairwise_error, reorder, tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
-from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
+from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, UpdateView
 
 GERMAN = german()
 WIDTH = GERMAN.schema.width
@@ -185,6 +188,11 @@ def test_records_are_read_out_of_networks_of_any_form(name: str) -> None:
     # Without biases a row and a multiple of it are one direction, so that not every cell is proved.
     assert certified.any(1).all() if name == "biasless" else certified.all()
     assert guess.regime == (f"all {BATCH} records proved" + f", {BATCH} of them in part" * (name == "biasless"),)
+    assert guess.certificates is not None
+    [certificate] = guess.certificates
+    assert certificate is not None
+    assert (certificate.recipe, certificate.others_fixed) == ("the mean gradient of the batch", False)
+    assert (certificate.least, certificate.unit, certificate.multiple_of) == (ROUNDINGS, "roundings", BATCH)
     assert sorted(guess.labels[0].tolist() if guess.labels is not None else []) == sorted(labels.tolist())
 
 
@@ -194,6 +202,39 @@ def test_the_last_block_of_a_transformer_gives_its_records_away() -> None:
     assert same.all()
     # No layer takes the row, so that nothing bounds what other rows could have done.
     assert not certified.any()
+
+
+@pytest.mark.parametrize("name", ["smooth", "residual", "embeddings"])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_updates_of_local_steps_are_read_in_any_form(name: str, batches: int) -> None:
+    cells, labels = GERMAN.train.cells[:BATCH], GERMAN.train.labels[:BATCH].float()
+    model, training = built(NETWORKS[name]), LocalTraining(2, BATCH // batches, 0.01)
+    epochs = CLIENT.encode(cells).expand(1, 2, -1, -1), labels.expand(1, 2, -1)
+    view = UpdateView(model, local_update(model, *epochs, training), training)
+    known = Knowledge(GERMAN.schema, GERMAN.statistics, BATCH)
+    guess = unmix(restarts=1, iterations=10)(view, known, [0])
+    same, certified = right(guess, cells)
+    assert same.all()
+    # A replay proves a batch where no order of local batches is open and a layer takes the row itself.
+    assert certified.all() if batches == 1 and name != "embeddings" else not certified.any()
+
+
+@pytest.mark.parametrize("name", ["smooth", "embeddings"])
+def test_records_are_counted_in_any_form(name: str) -> None:
+    cells, labels = GERMAN.train.cells[:BATCH], GERMAN.train.labels[:BATCH]
+    model = built(NETWORKS[name])
+    view = GradientView(model, gradient(model, CLIENT.encode(cells)[None], labels[None].float()))
+    assert count_records(view, GERMAN.schema, GERMAN.statistics) == BATCH
+
+
+def test_noise_of_a_known_size_is_read_through_in_any_form() -> None:
+    cells, labels = GERMAN.train.cells[:BATCH], GERMAN.train.labels[:BATCH]
+    model, defense = built(NETWORKS["smooth"]), GaussianNoise(1e-7)
+    view = GradientView(model, defense(gradient(model, CLIENT.encode(cells)[None], labels[None].float()), [0]))
+    known = Knowledge(GERMAN.schema, GERMAN.statistics, BATCH, defense=defense.describe())
+    same, certified = right(unmix(restarts=1, iterations=10)(view, known, [0]), cells)
+    assert same.all()
+    assert certified.any()
 
 
 @pytest.mark.parametrize("name", ["own forward", "functional"])

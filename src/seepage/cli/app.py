@@ -39,6 +39,7 @@ COMMANDS = {
     "schema": "seepage.cli.schema",
     "capture": "seepage.cli.capture",
     "attack": "seepage.cli.attack",
+    "verify": "seepage.cli.verify",
     "datasets": "seepage.cli.lists",
     "attacks": "seepage.cli.lists",
     "defenses": "seepage.cli.lists",

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from seepage import registry
 from seepage.captures.captured import load_capture, read_description
+from seepage.captures.certifying import check_new_certificate, write_certificate
 from seepage.captures.recovery import (
     Recovered,
     check_new,
@@ -54,6 +55,13 @@ def attack(
     truth: Annotated[
         Path | None, typer.Option(help="The true rows of the batch, in any order: scores what was read.")
     ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(help="File (.json) for a certificate of what was proved; [bold]seepage verify[/bold] checks it."),
+    ] = None,
+    open_: Annotated[
+        bool, typer.Option("--open", help="Write cells and salts into the certificate, not into a file beside it.")
+    ] = False,
     restore_labels: Annotated[
         bool, typer.Option("--restore-labels", help="Do not use the labels that the update may hold.")
     ] = False,
@@ -90,6 +98,10 @@ def attack(
             f"restarts and iterations are at least 1, got --restarts {restarts} and --iterations {iterations}."
         )
     check_new(out)
+    if certificate is not None:
+        check_new_certificate(certificate)
+    elif open_:
+        raise BadInputError("--open says what a certificate holds; give its file with --certificate FILE.")
     options = _options(attack, profile, restarts, iterations)
     about = read_description(update)
     table = client_schema(Schema.load(schema), about)
@@ -127,6 +139,11 @@ def attack(
     write_recovered(out, recovered)
     _show(recovered, initial=weights is None, model_seed=model_seed)
     make_console().print(Text(f"Read records: {out / 'reconstruction.csv'}; certainties: {out / 'confidence.csv'}"))
+    if certificate is not None:
+        written = write_certificate(certificate, recovered.guess, capture.view, table, statistics, opened=open_)
+        make_console().print(Text(f"Certificate: {written}. Files: {written.certificate}, {written.model}"))
+        if written.opened is not None:
+            make_console().print(Text(f"Cells and salts, which are personal data, stay with you: {written.opened}"))
 
 
 def _options(attack: str, profile: str, restarts: int | None, iterations: int | None) -> dict[str, Any]:

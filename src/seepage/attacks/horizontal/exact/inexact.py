@@ -69,15 +69,14 @@ class InexactHarvester:
             seed: seed of the starts.
         """
         generator = torch.Generator().manual_seed(seed)
-        spans = [
-            self._span(gradient, at, layer, noise[at], gradient.records if at else None)
-            for at, layer in enumerate(gradient.received[:2])
-        ]
+        network = gradient.network
+        deeper = network.taps[0].at
+        spans = self._spans(gradient, gradient.received, noise, gradient.records, None)
         ends, counts = self._none(), self._encoder.mean.new_empty(0, gradient.classes)
         spread = ends.numbers
-        if all(map(tells, spans)):
+        if tells(spans[0]) and tells(spans[deeper]):
             allowed = self._occurring(gradient, noise[0])
-            search = CellsSearch(self._encoder, gradient.network, spans, allowed)
+            search = CellsSearch(self._encoder, network, spans, allowed)
             barren, before = 0, 0
             for _ in rounds_within(self._rounds, self._seconds):
                 starts = self._starts.draw(allowed, generator)
@@ -86,14 +85,14 @@ class InexactHarvester:
                 ends = self._distinct(ends, search.run(*starts, CHANGES), gradient.records)
                 cells = self._starts.cells(ends)
                 rows = self._client.encode(cells).double()
-                gradient.take(rows, counted(gradient.evidence(1, spans[1], rows), 0))
+                gradient.take(rows, counted(gradient.evidence(deeper, spans[deeper], rows), 0))
                 barren = 0 if len(ends.misfit) > before else barren + 1
                 before = max(before, len(ends.misfit))
                 if barren == _PATIENCE or before == gradient.records:
                     break
             # Only now: what looks like a copy may have been a record that was not found yet.
             rows = self._client.encode(self._starts.cells(ends)).double()
-            counts = counted(gradient.evidence(1, spans[1], rows), gradient.records - len(ends.misfit))
+            counts = counted(gradient.evidence(deeper, spans[deeper], rows), gradient.records - len(ends.misfit))
             spread = search.spread(ends) * self._encoder.std[self._starts.place]
         cells = self._starts.cells(ends)
         repeats = counts.sum(1).long()
@@ -121,6 +120,8 @@ class InexactHarvester:
 
     def _occurring(self, gradient: Gradient, noise: float) -> Bool[Tensor, " encoded"]:
         """Return which raw columns some record has: errors times raw cells add up to zero for the others."""
+        if not gradient.network.takes_rows:
+            return torch.ones_like(self._encoder.is_continuous)
         layer, mean, std = gradient.received[0], self._encoder.mean, self._encoder.std
         raw = (layer[:, :-1] * std + layer[:, -1:] * mean).square().sum(0)
         terms = (layer[:, :-1] * std).square().sum(0) + (layer[:, -1:] * mean).square().sum(0)
@@ -156,12 +157,13 @@ class InexactHarvester:
         missing: int,
     ) -> tuple[Tensor, Tensor]:
         """Return starts that lie near what the records that were read leave of the gradient."""
-        spans = [
-            self._span(gradient, at, layer, noise[at], max(1, missing)) for at, layer in enumerate(gradient.left[:2])
-        ]
-        if not all(map(tells, spans)):
+        most = max(1, missing)
+        spans = self._spans(gradient, gradient.left, noise, most, most)
+        if not tells(spans[0]) or not tells(spans[gradient.network.taps[0].at]):
             return starts
         ends = CellsSearch(self._encoder, gradient.network, spans, allowed).run(*starts, CHANGES)
+        if not gradient.network.takes_rows:
+            return ends.codes, ends.numbers
         # Units that only one of the missing records activates hold it alone.
         layer = gradient.left[0]
         rows = quotients(layer[None, :, :-1], layer[None, :, -1])[0]
@@ -170,6 +172,24 @@ class InexactHarvester:
             torch.cat([ends.codes, alone[:, self._starts.discrete].long()]),
             torch.cat([ends.numbers, self._starts.numbers(alone)]),
         )
+
+    def _spans(
+        self, gradient: Gradient, layers: Sequence[Tensor], noise: Sequence[float], most: int, first: int | None
+    ) -> list[Span]:
+        """Return the spans of the layers up to the one behind the first that a search compares.
+
+        Args:
+            gradient: the gradient.
+            layers: what was received, or what is left of it, layer by layer.
+            noise: standard deviation of each layer's entries.
+            most: largest number of dimensions of a span.
+            first: largest number for layers that take the row; None for any.
+        """
+        network = gradient.network
+        affine, some = len(network.entries()), layers[: network.taps[0].at + 1]
+        return [
+            self._span(gradient, at, layer, noise[at], most if at >= affine else first) for at, layer in enumerate(some)
+        ]
 
     def _span(self, gradient: Gradient, at: int, layer: Tensor, noise: float, most: int | None) -> Span:
         largest = float(torch.linalg.matrix_norm(layer, 2))

@@ -7,10 +7,11 @@ from collections import Counter
 import torch
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
-from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.gradients import STRICT, Gradient
 from seepage.attacks.horizontal.exact.harvest import CHANGES, tells
+from seepage.attacks.horizontal.exact.traced import TracedGradient, UnreadableError, traced
 from seepage.attacks.horizontal.matching.starts import Starts
+from seepage.models.batch_norm import normalisations
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
@@ -39,8 +40,8 @@ def count_records(
         seed: seed of the searches.
 
     Returns:
-        The count, or None where nothing is found: no plain ReLU network with two hidden layers or more, noise, or
-        more records than the layers are wide.
+        The count, or None where nothing is found: no network with two hidden layers or more, noise, or more records
+        than the layers are wide.
 
     Example:
         >>> from seepage.datasets.planted import distinct
@@ -52,26 +53,36 @@ def count_records(
         >>> count_records(ran.view, data.schema, data.statistics)
         11
     """
-    layers = affine_layers(view.model.module)
-    if layers is None or len(layers) < 3 or view.model.head == "regression":
+    if normalisations(view.model.module) or view.model.head == "regression":
         return None
-    gradient = Gradient.of(view, victim, 1)
-    spans = gradient.spans()[:2]
-    if not tells(spans[1]):
+    try:
+        network = traced(view.model, schema, statistics)
+    except UnreadableError:
+        return None
+    if network is None:
+        gradient = Gradient.of(view, victim, 1)
+    else:
+        own = view.model.parameters if view.parameters is None else {n: p[victim] for n, p in view.parameters.items()}
+        gradient = TracedGradient(network.at(own), view, victim, 1)
+    spans = gradient.spans()
+    deeper = next((tap.at for tap in gradient.network.taps if tap.at < len(spans)), None)
+    if deeper is None or not tells(spans[deeper]):
         return None
     first = next(iter(view.gradient.values()))
     client = Encoder(schema, statistics, dtype=first.dtype, device=first.device)
     encoder = Encoder(schema, statistics, device=first.device)
-    allowed = occurring(encoder, spans[0], gradient.rounding)
+    allowed = torch.ones_like(encoder.is_continuous)
+    if gradient.network.takes_rows:
+        allowed = occurring(encoder, spans[0], gradient.rounding)
     search, starts = CellsSearch(encoder, gradient.network, spans, allowed), Starts(encoder, statistics, _STARTS)
     generator = torch.Generator().manual_seed(seed)
     votes: Counter[int] = Counter()
     for _ in range(_ROUNDS):
         found = search.run(*starts.draw(allowed, generator), CHANGES)
         cells = starts.cells(found)[found.misfit < STRICT.misfit].unique(dim=0)
-        told = gradient.evidence(1, spans[1], client.encode(cells).double())
-        passed = (told.outside < STRICT.outside) & (told.off < STRICT.outside)
-        for chances, total in zip(told.chances[passed], told.total[passed], strict=True):
+        evidence = gradient.evidence(deeper, spans[deeper], client.encode(cells).double())
+        passed = (evidence.outside < STRICT.outside) & (evidence.off < STRICT.outside)
+        for chances, total in zip(evidence.chances[passed], evidence.total[passed], strict=True):
             votes.update(_counts(chances, total))
         if votes:
             break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -75,6 +75,7 @@ def replayed(
     cells: Float[Tensor, "record column"],
     labels: Float[Tensor, " record"],
     noise: Sequence[float],
+    parameters: Sequence[tuple[str, str | None]] = (),
 ) -> Replay:
     """Fit cells to the message, and say which records are proved by a replay of it.
 
@@ -93,24 +94,28 @@ def replayed(
         starts: knows the encoder in float64.
         cells, labels: cells and labels of the records, as many as the batch has.
         noise: standard deviation of each layer's entries in the mean gradient.
+        parameters: names of each layer's weights and bias; those of all parameters in pairs if empty.
     """
+    names = list(view.message)
+    layers = list(parameters) or list(zip(names[::2], names[1::2], strict=True))
+    first = layers[0][0]
     counts = torch.nn.functional.one_hot(labels.long(), read.classes).double()
     errors, _ = read.contributions(client.encode(cells).double(), counts)
     inverse = torch.linalg.pinv(errors[0].mT)
     damped = torch.linalg.pinv(errors[0].mT, rtol=_DAMPED)
     left = _left(view, victim, client, cells, labels)
-    length = _length(left, noise)
+    length = _length(left, layers, noise)
     for _ in range(_FITS):
         # What is left of the first layer's weights is errors times what rows lack.
         rows = client.encode(cells).double()
-        tried = [starts.encoder.decode(rows + step * (by @ left[0])) for by in (inverse, damped) for step in _STEPS]
+        tried = [starts.encoder.decode(rows + step * (by @ left[first])) for by in (inverse, damped) for step in _STEPS]
         rests = [_left(view, victim, client, one, labels) for one in tried]
-        lengths = [_length(rest, noise) for rest in rests]
+        lengths = [_length(rest, layers, noise) for rest in rests]
         best = min(range(len(tried)), key=lengths.__getitem__)
         if not lengths[best] < length:
             break
         cells, left, length = tried[best], rests[best], lengths[best]
-    entries = sum(part.numel() for part in left)
+    entries = sum(left[name].numel() for layer in layers for name in layer if name is not None)
     fits = length <= entries + _CHANCE * math.sqrt(2 * entries)
     rows = client.encode(cells).double()
     kind = _kinds(starts, cells)
@@ -134,25 +139,25 @@ def _kinds(starts: Starts, cells: Float[Tensor, "record column"]) -> Int[Tensor,
     return alike.long().argmax(1).unique(return_inverse=True)[1]
 
 
-def _left(view: View, victim: int, client: Encoder, cells: Tensor, labels: Tensor) -> list[Tensor]:
-    """Return what records leave of a message as a mean gradient: weights and bias of each layer in turn."""
+def _left(view: View, victim: int, client: Encoder, cells: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """Return what records leave of a message as a mean gradient, by parameter."""
     rows = client.encode(cells)
-    told = labels.to(rows.dtype)
+    targets = labels.to(rows.dtype)
     if isinstance(view, UpdateView):
         epochs = view.training.epochs
-        sent = local_update(view.model, rows.expand(1, epochs, -1, -1), told.expand(1, epochs, -1), view.training)
+        sent = local_update(view.model, rows.expand(1, epochs, -1, -1), targets.expand(1, epochs, -1), view.training)
         scale = 1 / moved_by(view, len(cells))
     else:
         place = None if view.parameters is None else {n: p[victim, None] for n, p in view.parameters.items()}
-        sent, scale = gradient(view.model, rows[None], told[None], place), 1.0
-    return [(view.message[name][victim].double() - part[0].double()) * scale for name, part in sent.items()]
+        sent, scale = gradient(view.model, rows[None], targets[None], place), 1.0
+    return {name: (view.message[name][victim].double() - part[0].double()) * scale for name, part in sent.items()}
 
 
-def _length(left: Sequence[Tensor], noise: Sequence[float]) -> float:
+def _length(left: Mapping[str, Tensor], layers: Sequence[tuple[str, str | None]], noise: Sequence[float]) -> float:
     """Return the squared length in standard deviations of the noise."""
-    pairs = zip(left[::2], left[1::2], strict=True)
     return sum(
-        float(part.square().sum()) / max(size, math.ulp(0.0)) ** 2
-        for pair, size in zip(pairs, noise, strict=True)
-        for part in pair
+        float(left[name].square().sum()) / max(size, math.ulp(0.0)) ** 2
+        for layer, size in zip(layers, noise, strict=True)
+        for name in layer
+        if name is not None
     )

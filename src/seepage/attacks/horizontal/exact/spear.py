@@ -239,7 +239,7 @@ def chosen_greedily(
 
 
 def _exchanged(
-    basis: Float[Tensor, "record told"],
+    basis: Float[Tensor, "record basis"],
     silent: Bool[Tensor, "record unit"],
     weight: Float[Tensor, "direction record"],
     quiet: Bool[Tensor, "direction unit"],
@@ -260,7 +260,7 @@ def _exchanged(
 
 
 def _match(
-    basis: Float[Tensor, "*batch record told"], silent: Bool[Tensor, "*batch record unit"]
+    basis: Float[Tensor, "*batch record basis"], silent: Bool[Tensor, "*batch record unit"]
 ) -> Float[Tensor, "*batch"]:
     """Return the share of units and records whose error is 0 exactly where the record leaves the unit inactive."""
     inactive = basis[..., :-1] * basis[..., -1:] <= 0

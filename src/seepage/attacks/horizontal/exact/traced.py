@@ -11,13 +11,18 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.gradients import SAME, Gradient
 from seepage.attacks.horizontal.exact.networks import Tap, extended
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
+from seepage.attacks.horizontal.matching.starts import Starts
 from seepage.learning import gradient
 from seepage.models.batch_norm import normalisations
 from seepage.models.calling import LayerRun, watched
 from seepage.models.model import Head, Model
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.schema import Schema
+from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import GradientView
 
 # Typical rows, between these numbers, with which the layers of a network are looked at.
@@ -188,6 +193,13 @@ class TracedNetwork:
         return len(self.layers)
 
     @property
+    def parameters(self) -> list[tuple[str, str | None]]:
+        """Names of each watched layer's weights and bias."""
+        prefixes = [f"{layer.name}." if layer.name else "" for layer in self.layers]
+        pairs = zip(prefixes, self.layers, strict=True)
+        return [(f"{prefix}weight", f"{prefix}bias" if layer.biased else None) for prefix, layer in pairs]
+
+    @property
     def takes_rows(self) -> bool:
         """Whether the first layer takes the encoded row itself and has a bias."""
         if not self.maps or not self.layers[0].biased:
@@ -270,6 +282,20 @@ class TracedNetwork:
         moves = _STEP * direction.T
         ahead, behind = self.deep(state[:, None] + moves), self.deep(state[:, None] - moves)
         return [((a - b) / (2 * _STEP)).mT for a, b in zip(ahead, behind, strict=True)]
+
+
+def traced(model: Model, schema: Schema, statistics: Statistics) -> TracedNetwork | None:
+    """Return a network as its layers are seen to run on rows of public marginals.
+
+    None for what is read otherwise: plain networks, see ``affine_layers``, and those that normalise by the batch.
+
+    Raises:
+        UnreadableError: no layer says anything of single records.
+    """
+    if normalisations(model.module) or affine_layers(model.module) is not None:
+        return None
+    encoder = Encoder(schema, statistics, device=next(model.module.parameters()).device)
+    return TracedNetwork.of(model, encoder.encode(Starts(encoder, statistics, 1).typical(_MOST_ROWS)), model.parameters)
 
 
 @dataclass(frozen=True)
@@ -428,11 +454,10 @@ class TracedGradient(Gradient):
 
     def __init__(self, network: TracedNetwork, view: GradientView, victim: int, records: int) -> None:
         message = {name: part[victim] for name, part in view.gradient.items()}
-        layers = []
-        for layer in network.layers:
-            weight = message[f"{layer.name}.weight" if layer.name else "weight"]
-            bias = message.get(f"{layer.name}.bias" if layer.name else "bias")
-            layers.append(weight if bias is None else torch.cat([weight, bias[:, None]], 1))
+        layers = [
+            message[weight] if bias is None else torch.cat([message[weight], message[bias][:, None]], 1)
+            for weight, bias in network.parameters
+        ]
         rounding = torch.finfo(next(iter(message.values())).dtype).eps
         super().__init__(network, view.model.head, layers, records, rounding)
         self._message = {name: part.double() for name, part in message.items()}

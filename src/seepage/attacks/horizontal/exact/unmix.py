@@ -19,7 +19,7 @@ from seepage.attacks.horizontal.exact.harvest import Harvest, Harvester
 from seepage.attacks.horizontal.exact.inexact import InexactHarvester
 from seepage.attacks.horizontal.exact.normalised import SAME, NormalisedHarvester, opening
 from seepage.attacks.horizontal.exact.replay import SEEN, can_replay, replayed
-from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, UnreadableError
+from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, UnreadableError, traced
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.optimise import Progress, scaled
@@ -52,8 +52,6 @@ _ROUNDING_OF_A_STEP = 0.25
 _TRIED = 6
 # Relative difference up to which a granted number is the one that was read.
 _SAME_LABEL = 1e-3
-# Rows of the public marginals with which the layers of a network are looked at.
-_TYPICAL = 1024
 
 
 @attacks.register("unmix", "horizontal")
@@ -94,7 +92,7 @@ class Unmix:
     layer records are sought by the zeros of their errors, see ``search_one_layer``: up to about a third of its width,
     in batches whose rows are affinely independent, without noise or local steps. Behind batch normalisation, residual
     blocks and a convolution in front where the batch's statistics are granted, see ``NormalisedHarvester``. Networks of
-    any other form, from exact gradients, see ``TracedNetwork``. No linear models.
+    any other form: see ``TracedNetwork``. No linear models.
 
     Source: own. SPEAR (Dimitrov et al., NeurIPS 2024) reads batches out of the first layer's gradient by its sparse
     columns; here the next layer's rows are used, and the discreteness of tables.
@@ -160,8 +158,8 @@ class Unmix:
         check(view, knowledge, seeds)
         network = None
         try:
-            network = _traced(view, knowledge)
-            why = _outside(view, knowledge)
+            network = traced(view.model, knowledge.schema, knowledge.statistics)
+            why = _outside(view, knowledge, network)
         except UnreadableError as error:
             why = str(error)
         effort = self._effort(view, knowledge)
@@ -179,8 +177,8 @@ class Unmix:
         read, known = as_gradient(view, knowledge)
         first = next(iter(read.gradient.values()))
         encoder = Encoder(known.schema, known.statistics, dtype=first.dtype, device=first.device)
-        noise = _noise(view, known)
-        normalised = opening(view.model.module) is not None and affine_layers(view.model.module) is None
+        noise = _noise(view, known, network)
+        normalised = bool(normalisations(view.model.module))
         precise = Encoder(known.schema, known.statistics, device=first.device)
         starts = Starts(precise, known.statistics, self.starts)
         limits = encoder, starts, rounds, self.seconds
@@ -199,7 +197,9 @@ class Unmix:
                     harvest = Harvester(*limits).run(gradient, seed)
                 else:
                     harvest = InexactHarvester(*limits).run(gradient, noise, seed)
-                    harvest = _proved(view, victim, gradient, encoder, starts, harvest, noise)
+                    if gradient.network.takes_rows:
+                        layers = () if network is None else network.parameters
+                        harvest = _proved(view, victim, gradient, encoder, starts, harvest, noise, layers)
             found.append(harvest)
             if progress is not None and len(found[-1].cells) == known.batch_size:
                 progress(1 / view.victims)
@@ -324,40 +324,28 @@ class Unmix:
         )
 
 
-def _outside(view: View, knowledge: Knowledge) -> str | None:
+def _outside(view: View, knowledge: Knowledge, network: TracedNetwork | None) -> str | None:
     """Return why nothing can be proved for this kind of view, if so."""
     if normalisations(view.model.module):
         return _outside_normalised(view, knowledge)
-    layers = affine_layers(view.model.module)
-    if layers is None:
-        return None if _exact(view, knowledge) else "no plain ReLU network, and gradients that are not exact"
-    if len(layers) < 2:
+    layers = affine_layers(view.model.module) or ()
+    if network is None and len(layers) < 2:
         return "no hidden layer"
-    if isinstance(view, UpdateView) and view.training.optimizer != "sgd" and (lost := lost_sizes(view, knowledge)):
-        return lost
+    if isinstance(view, UpdateView) and view.training.optimizer != "sgd":
+        if network is not None:
+            return f"no plain ReLU network, and clients that train with {view.training.optimizer}"
+        if lost := lost_sizes(view, knowledge):
+            return lost
     if knowledge.defense.signs or knowledge.defense.kept < 1:
         return f"gradients went through {knowledge.defense.name}"
     if not _exact(view, knowledge):
-        if len(layers) < 3:
+        if network is None and len(layers) < 3:
             return "one hidden layer, and gradients that are not exact"
+        if network is not None and not (network.affine and network.taps):
+            return "no layer that takes the row with another one behind it, and gradients that are not exact"
         if view.model.head == "regression":
             return "targets are numbers, and gradients that are not exact"
     return None
-
-
-def _traced(view: View, knowledge: Knowledge) -> TracedNetwork | None:
-    """Return the network as its layers are seen to run; None where it is plain or normalised by the batch.
-
-    Raises:
-        UnreadableError: no layer says anything of single records.
-    """
-    module = view.model.module
-    if normalisations(module) or affine_layers(module) is not None:
-        return None
-    first = next(iter(view.message.values()))
-    precise = Encoder(knowledge.schema, knowledge.statistics, device=first.device)
-    rows = precise.encode(Starts(precise, knowledge.statistics, 1).typical(_TYPICAL))
-    return TracedNetwork.of(view.model, rows, view.model.parameters)
 
 
 def _of_victim(parameters: Mapping[str, Tensor], victim: int) -> dict[str, Tensor]:
@@ -381,17 +369,24 @@ def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
     return None
 
 
-def _noise(view: View, known: Knowledge) -> list[float] | None:
-    """Return the standard deviation of what blurs each layer's mean gradient; None where they came as they are."""
+def _noise(view: View, known: Knowledge, network: TracedNetwork | None) -> list[float] | None:
+    """Return the standard deviation of what blurs each layer's mean gradient; None where they came as they are.
+
+    Args:
+        view: received gradients or updates.
+        known: what is known of them as gradients.
+        network: network whose layers are watched; None for a plain one, all of whose layers count.
+    """
+    names = list(view.message)[::2] if network is None else [weight for weight, _ in network.parameters]
     if isinstance(view, GradientView):
         if known.defense.name == "none" and view.precision == "full":
             return None
-        return [math.hypot(known.defense.noise, rounded) for rounded in _cast_noises(view)]
+        return [math.hypot(known.defense.noise, rounded) for rounded in _cast_noises(view, names)]
     if view.training.optimizer != "sgd":
         return layer_noise(first_gradient(view, known.batch_size // view.clients))
     steps = view.training.steps(known.batch_size // view.clients)
     moved = moved_by(view, known.batch_size // view.clients)
-    weights = list(view.model.parameters.values())[::2]
+    weights = [view.model.parameters[name] for name in names]
     return [
         math.hypot(
             known.defense.noise,
@@ -402,13 +397,13 @@ def _noise(view: View, known: Knowledge) -> list[float] | None:
             / moved,
             rounded / moved,
         )
-        for weight, rounded in zip(weights, _cast_noises(view), strict=True)
+        for weight, rounded in zip(weights, _cast_noises(view, names), strict=True)
     ]
 
 
-def _cast_noises(view: View) -> list[float]:
-    """Return the standard deviation of what the client's cast added to each layer's weights."""
-    return [cast_noise(sent, view.precision) for sent in list(view.message.values())[::2]]
+def _cast_noises(view: View, names: Sequence[str]) -> list[float]:
+    """Return the standard deviation of what the client's cast added to these weights."""
+    return [cast_noise(view.message[name], view.precision) for name in names]
 
 
 def _proved(
@@ -419,11 +414,12 @@ def _proved(
     starts: Starts,
     harvest: Harvest,
     noise: Sequence[float],
+    parameters: Sequence[tuple[str, str | None]],
 ) -> Harvest:
     """Return a harvest with the records that a replay proves."""
     if len(harvest.cells) < gradient.records or not can_replay(view, gradient.records):
         return harvest
-    found = replayed(view, victim, gradient, client, starts, harvest.cells, harvest.labels, noise)
+    found = replayed(view, victim, gradient, client, starts, harvest.cells, harvest.labels, noise, parameters)
     if not bool(found.proved.any()):
         return replace(harvest, traceless=found.traceless)
     spread = torch.full_like(harvest.spread, torch.nan)
@@ -521,7 +517,7 @@ def _certificate(
     if not bool(certified.any()):
         return None
     sent = next(iter(view.message.values()))
-    normalised = affine_layers(view.model.module) is None
+    normalised = bool(normalisations(view.model.module))
     if isinstance(view, UpdateView):
         training = view.training
         how = f"at rate {training.learning_rate:g}" if training.plain else f"by {training.describe()}"
