@@ -27,6 +27,7 @@ from seepage.report.report import Report
 from seepage.results.checks import Facts, run_checks
 from seepage.results.gate import check_gate, decide
 from seepage.results.rows import rows_of, write_results
+from seepage.run.elsewhere import Machines
 from seepage.run.limits import Limits, budgeted
 from seepage.run.plan import make_plan
 from seepage.run.provenance import asked_before, check_folder, provenance, write_provenance
@@ -84,6 +85,7 @@ def run_all(
     listener: Listener | None = None,
     budget: float | None = None,
     document: str | None = None,
+    machines: Machines | None = None,
 ) -> list[Report]:
     """Run audits and keep their results in a folder.
 
@@ -98,6 +100,8 @@ def run_all(
         listener: object that is informed of the progress.
         budget: seconds that the jobs may take; what does not fit is left out, see ``make_plan``.
         document: text that the audits were started from, copied into the folder.
+        machines: other machines that carry the jobs out, see ``integrations.dask``; this one if None. Rows, store and
+            report stay here.
 
     Raises:
         BadInputError: the folder holds another audit, a configuration cannot be run, or a folder was given and an
@@ -122,7 +126,8 @@ def run_all(
         if folder is not None:
             check_folder(folder, store, audits)
         # All of them before the first runs: a mistake in the last must not cost hours.
-        plan = make_plan(every, store, budget, asked_before(store, audits))
+        slots = None if machines is None else machines.slots()
+        plan = make_plan(every, store, budget, asked_before(store, audits), slots)
         listener = listener or Listener()
         listener.planned(plan)
         store.add_run(provenance(audits))
@@ -132,7 +137,7 @@ def run_all(
             if document is not None:
                 write_whole(folder / DOCUMENT, document, private)
         limits = {i: Limits(audit, _level(store)) for i, audit in enumerate(audits) if audit.spec.gate}
-        runs = run_audits(every, store, listener, plan, budget, limits)
+        runs = run_audits(every, store, listener, plan, budget, limits, machines)
         further = [audit.further_rows(store.setup, listener.started) for audit in audits]
         origin = store.runs()[-1]
         if folder is not None:

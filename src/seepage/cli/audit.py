@@ -63,6 +63,44 @@ AllowCode = Annotated[
         help="Let the document name code that is run, such as file.py:factory as its model. Read it first.",
     ),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        rich_help_panel=RUNNING,
+        help="Run the jobs on the Dask cluster of this scheduler, such as tls://HOST:8786. Needs the extra "
+        "[bold]dask[/bold].",
+    ),
+]
+ClusterCa = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=RUNNING,
+        help="Certificate of the cluster's authority, PEM. Default: Dask's configuration.",
+    ),
+]
+ClusterCert = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", rich_help_panel=RUNNING, help="Certificate of this side, PEM. Default: Dask's configuration."
+    ),
+]
+ClusterKey = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", rich_help_panel=RUNNING, help="Private key of this side, PEM. Default: Dask's configuration."
+    ),
+]
+InsecureCluster = Annotated[
+    bool,
+    typer.Option(
+        "--insecure-cluster",
+        metavar="",
+        rich_help_panel=RUNNING,
+        help="Take a cluster without encryption, on a loopback address of this machine alone.",
+    ),
+]
 AsJson = Annotated[
     bool,
     typer.Option("--json", metavar="", rich_help_panel=OUTPUT, help="Print the results as JSON instead of tables."),
@@ -112,6 +150,11 @@ def add(audited: Setting) -> None:
         preset: Preset = None,
         out: Out = None,
         allow_code: AllowCode = False,
+        cluster: Cluster = None,
+        cluster_ca: ClusterCa = None,
+        cluster_cert: ClusterCert = None,
+        cluster_key: ClusterKey = None,
+        insecure_cluster: InsecureCluster = False,
         as_json: AsJson = False,
         quiet: Quiet = False,
         **more: Any,
@@ -121,10 +164,12 @@ def add(audited: Setting) -> None:
         folder = Path() if document is None else document.parent
         specs = read_text_document(text, name, folder, given, allow_code=allow_code)
         # Only what can be run is worth the time that the runner takes to load.
-        run = import_module("seepage.cli.running").run
+        running = import_module("seepage.cli.running")
+        machines = running.ClusterOptions(cluster, cluster_ca, cluster_cert, cluster_key, insecure_cluster)
         # What is wrong with a table is worded as it was named.
         wording = as_option if document is None or "data" in given else as_key
-        run(specs, out, wording, as_json=as_json, quiet=quiet, kept=None if document is None else text)
+        kept = None if document is None else text
+        running.run(specs, out, wording, as_json=as_json, quiet=quiet, kept=kept, cluster=machines)
 
     hidden = () if setting == HORIZONTAL else ("preset",)
     setting_command = fields_in_options(spec)(_with(command, old.parameters(setting), hidden))

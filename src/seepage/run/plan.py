@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from loky import cpu_count
 
 from seepage.digests import Json, digest_of
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, Remedy
 from seepage.run.size import MOST_SECONDS, check_memory, check_time, enough_memory
 from seepage.run.store import Store
 from seepage.run.workers import Job
@@ -124,7 +124,13 @@ class Plan:
         return None if self.work is None else self.work / self.workers
 
 
-def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None, earlier: Sequence[int] = ()) -> Plan:
+def make_plan(
+    audits: Sequence[Audit],
+    store: Store,
+    budget: float | None = None,
+    earlier: Sequence[int] = (),
+    slots: int | None = None,
+) -> Plan:
     """Try what has units left to measure, without keeping anything, and plan the jobs.
 
     Attacks whose exposure is cheap are started on the first units and stopped soon after their first sign of progress,
@@ -138,13 +144,15 @@ def make_plan(audits: Sequence[Audit], store: Store, budget: float | None = None
             more.
         earlier: number of units that earlier runs of each audit asked for; results show those that were measured,
             however few are asked for now.
+        slots: number of jobs that run side by side on other machines; None where they run on this one.
 
     Raises:
         BadInputError: a configuration or part cannot be run (the batch is larger than the data, an option is unknown,
             labels cannot be restored, ...), or the work is above the limits, see ``run.size``.
     """
-    workers = _workers(audits)
-    check_memory(audits, workers)
+    workers = _workers(audits, slots)
+    # Workers elsewhere have memory of their own; this machine only tries each part.
+    check_memory(audits, workers if slots is None else 1)
     every = series_of(audits)
     shown = tuple(max([audit.units, *earlier[i : i + 1]]) for i, audit in enumerate(audits))
     kept = {i: sum(unit < shown[series.place] for unit in store.units(series.key)) for i, series in enumerate(every)}
@@ -229,11 +237,15 @@ def _fitting(
     return fit, [(every[i].label, units) for i, units in left.items()]
 
 
-def _workers(audits: Sequence[Audit]) -> int:
+def _workers(audits: Sequence[Audit], slots: int | None) -> int:
     """Return how many jobs run side by side."""
     if any(audit.where != "cpu" for audit in audits):
+        if slots is not None:
+            raise BadInputError("other machines compute on CPUs only; give ", Remedy("device", "cpu"), ".")
         # One process keeps an accelerator busy.
         return 1
+    if slots is not None:
+        return max(1, slots)
     return min(audit.spec.workers or max(1, cpu_count() // audit.spec.threads) for audit in audits)
 
 

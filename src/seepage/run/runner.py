@@ -11,6 +11,7 @@ from typing import Any
 
 from seepage.assessment import Measured, Measurement
 from seepage.assessment.evidence import Evidence
+from seepage.run.elsewhere import Machines, run_elsewhere
 from seepage.run.limits import Limits, SideBySide
 from seepage.run.plan import Plan, Series, make_plan, series_of, timed
 from seepage.run.store import Failure, Store
@@ -103,6 +104,7 @@ def run_audits(
     plan: Plan | None = None,
     budget: float | None = None,
     limits: Mapping[int, Limits] | None = None,
+    machines: Machines | None = None,
 ) -> list[list[Run]]:
     """Measure what the store does not keep yet, and return the runs of each audit.
 
@@ -114,14 +116,15 @@ def run_audits(
         budget: seconds after which no further job is begun; no limit if None.
         limits: limits of the audits that have a gate, by place in ``audits``; they take note of the figures, and no
             unit is measured that they do not want.
+        machines: other machines that carry the jobs out; this one if None.
 
     Raises:
         BadInputError: a configuration cannot be run, or the store cannot be written. Everything is tried first, so
             that bad input stops the run before anything is kept. A part that fails later is recorded, and stops no
             other.
     """
-    plan = plan or make_plan(audits, store, budget)
-    asked = _carry_out(plan, store, listener or Listener(), budget, limits or {})
+    plan = plan or make_plan(audits, store, budget, slots=None if machines is None else machines.slots())
+    asked = _carry_out(plan, store, listener or Listener(), budget, limits or {}, machines)
     return [
         [_run(series, store, shown, asked[i]) for i, series in enumerate(plan.series) if series.place == place]
         for place, shown in enumerate(plan.shown)
@@ -177,7 +180,12 @@ def _label(plan: Plan, job: Job) -> str:
 
 
 def _carry_out(
-    plan: Plan, store: Store, listener: Listener, budget: float | None, limits: Mapping[int, Limits]
+    plan: Plan,
+    store: Store,
+    listener: Listener,
+    budget: float | None,
+    limits: Mapping[int, Limits],
+    machines: Machines | None,
 ) -> list[int]:
     """Carry the plan out, look by look where there are limits; return the number of units that each series was for."""
     begun = time.monotonic()
@@ -200,7 +208,7 @@ def _carry_out(
         names = {job.name for job in jobs}
         left = [job for job in left if job.name not in names]
         if jobs:
-            plan = _carry_out_jobs(plan, jobs, store, listener, watch, wanted)
+            plan = _carry_out_jobs(plan, jobs, store, listener, watch, wanted, machines)
         for place, series in limits.items():
             series.look(functools.partial(_measured, plan, store, place, upto[place]))
     return asked
@@ -251,7 +259,12 @@ def _carry_out_jobs(
     listener: Listener,
     watch: _Watch,
     wanted: Callable[[], bool],
+    machines: Machines | None,
 ) -> Plan:
+    if machines is not None:
+        # Each unit has a machine of its own, whose whole time it takes.
+        _keep_all(plan, store, listener, watch, run_elsewhere(jobs, plan.audits, watch, wanted, machines), 1)
+        return plan
     begun = time.monotonic()
     if plan.workers > 1 and plan.work is None:
         # The first job tells how long the others take.

@@ -124,11 +124,7 @@ def run_in_workers(
     waiting = deque(jobs)
     attempts = dict.fromkeys((job.name for job in jobs), 0)
     alone: deque[Job] = deque()
-    for module in loaded_files():
-        # A file that was named by its path is no module that another process could import.
-        register_pickle_by_value(module)
-    for part in (part for audit in audits for part in audit.spec.passed):
-        _check_sent(part)
+    make_sendable(audits)
     while (waiting and wanted()) or alone:
         # One a pool: a worker that is killed while it writes leaves its lock behind.
         messages = get_context("loky").SimpleQueue()
@@ -188,6 +184,19 @@ def _shut_down(pool: ProcessPoolExecutor, others: set[int | None]) -> None:
                     os.kill(process.pid, signal.SIGKILL)
         if in_main:
             signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+
+
+def make_sendable(audits: Sequence[Audit]) -> None:
+    """Prepare audits to be sent to other processes.
+
+    Raises:
+        BadInputError: an object that a caller passed cannot be sent.
+    """
+    for module in loaded_files():
+        # A file that was named by its path is no module that another process could import.
+        register_pickle_by_value(module)
+    for part in (part for audit in audits for part in audit.spec.passed):
+        _check_sent(part)
 
 
 def _check_sent(part: Part) -> None:

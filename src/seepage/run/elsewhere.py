@@ -1,0 +1,200 @@
+"""Carries jobs out on other machines, through any executor of the form of ``concurrent.futures``."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+from cloudpickle import dumps, loads  # noqa: TID251 - of this program's own objects, between its own processes
+
+from seepage.errors import BadInputError
+from seepage.run.memory import keep_freed_memory
+from seepage.run.store import Failure
+from seepage.run.workers import Finished, Job, Results, Watcher, carry_out, make_sendable
+from seepage.settings.setting import Audit
+from seepage.sources import own_code
+from seepage.threads import threads
+from seepage.versions import installed
+
+_POLL_SECONDS = 0.1
+# Jobs handed out for each one that runs: the next begins while the driver stores the last.
+_AHEAD = 2
+# How long a run waits where no worker is left.
+_PATIENCE_SECONDS = 600.0
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas")
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """Pickled objects that no log prints, since true records are among them.
+
+    Attributes:
+        content: the pickled objects.
+        digest: SHA-256 digest of the content.
+    """
+
+    content: bytes = field(repr=False)
+    digest: str
+
+    @classmethod
+    def of(cls, value: object) -> Sealed:
+        """Return a value, sealed.
+
+        Example:
+            >>> "secret" in repr(Sealed.of("secret")), loads(Sealed.of("secret").content)
+            (False, 'secret')
+        """
+        content = dumps(value)
+        return cls(content, hashlib.sha256(content).hexdigest())
+
+
+def itself(sealed: Sealed) -> Sealed:
+    """Return what it was given."""
+    return sealed
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Other machines that carry jobs out; their workers are inside the trust boundary.
+
+    Attributes:
+        executor: executor that jobs are handed to. A worker carries out one job at a time, and what is lost with a
+            worker is tried again by the executor.
+        slots: function that returns how many jobs run side by side now. It raises ``BadInputError`` where jobs may not
+            be sent.
+        share: function that returns what stands for the audits among the arguments of a job, so that they are not sent
+            with each.
+
+    Example:
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> machines = Machines(ThreadPoolExecutor(max_workers=1), slots=lambda: 1)
+    """
+
+    executor: Executor
+    slots: Callable[[], int]
+    share: Callable[[Sealed], Any] = itself
+
+
+def run_elsewhere(
+    jobs: Sequence[Job],
+    audits: Sequence[Audit],
+    watcher: Watcher,
+    wanted: Callable[[], bool],
+    machines: Machines,
+) -> Finished:
+    """Carry jobs out on other machines; as ``run_in_workers``, but progress is known only when a job ends.
+
+    Args:
+        jobs: what to do.
+        audits: what the jobs are of.
+        watcher: object that is informed of the progress.
+        wanted: function that is asked before each job; nothing more is handed out once it says no.
+        machines: machines that carry the jobs out.
+
+    Raises:
+        BadInputError: an object that a caller passed cannot be sent, a worker runs another version, or the machines
+            are lost.
+    """
+    make_sendable(audits)
+    shared = machines.share(Sealed.of(list(audits)))
+    waiting = deque(jobs)
+    running: dict[Future[Results | str], Job] = {}
+    here, worked = versions(), time.monotonic()
+    try:
+        while running or (waiting and wanted()):
+            slots = machines.slots()
+            if slots:
+                worked = time.monotonic()
+            elif time.monotonic() - worked > _PATIENCE_SECONDS:
+                raise _lost(f"no worker was left for {_PATIENCE_SECONDS:.0f} seconds")
+            while waiting and len(running) < _AHEAD * slots and wanted():
+                job = waiting.popleft()
+                watcher.started(job.name)
+                running[machines.executor.submit(work, here, shared, Sealed.of(job))] = job
+            if not running:
+                time.sleep(_POLL_SECONDS)
+            finished, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+            yield from _results({future: running.pop(future) for future in finished})
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _results(finished: Mapping[Future[Results | str], Job]) -> Generator[tuple[Job, Results]]:
+    for future, job in finished.items():
+        if future.cancelled():
+            raise _lost("the connection broke")
+        error = future.exception()
+        if error is not None:
+            # Failures of attacks come as results; this one is of the worker, or of several one after the other.
+            why = f"its worker ended: {type(error).__name__}: {' '.join(str(error).split())}"
+            yield job, [Failure(job.units, why, "")] * len(job.parts)
+            continue
+        results = future.result()
+        if isinstance(results, str):
+            raise BadInputError(results)
+        yield job, results
+
+
+def _lost(why: str) -> BadInputError:
+    return BadInputError(f"the other machines are lost: {why}. What was measured is kept; run the same command again.")
+
+
+# The audits that a worker process holds, by their digest: those of one run, and none after it.
+_held: dict[str, list[Audit]] = {}
+
+
+def work(expected: Mapping[str, str | None], audits: Sealed, job: Sealed) -> Results | str:
+    """Carry a job out, in a worker; return its results, or a sentence that says why this worker cannot.
+
+    Args:
+        expected: versions that the figures depend on, see ``versions``.
+        audits: list of the run's audits.
+        job: one of its jobs.
+    """
+    if (differs := difference(expected, versions())) is not None:
+        return f"the worker on {platform.node()} {differs}"
+    if audits.digest not in _held:
+        forget()
+        keep_freed_memory()
+        _held[audits.digest] = loads(audits.content)
+    mine: Job = loads(job.content)
+    with threads(mine.threads):
+        return carry_out(_held[audits.digest][mine.audit], mine, lambda share: None)
+
+
+def forget() -> None:
+    """Drop the audits that this worker process holds."""
+    _held.clear()
+
+
+def versions() -> dict[str, str | None]:
+    """Return the versions that figures depend on.
+
+    Example:
+        >>> sorted(versions())
+        ['numpy', 'pandas', 'python', 'scikit-learn', 'scipy', 'seepage', 'torch']
+    """
+    code = own_code()
+    packages = {name: installed(name) for name in _PACKAGES}
+    return {"seepage": code["digest"], "torch": code["torch"], "python": platform.python_version(), **packages}
+
+
+def difference(here: Mapping[str, str | None], there: Mapping[str, str | None]) -> str | None:
+    """Return the end of a sentence about a worker with other versions; None where they are the same.
+
+    Example:
+        >>> difference({"torch": "2.13.0"}, {"torch": "2.4.0"})
+        'has torch 2.4.0 where this machine has 2.13.0; install the same versions on both.'
+    """
+    for name, version in here.items():
+        if there.get(name) != version:
+            what = "seepage's code of digest" if name == "seepage" else name
+            return f"has {what} {there.get(name)} where this machine has {version}; install the same versions on both."
+    return None
