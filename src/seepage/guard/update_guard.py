@@ -260,7 +260,8 @@ class UpdateGuard:
                     return "matched whole", "records that no proof covers give the very message", labelled
         # Neither excluded nor proved: with several local batches, or an encoder that is slightly another one.
         if READ in regime and not regime.startswith("none of"):
-            return "not tried", f"{why}: no proof is possible, or encoder, statistics or recipe are not quite right", guess
+            doubt = "no proof is possible, or encoder, statistics or recipe are not quite right"
+            return "not tried", f"{why}: {doubt}", guess
         return tried, why, guess
 
     def _alone(self, view: View, knowledge: Knowledge) -> RecordsGuess | None:
