@@ -204,6 +204,17 @@ def test_the_last_block_of_a_transformer_gives_its_records_away() -> None:
     assert not certified.any()
 
 
+def test_a_network_of_one_layer_that_takes_no_row_is_searched() -> None:
+    class Squashed(Shallow):
+        def forward(self, rows: Tensor) -> Tensor:
+            return self.last(functional.relu(self.first(torch.sigmoid(rows))))
+
+    cells, labels = GERMAN.train.cells[:4], GERMAN.train.labels[:4]
+    same, certified = right(attacked(built(Squashed), cells, labels), cells)
+    assert same.all()
+    assert not certified.any()
+
+
 @pytest.mark.parametrize("name", ["smooth", "residual", "embeddings"])
 @pytest.mark.parametrize("batches", [1, 2])
 def test_updates_of_local_steps_are_read_in_any_form(name: str, batches: int) -> None:
