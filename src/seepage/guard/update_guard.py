@@ -35,7 +35,7 @@ from seepage.settings.network import make_model
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
-from seepage.wire.horizontal import NOT_TRIED, GradientView, Knowledge, RecordsGuess, UpdateView, View
+from seepage.wire.horizontal import NOT_TRIED, READ, GradientView, Knowledge, RecordsGuess, UpdateView, View
 
 # Multiplications in a second of one core, at the least: a search that would take longer than the limit is not begun.
 _OPERATIONS = 3e9
@@ -258,6 +258,10 @@ class UpdateGuard:
             for labelled in _labelled(other, self.schema):
                 if _matches(view, client, labelled):
                     return "matched whole", "records that no proof covers give the very message", labelled
+        # Neither excluded nor proved: with several local batches, or an encoder that is slightly another one.
+        if READ in regime and not regime.startswith("none of"):
+            doubt = "no proof is possible, or encoder, statistics or recipe are not quite right"
+            return "not tried", f"{why}: {doubt}", guess
         return tried, why, guess
 
     def _alone(self, view: View, knowledge: Knowledge) -> RecordsGuess | None:

@@ -199,6 +199,8 @@ class Knowledge:
 
 # Beginning of the regime of an attack that did not try its own method; the reason follows.
 NOT_TRIED = "not tried: "
+# What a regime says of records that the exact search found but that nothing proves, after their number.
+READ = "records read one by one"
 
 
 @dataclass(frozen=True)

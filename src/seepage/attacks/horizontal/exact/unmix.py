@@ -34,6 +34,7 @@ from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import (
     NOT_TRIED,
+    READ,
     Certificate,
     GradientView,
     Knowledge,
@@ -498,7 +499,7 @@ def _regime(harvest: Harvest, certified: Bool[Tensor, "record column"], exact: b
     by_replay = " by a replay" if harvest.complete and not exact else ""
     text = f"all {records} records proved" if proved == records else f"{proved or 'none'} of {records} records proved"
     if not exact and not harvest.complete:
-        text = f"{read or 'none'} of {records} records read one by one in gradients of rank {ranks}, "
+        text = f"{read or 'none'} of {records} {READ} in gradients of rank {ranks}, "
         text += f"{proved or 'none'} proved"
     text += by_replay
     if whole < proved:
