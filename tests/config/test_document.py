@@ -298,7 +298,11 @@ def test_aliases_are_read() -> None:
         ("protocol:\n  batch_size: [8,\n    0]", "3: protocol.batch_size[1]", "greater than or equal to 1, got 0"),
         ("protocol: {batch_size: [8, 8]}", "1: protocol.batch_size[1]", "repeats protocol.batch_size[0] (8)"),
         ("protocol: {replacement: 1}", "1: protocol.replacement", "true or false"),
-        ("protocol: {name: fedsgd, rounds: 3}", "1: protocol.rounds", "batch_size, clients, holds, name, replacement"),
+        (
+            "protocol: {name: fedsgd, rounds: 3}",
+            "1: protocol.rounds",
+            "batch_size, clients, holds, name, precision, replacement",
+        ),
         ("attacks: [tableak,\n  tabelak]", "2: attacks[1]", "did you mean 'tableak'"),
         ("attacks: [tableak, tableak]", "1: attacks[1]", "repeats attacks[0]"),
         ("attacks: [tableak, {name: tableak}]", "1: attacks[1]", "repeats attacks[0]"),
