@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.gradients import SAME, Gradient
 from seepage.attacks.horizontal.exact.networks import Tap, extended
-from seepage.attacks.horizontal.exact.spans import Span, row_scale
+from seepage.attacks.horizontal.exact.spans import ROUNDINGS, Span, row_scale
 from seepage.attacks.horizontal.matching.starts import Starts
-from seepage.learning import gradient
+from seepage.learning import gradient, mean_loss
 from seepage.models.batch_norm import normalisations
 from seepage.models.calling import LayerRun, watched
 from seepage.models.model import Head, Model
@@ -346,8 +346,8 @@ def _seen(module: nn.Module, head: Head, rows: Tensor) -> list[_LayerProbe]:
     if not once:
         raise UnreadableError("no affine layer that runs once")
     labels = torch.arange(len(rows), device=rows.device) % max(2, found.outputs.shape[1])
-    error = _errors(head, found.outputs.detach(), labels)
-    errors = torch.autograd.grad(found.outputs, [found.layers[at].returned for at in once], error, allow_unused=True)
+    loss = mean_loss(head, found.outputs, labels.double())
+    errors = torch.autograd.grad(loss, [found.layers[at].returned for at in once], allow_unused=True)
     probes = torch.cat([torch.zeros_like(rows[:1]), torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)])
     probed = watched(module, [found.layers[at].name for at in once], probes)
     seen: list[_LayerProbe] = []
@@ -389,19 +389,11 @@ def _dimensions(head: Head, outputs: int) -> int:
     return outputs - 1 if head == "softmax" else outputs
 
 
-def _errors(head: Head, outputs: Tensor, labels: Tensor) -> Tensor:
-    if head == "softmax":
-        return outputs.softmax(1) - nn.functional.one_hot(labels, outputs.shape[1])
-    if head == "sigmoid":
-        return outputs.sigmoid() - labels[:, None]
-    return outputs - labels[:, None]
-
-
 def _rank(gradient: Tensor) -> int:
     """Return the number of dimensions of a gradient above the rounding of float32."""
     scaled = gradient / row_scale(gradient)[:, None]
     values = torch.linalg.svdvals(scaled)
-    return int((values > 16 * torch.finfo(torch.float32).eps * values.max()).sum())
+    return int((values > ROUNDINGS * torch.finfo(torch.float32).eps * values.max()).sum())
 
 
 def _by_outputs(module: nn.Module, first: _LayerProbe, rows: Tensor) -> bool:
