@@ -47,6 +47,12 @@ class GradientView:
         """Number of victims."""
         return len(next(iter(self.gradient.values())))
 
+    def place(self, victim: int) -> dict[str, Tensor]:
+        """Return the parameters at which a victim's gradient was taken."""
+        if self.parameters is None:
+            return self.model.parameters
+        return {name: parameter[victim] for name, parameter in self.parameters.items()}
+
     def of(self, chosen: slice) -> GradientView:
         """Return the view of some of the victims."""
         where = None if self.parameters is None else {name: p[chosen] for name, p in self.parameters.items()}

@@ -105,7 +105,7 @@ class Gradient:
     @classmethod
     def of(cls, view: GradientView, victim: int, records: int) -> Gradient:
         """Return a single victim's gradient of a plain network."""
-        place = view.model.parameters if view.parameters is None else {n: p[victim] for n, p in view.parameters.items()}
+        place = view.place(victim)
         received = [g[victim] for g in view.gradient.values()]
         layers = [torch.cat([w, b[:, None]], 1) for w, b in zip(received[::2], received[1::2], strict=True)]
         rounding = torch.finfo(received[0].dtype).eps

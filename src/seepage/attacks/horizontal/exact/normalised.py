@@ -242,7 +242,7 @@ class Seen:
     ) -> None:
         opened = opening(view.model.module)
         assert opened is not None
-        place = view.model.parameters if view.parameters is None else {n: p[victim] for n, p in view.parameters.items()}
+        place = view.place(victim)
         self._place = {name: parameter.detach().double() for name, parameter in place.items()}
         self._received = {name: g[victim].double() for name, g in view.gradient.items()}
         self._rounding = torch.finfo(next(iter(view.gradient.values())).dtype).eps

@@ -62,7 +62,7 @@ def count_records(
     if network is None:
         gradient = Gradient.of(view, victim, 1)
     else:
-        own = view.model.parameters if view.parameters is None else {n: p[victim] for n, p in view.parameters.items()}
+        own = view.place(victim)
         gradient = TracedGradient(network.at(own), view, victim, 1)
     spans = gradient.spans()
     deeper = next((tap.at for tap in gradient.network.taps if tap.at < len(spans)), None)

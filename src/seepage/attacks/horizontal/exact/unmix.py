@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -192,7 +192,7 @@ class Unmix:
                 if network is None:
                     gradient = Gradient.of(read, victim, known.batch_size)
                 else:
-                    own = network if read.parameters is None else network.at(_of_victim(read.parameters, victim))
+                    own = network if read.parameters is None else network.at(read.place(victim))
                     gradient = TracedGradient(own, read, victim, known.batch_size)
                 if noise is None:
                     harvest = Harvester(*limits).run(gradient, seed)
@@ -347,10 +347,6 @@ def _outside(view: View, knowledge: Knowledge, network: TracedNetwork | None) ->
         if view.model.head == "regression":
             return "targets are numbers, and gradients that are not exact"
     return None
-
-
-def _of_victim(parameters: Mapping[str, Tensor], victim: int) -> dict[str, Tensor]:
-    return {name: part[victim] for name, part in parameters.items()}
 
 
 def _exact(view: View, knowledge: Knowledge) -> bool:
