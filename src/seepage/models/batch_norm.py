@@ -6,7 +6,6 @@ replay. ``by_batch`` replaces them by layers that compute the same outputs from 
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 
 from seepage.errors import BadInputError
 from seepage.models.calling import call
+from seepage.models.copies import copied
 
 _REPLACED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _ANY = nn.modules.batchnorm._BatchNorm  # pyright: ignore[reportPrivateUsage]
@@ -154,16 +154,16 @@ def by_batch(module: nn.Module, name: str) -> nn.Module:
             )
     if all(isinstance(part, BatchNorm) for _, part in layers):
         return module
-    copied = copy.deepcopy(module)
-    if isinstance(copied, _ANY):
-        return _replacement(copied)
+    own = copied(module)
+    if isinstance(own, _ANY):
+        return _replacement(own)
     replacements: dict[int, BatchNorm] = {}
-    for parent in list(copied.modules()):
+    for parent in list(own.modules()):
         # Not named_children(), which lists a layer that occurs twice only once.
         for child, part in list(parent._modules.items()):
             if isinstance(part, _ANY):
                 setattr(parent, child, replacements.setdefault(id(part), _replacement(part)))
-    return copied
+    return own
 
 
 def _replacement(layer: nn.modules.batchnorm._BatchNorm) -> BatchNorm:  # pyright: ignore[reportPrivateUsage]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from seepage.attacks.horizontal.exact.spans import Span, row_scale
 from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
 from seepage.learning import batch_statistics, gradient
 from seepage.models.batch_norm import BatchNorm, Moments, normalisations
+from seepage.models.copies import copied
 from seepage.models.resnet import Residual
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
@@ -452,7 +452,7 @@ class Seen:
         assert parts is not None
         last = parts[-1]
         assert isinstance(last, nn.Linear)
-        body = copy.deepcopy(self._model.module).eval().to(self._encoder.mean)
+        body = copied(self._model.module).eval().to(self._encoder.mean)
         for norm, name in self._names.items():
             if name in self._moments:
                 mean, variance = self._moments[name]

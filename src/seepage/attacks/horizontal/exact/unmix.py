@@ -18,8 +18,9 @@ from seepage.attacks.horizontal.exact.gradients import Gradient
 from seepage.attacks.horizontal.exact.harvest import Harvest, Harvester
 from seepage.attacks.horizontal.exact.inexact import InexactHarvester
 from seepage.attacks.horizontal.exact.normalised import SAME, NormalisedHarvester, opening
+from seepage.attacks.horizontal.exact.probes import UnreadableError
 from seepage.attacks.horizontal.exact.replay import SEEN, can_replay, replayed
-from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, UnreadableError, traced
+from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, traced
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.optimise import Progress, scaled
@@ -198,7 +199,7 @@ class Unmix:
                     harvest = Harvester(*limits).run(gradient, seed)
                 else:
                     harvest = InexactHarvester(*limits).run(gradient, noise, seed)
-                    if gradient.network.takes_rows:
+                    if gradient.network.takes_rows and (network is None or not network.layers[0].computed):
                         layers = () if network is None else network.parameters
                         harvest = _proved(view, victim, gradient, encoder, starts, harvest, noise, layers)
             found.append(harvest)
@@ -342,6 +343,8 @@ def _outside(view: View, knowledge: Knowledge, network: TracedNetwork | None) ->
     if not _exact(view, knowledge):
         if network is None and len(layers) < 3:
             return "one hidden layer, and gradients that are not exact"
+        if network is not None and not all(layer.isometric for layer in network.layers):
+            return "layers whose weights are computed from parameters, and gradients that are not exact"
         if network is not None and not (network.affine and network.taps):
             return "no layer that takes the row with another one behind it, and gradients that are not exact"
         if view.model.head == "regression":
