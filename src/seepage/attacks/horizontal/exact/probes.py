@@ -152,6 +152,7 @@ class LayerProbe:
         rank: number of dimensions of its gradient, however many records there are.
         scale: factor that brings its inputs to the usual length.
         numbers: numbers a row that all linear maps take and return.
+        at_end: whether its errors are those of the outputs.
     """
 
     layer: WatchedLayer
@@ -161,6 +162,7 @@ class LayerProbe:
     rank: int
     scale: float
     numbers: int
+    at_end: bool
 
 
 def probed(
@@ -201,11 +203,11 @@ def probed(
     loss = mean_loss(head, found.outputs, labels.double())
     held = {name: p for name, p in trained.named_parameters() if p.requires_grad}
     moving = [call for call in found.calls if call.returned.requires_grad]
-    wanted = [*held.values(), *(call.returned for call in moving)]
-    every = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
+    wanted = [found.outputs, *held.values(), *(call.returned for call in moving)]
+    out, *every = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
     gradients = dict(zip(held, every[: len(held)], strict=True))
     apart = {each.place: (each, one) for each, one in zip(several.calls, alone.calls, strict=True)}
-    layers: list[tuple[WatchedLayer, LinearCall, int]] = []
+    layers: list[tuple[WatchedLayer, LinearCall, int, bool]] = []
     refused: list[str] = []
     for call, back in zip(moving, every[len(held) :], strict=True):
         each, one = apart.get(call.place, (None, None))
@@ -219,7 +221,7 @@ def probed(
             refused.append(f"what enters {layer.name!r} depends on other records")
             continue
         whole, error = layer.entered(call), layer.chosen(call.by_unit(back))
-        layers.append((layer, each, _rank(error.T @ whole)))
+        layers.append((layer, each, _rank(error.T @ whole), _close(error, out)))
     if not layers:
         why = f" ({'; '.join(dict.fromkeys(refused[:_NAMED]))})" if refused else ""
         raise UnreadableError(f"no affine layer with one input a record{why}")
@@ -228,15 +230,15 @@ def probed(
         if tried is None or any(one is not None for one in maps):
             continue
         made = {call.place: call for call in _run(module, tried.rows).calls}
-        maps = [_affine(layer, each, tried, made.get(layer.place), rows) for layer, each, _ in layers]
+        maps = [_affine(layer, each, tried, made.get(layer.place), rows) for layer, each, _, _ in layers]
         probes = tried
     numbers = sum(call.returned[0].numel() + call.entering[0].numel() for call in alone.calls)
     seen = []
-    for (layer, each, rank), linear in zip(layers, maps, strict=True):
+    for (layer, each, rank, at_end), linear in zip(layers, maps, strict=True):
         entered = layer.chosen(each.entering).detach()
         scale = _USUAL / float(entered.norm(dim=1).mean().clamp_min(1e-12))
         width, outputs = entered.shape[1], found.outputs.shape[1]
-        seen.append(LayerProbe(layer, width, outputs, linear, rank, scale, numbers))
+        seen.append(LayerProbe(layer, width, outputs, linear, rank, scale, numbers, at_end))
     return seen, probes, refused
 
 

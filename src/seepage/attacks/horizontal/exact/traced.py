@@ -100,6 +100,7 @@ class TracedNetwork:
         taps: layers whose inputs a search compares.
         held: numbers a row that computing the taps' inputs takes.
         probes: rows from which these maps are told.
+        last: layer whose errors are those of the outputs; None where there is none.
     """
 
     module: nn.Module
@@ -112,6 +113,7 @@ class TracedNetwork:
     taps: tuple[Tap, ...]
     held: int
     probes: Probes
+    last: WatchedLayer | None
 
     @classmethod
     def of(
@@ -128,7 +130,7 @@ class TracedNetwork:
             model: model whose module is looked at.
             rows: typical encoded rows, in float64.
             parameters: parameters of the module.
-            moments: moments of the batch at each normalisation by the batch, by its name.
+            moments: mean and variance by which each normalisation by the batch is done, by its name, of those that run.
             encoder: encoder of the table in float64, for networks that are affine on its rows alone.
 
         Raises:
@@ -149,20 +151,20 @@ class TracedNetwork:
             (['first', 'hidden'], True, 1)
         """
         normalised = normalisations(model.module)
-        if not normalised.keys() <= (moments or {}).keys():
+        if normalised and not moments:
             raise UnreadableError("batch normalisation behind which a record's error depends on the others")
         trained = copied(model.module).double().requires_grad_()
         _load(trained, parameters)
         module = trained.eval()
         if normalised:
-            module, trained = frozen(trained, rows, moments or {}), trained.train(model.module.training)
+            module = frozen(trained, moments or {})
             for name, part in model.module.named_modules():
                 trained.get_submodule(name).training = part.training
         seen, probes, refused = probed(module, trained, model.head, rows, encoder)
         most = 2 * _dimensions(model.head, seen[0].outputs)
         chosen = [layer for layer in seen if layer.rank > most]
         chosen.sort(key=lambda layer: layer.linear is None)
-        small = [f"the gradient of {layer.layer.name!r} has {layer.rank} dimensions" for layer in seen[:-1]]
+        small = [f"the gradient of {layer.layer.name!r} has {layer.rank} dimensions" for layer in seen if not layer.at_end]
         reasons = "; ".join([*dict.fromkeys(refused), *small][:_NAMED])
         alone = "no layer behind which single records could be told apart" + (f" ({reasons})" if reasons else "")
         if not chosen:
@@ -180,7 +182,9 @@ class TracedNetwork:
         maps = tuple(layer.linear for layer in chosen if layer.linear is not None)
         layers = tuple(layer.layer for layer in chosen)
         state = _state(module, layers[0], maps, probes, by_outputs)
-        return cls(module, layers, seen[0].outputs, maps, *state, by_outputs, tuple(taps), seen[0].numbers, probes)
+        last = next((layer.layer for layer in reversed(seen) if layer.at_end), None)
+        held = seen[0].numbers
+        return cls(module, layers, seen[0].outputs, maps, *state, by_outputs, tuple(taps), held, probes, last)
 
     def at(self, parameters: Mapping[str, Tensor]) -> TracedNetwork:
         """Return the same network with other parameters of the same names."""
@@ -225,10 +229,11 @@ class TracedNetwork:
         """Return the map from the encoded row to what lies outside the spans of the affine layers' inputs."""
         none = self.probes.rows[:0]
         ways, shifts = [none], [none[:, 0]]
-        for span, layer, (linear, constant) in zip(spans, self.layers, self.maps, strict=False):
+        for span, (linear, constant) in zip(spans, self.maps, strict=False):
             off = span.off_rows[:, : len(constant)]
             ways.append(off @ linear)
-            shifts.append(off @ constant + (span.off_rows[:, -1] if layer.biased else 0.0))
+            extended = span.off_rows.shape[1] > len(constant)
+            shifts.append(off @ constant + (span.off_rows[:, -1] if extended else 0.0))
         return torch.cat(ways), torch.cat(shifts)
 
     def entries(self) -> list[Float[Tensor, "_ encoded"]]:
@@ -309,19 +314,18 @@ def typical_rows(encoder: Encoder, statistics: Statistics) -> Float[Tensor, "row
     return encoder.encode(Starts(encoder, statistics, 1).typical(_MOST_ROWS))
 
 
-def frozen(module: nn.Module, rows: Float[Tensor, "row encoded"], moments: Mapping[str, Moments]) -> nn.Module:
-    """Return a copy that normalises every record as a batch with these moments is, in evaluation mode.
+def frozen(module: nn.Module, moments: Mapping[str, Moments]) -> nn.Module:
+    """Return a copy that normalises every record by the same mean and variance, in evaluation mode.
 
     Args:
         module: module with batch normalisations.
-        rows: some rows, which tell what a normalisation takes.
-        moments: moments of the batch by the name of the normalisation, with a batch size at ``count``.
+        moments: mean and variance of each, by its name.
     """
     found = copied(module).eval()
     for name, (mean, variance) in moments.items():
         part = found.get_submodule(name)
         assert isinstance(part, BatchNorm)
-        part.running_mean, part.running_var = mean.to(rows), variance.to(rows)
+        part.running_mean, part.running_var = mean, variance
     return found
 
 
