@@ -245,6 +245,39 @@ def running_statistics(module: nn.Module) -> dict[str, Tensor]:
     return {buffer: held[buffer] for name in normalisations(module) for buffer in _buffers(name) if buffer in held}
 
 
+def statistics_sent(module: nn.Module, moments: Mapping[str, Moments]) -> dict[str, Moments]:
+    """Return what running statistics that are sent after a batch tell of its moments, in their own precision.
+
+    Args:
+        module: module with the layers, their momentum and their statistics before the batch.
+        moments: moments of the batch, by name of the layer.
+
+    Example:
+        >>> layer = nn.Sequential(BatchNorm(1))
+        >>> statistics_sent(layer, {"0": Moments(torch.tensor([2.0]), torch.tensor([3.0]))})["0"].mean
+        tensor([2.])
+    """
+    layers, held = normalisations(module), dict(module.named_buffers())
+    found: dict[str, Moments] = {}
+    for name, sent in moments.items():
+        share = _share(layers[name], 0)
+        before = [held[buffer].to(value) for buffer, value in zip(_buffers(name), sent, strict=True)]
+        after = [torch.lerp(old, value, share) for old, value in zip(before, sent, strict=True)]
+        found[name] = Moments(*((new - (1 - share) * old) / share for new, old in zip(after, before, strict=True)))
+    return found
+
+
+def keeps_statistics(module: nn.Module) -> bool:
+    """Whether every normalisation by the batch moves running statistics, which tell its moments.
+
+    Example:
+        >>> keeps_statistics(BatchNorm(1)), keeps_statistics(BatchNorm(1, track_running_stats=False))
+        (True, False)
+    """
+    layers = normalisations(module).values()
+    return bool(layers) and all(layer.running_mean is not None and layer.momentum != 0 for layer in layers)
+
+
 def from_running(
     module: nn.Module, before: Mapping[str, Tensor], after: Mapping[str, Tensor], batches: int
 ) -> dict[str, Moments]:

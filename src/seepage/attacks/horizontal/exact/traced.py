@@ -164,7 +164,8 @@ class TracedNetwork:
         most = 2 * _dimensions(model.head, seen[0].outputs)
         chosen = [layer for layer in seen if layer.rank > most]
         chosen.sort(key=lambda layer: layer.linear is None)
-        small = [f"the gradient of {layer.layer.name!r} has {layer.rank} dimensions" for layer in seen if not layer.at_end]
+        inner = [layer for layer in seen if not layer.at_end]
+        small = [f"the gradient of {layer.layer.name!r} has {layer.rank} dimensions" for layer in inner]
         reasons = "; ".join([*dict.fromkeys(refused), *small][:_NAMED])
         alone = "no layer behind which single records could be told apart" + (f" ({reasons})" if reasons else "")
         if not chosen:
