@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -225,11 +224,7 @@ def test_a_scheduler_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) 
         pass
 
 
-def test_without_dask_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "seepage.integrations.dask")
-    with pytest.raises(BadInputError, match=r"pip install 'seepage\[dask\]'"):
-        ClusterOptions("tls://127.0.0.1:8786").connect()
+def test_options_of_a_cluster_need_its_address() -> None:
     with pytest.raises(BadInputError, match="give --cluster ADDRESS"):
         ClusterOptions(insecure=True).connect()
 

@@ -54,15 +54,7 @@ class ClusterOptions:
             if self != ClusterOptions():
                 raise BadInputError("options of a cluster were given without its address; give --cluster ADDRESS.")
             return nullcontext()
-        try:
-            dask = import_module("seepage.integrations.dask")
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in ("dask", "distributed"):
-                raise
-            raise BadInputError(
-                "--cluster needs Dask, which is not installed; pip install 'seepage[dask]', here and where the workers "
-                "run."
-            ) from error
+        dask = import_module("seepage.integrations.dask")
         return dask.cluster(self.address, ca=self.ca, cert=self.cert, key=self.key, insecure=self.insecure)
 
 
