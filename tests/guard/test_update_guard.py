@@ -13,8 +13,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seepage import guard
-from seepage.captures.states import state_digest
+from seepage import guard, verify
+from seepage.captures.captured import Description, read_description, save_capture
+from seepage.captures.certifying import certificate_files
+from seepage.captures.states import changes, state_digest
 from seepage.datasets.planted import distinct
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.errors import BadInputError
@@ -225,6 +227,76 @@ def test_the_log_is_private_has_a_line_a_round_and_no_record(tmp_path: Path) -> 
     plain = {name: value for name, value in lines[0].items() if isinstance(value, int | float | str | bool)}
     assert set(lines[0]) - set(plain) == {"assumed", "warnings"}
     assert lines[0]["assumed"] == lines[0]["warnings"] == []
+
+
+def verified(folder: Path, name: str, update: Path) -> int:
+    file, opened, model, _ = certificate_files(folder / f"{name}.json")
+    return verify.main([str(file), str(update), str(model), "--opened", str(opened)])
+
+
+def test_a_certificate_of_what_was_proved_is_accepted_and_a_forged_one_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = trained(network())
+    guarding = made(policy=BLOCK, certificates=tmp_path / "proofs", log=tmp_path / "log.jsonl")
+    found = guarding(before, after, round=3).finding
+    # Only the files hold records, not the finding.
+    assert found.proof is None
+    assert found.certificate is not None
+    assert found.certificate.whole
+    assert found.certificate.cells == 8 * len(DATA.schema.columns)
+    name = found.certificate.certificate.stem
+    assert name == f"round-0003-{found.update[:16]}"
+    assert json.loads((tmp_path / "log.jsonl").read_text())["certificate"] == f"{name}.json"
+    folder = tmp_path / "proofs"
+    update = folder / f"{name}.update.safetensors"
+    assert stat.S_IMODE(update.stat().st_mode) == 0o600
+    assert stat.S_IMODE((folder / f"{name}.opened.json").stat().st_mode) == 0o600
+    assert verified(folder, name, update) == 0
+    assert capsys.readouterr().out.startswith("VERIFIED")
+    # What a server receives and captures is the same update.
+    save_capture(tmp_path / "server.safetensors", changes(before, after), Description(round=3))
+    assert verified(folder, name, tmp_path / "server.safetensors") == 0
+    other = {part: tensor * 1.5 for part, tensor in changes(before, after).items()}
+    save_capture(tmp_path / "other.safetensors", other)
+    assert verified(folder, name, tmp_path / "other.safetensors") == 1
+    opened = json.loads((folder / f"{name}.opened.json").read_text())
+    cells = opened["records"][0]["cells"]
+    cells[0], cells[1] = cells[1], cells[0]
+    (folder / f"{name}.opened.json").write_text(json.dumps(opened))
+    assert verified(folder, name, update) == 1
+    # The same update again replaces nothing, and is blocked all the same.
+    again = guarding(before, after, round=3).finding
+    assert (again.decision, again.sent, again.certificate) == ("proved", False, None)
+    assert "there already" in again.notes[0]
+
+
+def test_a_finding_that_keeps_records_writes_a_certificate_later(tmp_path: Path) -> None:
+    guarding = made(FEDSGD, keep_records=True)
+    module = network()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    proof = guarding(before, gradients(module)).finding.proof
+    assert proof is not None
+    assert str(proof.write(tmp_path / "proof.json", opened=True)) == "48 cells of 8 of 8 records are in the certificate"
+    update = tmp_path / "proof.update.safetensors"
+    assert read_description(update).sent == state_digest(before)
+    assert verify.main([str(tmp_path / "proof.json"), str(update), str(tmp_path / "proof.model.json")]) == 0
+    with pytest.raises(BadInputError, match="there already"):
+        proof.write(tmp_path / "proof.json")
+
+
+def test_what_no_verifier_replays_gets_no_certificate_and_says_so(tmp_path: Path) -> None:
+    before, after = trained(network())
+    moving = LocalTraining(1, 8, RATE, momentum=0.9)
+    recipe = guard.MessageRecipe(protocol="fedavg", training=moving, batch_size=8)
+    found = made(recipe, certificates=tmp_path / "proofs")(before, after).finding
+    assert found.decision == "proved"
+    assert found.certificate is None
+    assert found.notes[0].startswith(
+        "no certificate was written: the verifier replays updates of one client, by plain SGD"
+    )
+    assert found.log()["notes"] == list(found.notes)
+    assert not list((tmp_path / "proofs").glob("*.json"))
 
 
 def test_the_rounds_of_a_log_count_for_epsilon(tmp_path: Path) -> None:

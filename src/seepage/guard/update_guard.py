@@ -66,7 +66,9 @@ class UpdateGuard:
         head: reading of the network's outputs; the target's usual one if None.
         seconds: time limit of one check. No round of a search begins after it, and none that would take longer.
         log: file to which one line of JSON is added a round; none if None.
-        keep_records: whether findings hold what was read, as a certificate needs it. Logs never do.
+        keep_records: whether findings hold what was read, as ``Proof.write`` needs it. Logs never do.
+        certificates: folder to which a certificate of each proved update is written, with cells and salts in a file
+            beside it, for their owner alone; none if None.
         seed: seed of the search; the same seed finds the same where the time was enough.
 
     Raises:
@@ -86,6 +88,7 @@ class UpdateGuard:
         seconds: float | int = 20.0,
         log: str | Path | None = None,
         keep_records: bool = False,
+        certificates: str | Path | None = None,
         seed: int = 0,
     ) -> None:
         self.seconds = positive("seconds", seconds)
@@ -98,6 +101,7 @@ class UpdateGuard:
         self.head: Head | None = head
         self.keep_records = keep_records
         self._log = None if log is None else Path(log)
+        self._certificates = None if certificates is None else Path(certificates)
         self._own = encoder
         self._network = _network(model, self.schema, head, seed)
         self._assumed: tuple[str, ...] = ()
@@ -150,7 +154,7 @@ class UpdateGuard:
         finding = self._check(before, change, changed, running, records, _narrower(before, given), form, begin)
         # A round that is blocked counts too: that it is blocked says something.
         self._rounds += 1
-        finding = replace(finding, guarantee=self.policy.guarantee(self._rounds))
+        finding = self._certified(replace(finding, guarantee=self.policy.guarantee(self._rounds)), round)
         self._write(finding, round)
         if not finding.sent:
             return Answer(finding, None)
@@ -177,6 +181,7 @@ class UpdateGuard:
         assumed = list(self._assumed)
         decision: Decision = "not tried"
         guess: RecordsGuess | None = None
+        view: View | None = None
         count = self._known_count(records)
         try:
             model = self._received(before)
@@ -204,8 +209,8 @@ class UpdateGuard:
         update, received = state_digest(changed), state_digest(before)
         found = decision in ("proved", "matched whole")
         proof = None
-        if self.keep_records and guess is not None and found:
-            proof = Proof(guess, self.recipe, self.schema, self.statistics, update, received)
+        if guess is not None and view is not None and found:
+            proof = Proof(guess, view, self.recipe, self.schema, self.statistics, update, received)
         doubtful = self.policy.mode == "strict" and (decision == "not tried" or bool(warnings))
         return GuardFinding(
             decision=decision,
@@ -223,6 +228,18 @@ class UpdateGuard:
             sent=not (doubtful or (found and self.policy.action == "block")),
             proof=proof,
         )
+
+    def _certified(self, finding: GuardFinding, round: int | None) -> GuardFinding:
+        """Return the finding with the certificate that was asked for, and with records only where they are kept."""
+        proof, kept = finding.proof, finding if self.keep_records else replace(finding, proof=None)
+        if proof is None or self._certificates is None or finding.decision != "proved":
+            return kept
+        name = f"{'update' if round is None else f'round-{round:04d}'}-{proof.update[:16]}.json"
+        try:
+            return replace(kept, certificate=proof.write(self._certificates / name))
+        except BadInputError as error:
+            # What is proved stays proved, and what happens with the update is for the policy to say.
+            return replace(kept, notes=(f"no certificate was written: {str(error).rstrip('.')}",))
 
     def _knowledge(
         self, model: Model, change: Mapping[str, Tensor], running: Mapping[str, Tensor], count: int
