@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from seepage.cli.running import ClusterOptions
+from seepage.cli.cluster import ClusterOptions
 from seepage.errors import BadInputError
 from seepage.integrations.extras import MissingExtraError, extra
 
