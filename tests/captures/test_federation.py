@@ -178,6 +178,17 @@ def test_rounds_whose_linking_breaks_are_a_row(folder: Path, tmp_path: Path) -> 
     assert found.incomplete
 
 
+def test_an_update_that_contradicts_its_description_is_not_tried(folder: Path, tmp_path: Path) -> None:
+    """Four records are said to be two; nothing found there is not nothing."""
+    shutil.copy(folder / "round-0001" / "model.safetensors", tmp_path)
+    module = nn3(DATA.schema, seed=1).module
+    about = description(1, module, batch_size=2)
+    save_capture(tmp_path / "update.safetensors", gradient(module, slice(0, RECORDS)), about)
+    [found] = FederationAttack("nn3", DATA.schema, options=PROOFS_ONLY).run(tmp_path).updates
+    assert (found.outcome, found.records) == ("not tried", 2)
+    assert "gradients of rank 4 are more than 2 records leave" in found.why
+
+
 def test_names_that_are_no_path_or_no_text_are_read_all_the_same(folder: Path, tmp_path: Path) -> None:
     """A client's name is not looked for as a file, and what is not UTF-8 is escaped in reports."""
     shutil.copy(folder / "round-0001" / "model.safetensors", tmp_path)

@@ -319,7 +319,8 @@ def test_a_gradient_that_is_cast_is_read_as_one_with_that_noise() -> None:
     module = network()
     halves = {name: tensor.half() for name, tensor in gradients(module).items()}
     answer = made(FEDSGD)(module.state_dict(), halves)
-    assert answer.finding.decision in ("proved", "pass")
+    assert answer.finding.decision == "not tried"
+    assert answer.finding.why.startswith("8 of 8 records read one by one")
     assert same(answer.message, halves)
 
 
@@ -496,3 +497,62 @@ def test_records_that_are_read_but_not_proved_are_no_pass() -> None:
     assert found.decision == "not tried"
     assert "are not quite right" in found.why
     assert not found.sent
+
+
+def frozen(*layers: int) -> nn.Sequential:
+    module = network()
+    assert isinstance(module, nn.Sequential)
+    for i in layers:
+        for parameter in module[i].parameters():
+            parameter.requires_grad_(False)
+    return module
+
+
+def of(records: int) -> guard.MessageRecipe:
+    return guard.MessageRecipe(protocol="fedavg", training=LocalTraining(1, records, RATE), batch_size=records)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "module", "why"),
+    [
+        (of(4), network(), "are more than 4 records leave"),
+        (of(1), network(), "are more than 1 records leave"),
+        (of(8), frozen(0), "the layer that takes the rows sends nothing"),
+        (of(8), frozen(0, 2), "the layer that takes the rows sends nothing"),
+        (of(8), frozen(2), "the recipe is not right, or rounding hides them"),
+    ],
+)
+def test_a_message_that_contradicts_what_was_assumed_is_no_pass(
+    recipe: guard.MessageRecipe, module: nn.Module, why: str
+) -> None:
+    found = made(recipe, seconds=3)(*trained(module)).finding
+    assert found.decision == "not tried"
+    assert why in found.why
+
+
+def test_another_encoder_and_another_optimiser_than_assumed_are_no_pass() -> None:
+    module = network()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    rows, labels = ENCODER.encode(DATA.train.cells[:8]) * 1.5 + 0.2, DATA.train.labels[:8].long()
+    nn.functional.cross_entropy(module(rows), labels).backward()
+    torch.optim.SGD(module.parameters(), lr=RATE).step()
+    found = made(seconds=3)(before, module.state_dict()).finding
+    assert (found.decision, "the encoder is not the client's" in found.why) == ("not tried", True)
+    module = network()
+    gradients(module)
+    torch.optim.AdamW(module.parameters(), lr=0.01).step()
+    found = made(seconds=3)(before, module.state_dict()).finding
+    assert (found.decision, "the recipe is not right" in found.why) == ("not tried", True)
+
+
+def test_what_is_read_in_rounded_messages_is_no_pass() -> None:
+    before, after = trained(network())
+    rounded = {name: (after[name] - tensor).bfloat16() for name, tensor in before.items()}
+    found = made()(before, rounded, form="difference").finding
+    assert (found.decision, "no proof is possible" in found.why) == ("not tried", True)
+
+
+def test_lists_are_taken_for_the_model_as_sent_too() -> None:
+    before, after = trained(network())
+    lists = [[tensor.numpy() for tensor in state.values()] for state in (before, after)]
+    assert made()(*lists).finding.decision == "proved"

@@ -37,6 +37,8 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 PROOFS_ONLY = {"restarts": 1, "iterations": 1}
 # Mean certainty of its cells from which a record counts as estimated.
 SURE = 0.9
+# Number formats in which a client's gradient has roundings of every rank.
+_COARSE = ("float16", "bfloat16", "mixed")
 _LINKED = "rounds attacked one by one, equal records linked"
 _MATCHED = "all rounds matched together, as of the same records"
 _ROUND = re.compile(r"round[-_ ]?(\d{1,9})(?!\d)", re.IGNORECASE)
@@ -372,15 +374,19 @@ class FederationAttack:
         records, cells, estimated = _counts(guess, found.recovered.certainty)
         regime = "" if guess.regime is None else guess.regime[0]
         outcome: Outcome = "proved" if records else "estimated" if estimated else "nothing"
+        why = regime.removeprefix(NOT_TRIED)
         if outcome == "nothing" and regime.startswith(NOT_TRIED):
             outcome = "not tried"
+        doubt = _doubt(found)
+        if outcome == "nothing" and doubt is not None:
+            outcome, why = "not tried", f"{why}: {doubt}"
         return UpdateFinding(
             file=file.name,
             client=file.client,
             round=file.round,
             records=found.records,
             outcome=outcome,
-            why=regime.removeprefix(NOT_TRIED),
+            why=why,
             proved_records=records,
             proved_cells=cells,
             estimated_records=estimated,
@@ -523,6 +529,15 @@ def _without(file: CapturedFile, error: Exception) -> UpdateFinding:
     """Return the finding of an update that could not be attacked."""
     outcome: Outcome = "not tried" if isinstance(error, BadInputError) else "failed"
     return UpdateFinding(file.name, file.client, file.round, None, outcome, one_line(error).rstrip("."))
+
+
+def _doubt(found: _Attacked) -> str | None:
+    """Return why an update in which nothing was proved is not shown to hold nothing; None where it is."""
+    guess, about = found.recovered.guess, found.capture.about
+    [search] = guess.searches or [None]
+    if search is None or about.defense is not None or about.sent_as != "full" or about.precision in _COARSE:
+        return None
+    return search.doubt(found.records, found.recovered.schema.width)
 
 
 def _counts(guess: RecordsGuess, certainty: torch.Tensor) -> tuple[int, int, int]:
