@@ -134,6 +134,42 @@ def test_failed_jobs_are_refused() -> None:
     assert "failed; run the same command again" in found.line
 
 
+REFERENCE = {("none", COIN): 0.5, ("none", PEEK): 0.95, ("gloves", COIN): 0.5, ("gloves", PEEK): 0.52}
+
+
+def test_the_undefended_reference_of_a_defended_deployment_fails_nothing() -> None:
+    beside = decided(REFERENCE)
+    assert beside.outcome == "passed", beside.line
+    assert "gloves" in beside.line
+    assert {one.figure.configuration.defense for one in beside.figures} == {"gloves"}
+    named = decided(REFERENCE, deployed=["none"])
+    assert (named.outcome, "the leakage is total" in named.line) == ("failed", True)
+    both = decided(REFERENCE, deployed=["none", "gloves"])
+    assert both.outcome == "failed"
+
+
+def test_findings_on_the_reference_are_not_held_against_what_is_deployed() -> None:
+    weaker = Alarm("SEEP024", "warning", "The exact attack was not tried", "...", (Where(None, "none", PEEK),))
+    assert "But" not in decided(REFERENCE, alarms=[weaker]).line
+    broken = Alarm("SEEP002", "error", "An attack did not converge", "...", (Where(None, "none", PEEK),))
+    assert decided(REFERENCE, alarms=[broken]).outcome == "passed"
+
+
+def test_failed_jobs_of_the_reference_are_named_and_refuse_nothing() -> None:
+    audit = CoinAudit(spec(), figures=REFERENCE, spread=0.0005, broken=(f"none {PEEK}",))
+    [report] = run_all([audit])
+    assert report.decision is not None
+    assert report.decision.outcome == "passed"
+    assert f"jobs of {PEEK} failed, which is not deployed" in report.decision.line
+    # The exit status 3 is about these.
+    assert not report.failed
+    deployed = CoinAudit(spec(), figures=REFERENCE, spread=0.0005, broken=(f"gloves {PEEK}",))
+    [report] = run_all([deployed])
+    assert report.decision is not None
+    assert report.decision.outcome == "refused"
+    assert [run.label for run in report.failed] == [PEEK]
+
+
 def test_a_share_of_the_worst_has_a_limit_of_its_own() -> None:
     assert decided(worst=[0.1, 0.5]).outcome == "passed"
     few = decided(worst=[0.1, 0.5], flips=20)

@@ -87,10 +87,10 @@ def _decided(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], ala
         return Decision(_open(standings, limit), reason)
     if lacking := _lacking(limits, here):
         return Decision(_open(standings, limit), lacking)
-    return _by_standings(limits, alarms)
+    return _by_standings(limits, runs, alarms)
 
 
-def _by_standings(limits: Limits, alarms: Sequence[Alarm]) -> Decision:
+def _by_standings(limits: Limits, runs: Sequence[Run], alarms: Sequence[Alarm]) -> Decision:
     audit, limit, standings = limits.audit, limits.limit.above, list(limits.standings.values())
     if limits.limit.worst is not None:
         share, lift = limits.limit.worst
@@ -104,8 +104,16 @@ def _by_standings(limits: Limits, alarms: Sequence[Alarm]) -> Decision:
             )
     if limits.passed:
         worst = max(standings, key=lambda standing: standing.upper)
-        doubts = {alarm.code: lowered(alarm.title) for alarm in alarms if alarm.code in (*LOWER_BOUNDS, _NO_CONTROL)}
-        but = f" But: {listed([f'{title} ({code})' for code, title in doubts.items()])}." if doubts else ""
+        doubts = {
+            alarm.code: lowered(alarm.title)
+            for alarm in alarms
+            if alarm.code in (*LOWER_BOUNDS, _NO_CONTROL) and _concerns(alarm, limits)
+        }
+        said = [f"{title} ({code})" for code, title in doubts.items()]
+        if aside := [run for run in runs if run.failures and run.configuration not in limits.deployed]:
+            where = clean(place(Where(*_key(aside[0].configuration), aside[0].label)), 120)
+            said.append(f"jobs of {where} failed, which is not deployed")
+        but = f" But: {listed(said)}." if said else ""
         count = len(standings)
         every = f"all {count} figures are" if count > 1 else "the figure is"
         these = "" if by_units(audit.spec) else f", for these {audit.units} {audit.spec.unit}s"
@@ -136,6 +144,13 @@ def _more(limits: Limits, pending: Sequence[Standing]) -> str:
     if len(missing) < len(pending):
         return f"No number of {_members(pending[0], limits.audit)} like these would show it."
     return f"About {max(missing)} more {_members(pending[0], limits.audit)} are needed ({field})."
+
+
+def _concerns(alarm: Alarm, limits: Limits) -> bool:
+    """Return whether an alarm concerns an attack in a deployed configuration."""
+    return any(
+        alarm.concerns(*_key(configuration), attack) for configuration in limits.deployed for attack in limits.attacks
+    )
 
 
 def _read(rows: Sequence[ResultRow], alarms: Sequence[Alarm]) -> str | None:

@@ -130,12 +130,15 @@ def least_for_share(share: float) -> int:
 
 
 def deployed(audit: Audit, limit: Gate) -> list[Configuration]:
-    """Return the configurations that a gate is about: those with a defense, or all where there is none."""
+    """Return the configurations that a gate is about: those with a defense, or all where there is none.
+
+    An undefended one is known by its mechanism, whatever label it has in results: it is the reference beside them.
+    """
     labels = set(limit.deployed)
     if not labels:
-        labels = {configuration.defense for configuration in audit.configurations if configuration.defense != NONE} or {
-            NONE
-        }
+        undefended = {NONE, *(part.called for part in audit.spec.defenses if part.name == NONE)}
+        every = {configuration.defense for configuration in audit.configurations}
+        labels = every - undefended or every
     return [configuration for configuration in audit.configurations if configuration.defense in labels]
 
 
