@@ -112,7 +112,8 @@ class AuditResult:
     @cached_property
     def overviews(self) -> list[Record]:
         """The strongest attack of each configuration, see ``frames.overview``."""
-        return frames.overview(self.rows, self.alarms)
+        about = self.audit.about
+        return frames.overview(self.rows, self.alarms, about.label, about.label_attacker is not None)
 
     @property
     def worst(self) -> Record | None:
