@@ -66,6 +66,7 @@ def main() -> None:
     """Add one line a cell to a CSV file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--victims", type=int, default=10)
+    parser.add_argument("--only", choices=[*NETWORKS], help="only cells of this network")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     keep_freed_memory()
@@ -75,7 +76,7 @@ def main() -> None:
         with arguments.out.open(encoding="utf-8", newline="") as file:
             done = {tuple(line[name] for name in Cell._fields) for line in csv.DictReader(file)}
     for cell in cells():
-        if tuple(map(str, cell)) in done:
+        if tuple(map(str, cell)) in done or arguments.only not in (None, cell.network):
             continue
         line = measured(cell, arguments.victims)
         begun = arguments.out.exists()
