@@ -92,7 +92,7 @@ def cells() -> Iterator[Cell]:
     for attack in ("unmix", "tableak"):
         for batch_size in (8, 32):
             for network in NETWORKS:
-                for steps in (0, 500):
+                for steps in (500, 0):
                     yield Cell(network, steps, batch_size, attack)
 
 
