@@ -85,10 +85,13 @@ which holds all but the features.
     )
     features: Annotated[Count, Option("Number of features that each party sends.", PARTIES)] = 100
     top: Annotated[_Units, Option("Number of units of a hidden layer of the top model.", PARTIES, "UNITS")] = (100, 50)
+    unsplit: Annotated[bool, Option("Whether parties send logits that are added up, without a top model.", PARTIES)] = (
+        False
+    )
     epochs: Annotated[Count, Option("Number of passes over the rows before the attack.", PARTIES)] = 20
     batch_size: Annotated[Count, Option("Number of records of an exchange.", PARTIES, "RECORDS")] = 256
     learning_rate: Annotated[Positive, Option("Learning rate of Adam.", PARTIES)] = 1e-3
-    attacks: Attacks = tuple(Part(name=f"uifv_{name}") for name in ("qa", "dpa", "iqa", "sa"))
+    attacks: Attacks = (*(Part(name=f"uifv_{name}") for name in ("qa", "dpa", "iqa", "sa")), Part(name="label_heads"))
     baselines: Baselines = tuple(Part(name=name) for name in ("constant", "median", "random", "own_columns"))
     attacked: Annotated[
         Attacked,
@@ -120,6 +123,14 @@ which holds all but the features.
     gradient_batch: Annotated[
         Count, Option("Number of records of such a batch; these alone are guessed.", KNOWLEDGE, "RECORDS")
     ] = 64
+    known_labels: Annotated[
+        Amount,
+        Option(
+            "Number of training records whose labels a passive party knows, which guesses others; they do not count.",
+            KNOWLEDGE,
+            "RECORDS",
+        ),
+    ] = 100
     repetitions: Annotated[
         Count, Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK)
     ] = 5
