@@ -49,6 +49,7 @@ attacks.declare(
         "bottom_sqr": "seepage.attacks.vertical.gradients",
         "ridge_sa": "seepage.attacks.vertical.ridge",
         "student_dpa": "seepage.attacks.vertical.student",
+        "informed_qa": "seepage.attacks.vertical.uifv",
         "uifv_qa": "seepage.attacks.vertical.uifv",
         "uifv_dpa": "seepage.attacks.vertical.uifv",
         "uifv_iqa": "seepage.attacks.vertical.uifv",
