@@ -37,8 +37,8 @@ from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import (
     NOT_TRIED,
-    READ,
     Certificate,
+    ExactSearch,
     GradientView,
     Knowledge,
     RecordsGuess,
@@ -284,6 +284,7 @@ class Unmix:
                 _certificate(view, knowledge.batch_size, harvest, one, noise)
                 for harvest, one in zip(found, certain, strict=True)
             ),
+            searches=tuple(map(_search, found)),
         )
 
     def _completed(
@@ -336,6 +337,7 @@ class Unmix:
             certificates=tuple(
                 _certificate(view, records, harvest, one, None) for harvest, one in zip(found, certified, strict=True)
             ),
+            searches=tuple(map(_search, found)),
         )
 
 
@@ -516,6 +518,11 @@ def _doubt(encoder: Encoder, harvest: Harvest) -> tuple[Float[Tensor, "record co
     return doubt, certain & harvest.proved
 
 
+def _search(harvest: Harvest) -> ExactSearch:
+    """Return what was seen while records were taken out."""
+    return ExactSearch(int((~harvest.traceless).sum()), harvest.dimensions)
+
+
 def _regime(harvest: Harvest, certified: Bool[Tensor, "record column"], exact: bool) -> str:
     """Return in a few words what was certified and what was not.
 
@@ -535,7 +542,7 @@ def _regime(harvest: Harvest, certified: Bool[Tensor, "record column"], exact: b
     by_replay = " by a replay" if harvest.complete and not exact else ""
     text = f"all {records} records proved" if proved == records else f"{proved or 'none'} of {records} records proved"
     if not exact and not harvest.complete:
-        text = f"{read or 'none'} of {records} {READ} in gradients of rank {ranks}, "
+        text = f"{read or 'none'} of {records} records read one by one in gradients of rank {ranks}, "
         text += f"{proved or 'none'} proved"
     text += by_replay
     if whole < proved:
