@@ -86,20 +86,20 @@ def linear_calls(
         >>> [(call.place, tuple(call.entering.shape), tuple(call.weight.shape)) for call in run.calls]
         [(0, (5, 2), (3, 2)), (1, (5, 3), (1, 3))]
     """
-    watching = _Watching(places, replaced or {}, set(until))
+    watching = _WatchingCalls(places, replaced or {}, set(until))
     try:
         with torch.set_grad_enabled(graph), usual_numbers(rows), watching:
             outputs = module(rows)
-    except _EndedError:
+    except _AllCalledError:
         outputs = watching.calls[-1].returned
     return LinearRun(outputs, watching.calls)
 
 
-class _EndedError(Exception):
+class _AllCalledError(Exception):
     """All calls that were awaited have been made."""
 
 
-class _Watching(TorchFunctionMode):
+class _WatchingCalls(TorchFunctionMode):
     """Records the linear maps while a module runs."""
 
     def __init__(self, places: Collection[int] | None, replaced: Mapping[int, Tensor], until: set[int]) -> None:
@@ -129,7 +129,7 @@ class _Watching(TorchFunctionMode):
             self.calls.append(call._replace(returned=returned))
         self._awaited.discard(place)
         if self._ends and not self._awaited:
-            raise _EndedError
+            raise _AllCalledError
         return returned
 
 

@@ -34,7 +34,7 @@ _SOLVED_AT_ONCE = 2000
 _INVERTED_AT_ONCE = 6000
 # Most steps of conjugate gradients for more of them, and the share of the squared length at which they end.
 _CONJUGATE = 200
-_CONJUGATE_END = 1e-9
+_CONJUGATE_END = 1e-7
 # How far numbers are usually off before they are refined, standardised.
 _MOVE = 1e-3
 # Of a unit's received row, in roundings, what has to be left so that it is decoded.

@@ -57,7 +57,12 @@ class TracedSeen(ReplayedBatch):
     layer returns.
 
     Args:
-        view, victim, records, moments, encoder, statistics: as in ``seen_of``.
+        view: the received gradients.
+        victim: index of the victim.
+        records: number of records behind the gradient.
+        moments: moments of all victims' batches, by the name of the normalisation.
+        encoder: encoder in float64.
+        statistics: public statistics of the table.
 
     Raises:
         UnreadableError: no layer says anything of single records, or no layer's errors are those of the outputs.
