@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from seepage.attacks.horizontal.exact.normalised import NormalisedHarvester, Seen, mean_row, opening
 from seepage.attacks.horizontal.exact.normalised_forms import TracedSeen, seen_of
+from seepage.attacks.horizontal.exact.traced import TracedNetwork
 from seepage.attacks.horizontal.exact.unmix import unmix
 from seepage.attacks.horizontal.matching.starts import Starts
 from seepage.attacks.horizontal.matching.tableak import tableak
@@ -289,11 +290,13 @@ def test_a_layer_whose_errors_add_up_to_zero_spans_differences() -> None:
     assert known.batch_statistics is not None
     seen = seen_of(view, 0, 10, known.batch_statistics, PRECISE, GERMAN.statistics)
     assert isinstance(seen, TracedSeen)
-    assert [layer.centred for layer in seen.network.layers] == ["before", "between", "after"]
+    network = seen.network
+    assert isinstance(network, TracedNetwork)
+    assert [layer.centred for layer in network.layers] == ["before", "between", "after"]
     # The last one has 20 inputs more than units, which leaves as many directions of their mean open.
     assert [span.rank for span in seen.spans] == [10, 10, 30]
     rows = PRECISE.encode(GERMAN.train.cells[:10])
-    for span, entering in zip(seen.spans, seen.network.run(rows).entering, strict=True):
+    for span, entering in zip(seen.spans, network.run(rows).entering, strict=True):
         own = torch.cat([entering, torch.ones(10, 1)], 1)
         assert float((own @ span.off_rows.T).norm()) < 1e-4 * float(own.norm())
 
@@ -303,6 +306,8 @@ def test_normalised_outputs_say_why_they_are_not_read() -> None:
     cells, labels = GERMAN.train.cells[None, :10], GERMAN.train.labels[None, :10]
     view, known = received(model, cells, labels)
     known = dataclasses.replace(known, labels=labels)
-    [regime] = unmix(starts=48, restarts=2, iterations=2)(view, known, [3]).regime or ()
+    guess = unmix(starts=48, restarts=2, iterations=2)(view, known, [3])
+    assert guess.regime is not None
+    [regime] = guess.regime
     assert regime.startswith("not tried: ")
     assert "the gradient of 'first' has 2 dimensions" in regime

@@ -7,7 +7,8 @@ replay. ``by_batch`` replaces them by layers that compute the same outputs from 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -209,6 +210,33 @@ def run_watched(
         for handle in handles:
             handle.remove()
     return outputs, seen
+
+
+@contextmanager
+def inputs_seen(module: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Have what enters each normalisation by the batch noted, by its name, while the module runs.
+
+    Example:
+        >>> module = nn.Sequential(BatchNorm(1))
+        >>> with inputs_seen(module) as seen:
+        ...     _ = module(torch.tensor([[1.0], [3.0]]))
+        >>> seen["0"].tolist()
+        [[1.0], [3.0]]
+    """
+    seen: dict[str, Tensor] = {}
+
+    def listen(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            seen[name] = inputs[0].detach()
+
+        return note
+
+    handles = [part.register_forward_pre_hook(listen(name)) for name, part in normalisations(module).items()]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def advanced(

@@ -13,7 +13,7 @@ from seepage.attacks.horizontal.exact.normalised import ReplayedBatch, Seen, mea
 from seepage.attacks.horizontal.exact.probes import UnreadableError, WatchedLayer
 from seepage.attacks.horizontal.exact.spans import Span
 from seepage.attacks.horizontal.exact.traced import TracedNetwork, typical_rows
-from seepage.models.batch_norm import Moments, normalisations
+from seepage.models.batch_norm import Moments, inputs_seen
 from seepage.models.linear_calls import linear_calls
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.statistics import Statistics
@@ -68,8 +68,6 @@ class TracedSeen(ReplayedBatch):
         UnreadableError: no layer says anything of single records, or no layer's errors are those of the outputs.
     """
 
-    network: TracedNetwork
-
     def __init__(
         self,
         view: GradientView,
@@ -86,29 +84,29 @@ class TracedSeen(ReplayedBatch):
         for name, (mean, variance) in self._moments.items():
             positions = given[name].numel() // (given[name].shape[0] * given[name].shape[1])
             applied[name] = Moments(mean, variance * self._biased(positions))
-        self.network = TracedNetwork.of(view.model, rows, self._place, applied, encoder)
-        if self.network.last is None:
+        self._traced = self.network = TracedNetwork.of(view.model, rows, self._place, applied, encoder)
+        if self._traced.last is None:
             raise UnreadableError("batch normalisation, and no affine layer whose errors are those of the outputs")
         for name, entered in given.items():
             if entered.shape == rows[:2].shape and torch.equal(entered.double(), rows[:2].to(entered).double()):
                 eye = torch.eye(encoder.width, dtype=rows.dtype, device=rows.device)
                 self._say(self._moments[name].mean * encoder.std + encoder.mean, eye, name)
-        pairs = zip(self.network.layers, self.network.gradients(self._received), strict=True)
+        pairs = zip(self._traced.layers, self._traced.gradients(self._received), strict=True)
         self.spans = [self._span(at, layer, sent) for at, (layer, sent) in enumerate(pairs)]
 
     @property
     def tells(self) -> bool:
         """Whether so much lies outside the spans that lying inside says something."""
-        searched = {*range(self.network.affine), *(tap.at for tap in self.network.taps)}
+        searched = {*range(self._traced.affine), *(tap.at for tap in self._traced.taps)}
         outside = sum(len(span.off_rows) for at, span in enumerate(self.spans) if at in searched)
         return outside >= len(self._encoder.schema.columns) + 2
 
     def evidence(self, rows: Float[Tensor, "record encoded"]) -> CandidateEvidence:
         """Return what the last layer says of copies and labels, if these are all records there are."""
-        module, last = self.network.module, self.network.last
+        module, last = self._traced.module, self._traced.last
         assert last is not None
         run = linear_calls(module, rows, [last.place])
-        sent = last.received(module, self._received, self.network.probes.rows[0])
+        sent = last.received(module, self._received, self._traced.probes.rows[0])
         return self._at_end(last.entered(run.calls[0]), run.outputs, sent)
 
     def _span(self, at: int, layer: WatchedLayer, sent: Tensor) -> Span:
@@ -116,7 +114,7 @@ class TracedSeen(ReplayedBatch):
         basis = self._basis([sent], layer.centred is not None)
         if layer.centred is None:
             return span_of(basis)
-        network, encoder = self.network, self._encoder
+        network, encoder = self._traced, self._encoder
         row = network.probes.rows[:1]
         call = linear_calls(network.module, row, [layer.place], until=[layer.place]).calls[0]
         weight, made = call.weight.detach(), self._moments[layer.centred].mean
@@ -141,18 +139,9 @@ class TracedSeen(ReplayedBatch):
 
 def normalised_inputs(module: nn.Module, rows: Float[Tensor, "row encoded"]) -> dict[str, Tensor]:
     """Return what enters each batch normalisation by the batch that runs, by its name."""
-    found: dict[str, Tensor] = {}
-    handles = [
-        part.register_forward_pre_hook(lambda _, inputs, name=name: found.__setitem__(name, inputs[0].detach()))
-        for name, part in normalisations(module).items()
-    ]
-    try:
-        with torch.no_grad():
-            module(rows.to(next(module.parameters())))
-    finally:
-        for handle in handles:
-            handle.remove()
-    return found
+    with torch.no_grad(), inputs_seen(module) as seen:
+        module(rows.to(next(module.parameters())))
+    return seen
 
 
 def _is_diagonal(linear: Tensor) -> bool:

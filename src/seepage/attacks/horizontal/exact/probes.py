@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from seepage.attacks.horizontal.exact.networks import extended
 from seepage.attacks.horizontal.exact.spans import ROUNDINGS, row_scale
 from seepage.learning import mean_loss
-from seepage.models.batch_norm import normalisations
+from seepage.models.batch_norm import inputs_seen
 from seepage.models.linear_calls import LinearCall, LinearRun, linear_calls
 from seepage.models.model import Head
 from seepage.tabular.encoder import Encoder
@@ -186,16 +186,8 @@ def probed(
     if not wide:
         raise UnreadableError("no affine layer")
     rows = rows[: min(_MOST_ROWS, max(_LEAST_ROWS, 2 * wide))]
-    inputs: dict[str, Tensor] = {}
-    handles = [
-        part.register_forward_pre_hook(lambda _, given, name=name: inputs.__setitem__(name, given[0].detach()))
-        for name, part in normalisations(trained).items()
-    ]
-    try:
+    with inputs_seen(trained) as inputs:
         found = _run(trained, rows, graph=True)
-    finally:
-        for handle in handles:
-            handle.remove()
     several, alone = (
         (found, _run(module, rows[:1])) if trained is module else (_run(module, rows), _run(module, rows[:1]))
     )
