@@ -129,6 +129,11 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         text += f"; {percent(exact[0].mean)} of the records come back whole"
     if proved and proved[0].mean:
         text += f", and {percent(proved[0].mean)} are certified, under the conditions that check SEEP020 names"
+    held = pick(own, metric="visible", column=None)
+    if held and held[0].mean is not None:
+        text += (
+            f"; {percent(held[0].mean)} stand above the client's own rounding, so that they are in the message at all"
+        )
     text += f". Leakage: {rated.tier}{_ends(rated)}."
     if rated.tier == INCONCLUSIVE:
         text += f" {_why_inconclusive(score, rated.because, audit.spec.unit)}"

@@ -40,6 +40,8 @@ class HorizontalOptions(TypedDict, total=False):
     """
     most_encoded: int
     """Number of encoded columns beyond which most_categories is lowered."""
+    keep_dummies: bool
+    """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
     attacks: PartLike | Sequence[PartLike]
@@ -102,9 +104,10 @@ class HorizontalOptions(TypedDict, total=False):
     """Labels that the attacker has: restored from the message, the true ones in no particular order, or ordered as
     clients go through their records (with local steps, where clients do not shuffle).
     """
-    batch_statistics: Literal["hidden", "granted"]
-    """Whether the attacker is granted mean and variance of each batch where the network normalises it, as it is where
-    clients send running statistics along.
+    batch_statistics: Literal["sent", "hidden", "granted"]
+    """Mean and variance of each batch that the attacker is granted where the network normalises it: sent, what the
+    running statistics that clients send along tell of a single batch (FedSGD, one round of whole holdings);
+    granted, the exact ones; hidden, none.
     """
     profile: Literal["default", "faithful"]
     """Configuration of attacks: default is the strongest we know; faithful has the official implementations' details.
@@ -149,6 +152,8 @@ class SplitOptions(TypedDict, total=False):
     """
     most_encoded: int
     """Number of encoded columns beyond which most_categories is lowered."""
+    keep_dummies: bool
+    """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
     attacks: PartLike | Sequence[PartLike]
@@ -249,6 +254,8 @@ class VerticalOptions(TypedDict, total=False):
     """
     most_encoded: int
     """Number of encoded columns beyond which most_categories is lowered."""
+    keep_dummies: bool
+    """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
     attacks: PartLike | Sequence[PartLike]
@@ -357,6 +364,8 @@ class PooledOptions(TypedDict, total=False):
     """
     most_encoded: int
     """Number of encoded columns beyond which most_categories is lowered."""
+    keep_dummies: bool
+    """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
     attacks: PartLike | Sequence[PartLike]

@@ -12,14 +12,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seepage.attacks.horizontal.exact.adaptive import first_gradient, layer_noise, lost_sizes
+from seepage.attacks.horizontal.exact.cells_search import COMBINED, MANY_OUTSIDE
 from seepage.attacks.horizontal.exact.certificates import ROUNDINGS
-from seepage.attacks.horizontal.exact.chains import affine_layers, obstacle
+from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.gradients import Gradient
 from seepage.attacks.horizontal.exact.harvest import Harvest, Harvester
 from seepage.attacks.horizontal.exact.inexact import InexactHarvester
-from seepage.attacks.horizontal.exact.normalised import SAME, NormalisedHarvester, opening
+from seepage.attacks.horizontal.exact.normalised import SAME, NormalisedHarvester
+from seepage.attacks.horizontal.exact.normalised_forms import normalised_inputs, seen_of
+from seepage.attacks.horizontal.exact.probes import UnreadableError
 from seepage.attacks.horizontal.exact.replay import SEEN, can_replay, replayed
-from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, UnreadableError, traced
+from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, traced, typical_rows
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.optimise import Progress, scaled
@@ -34,8 +37,8 @@ from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import (
     NOT_TRIED,
-    READ,
     Certificate,
+    ExactSearch,
     GradientView,
     Knowledge,
     RecordsGuess,
@@ -51,6 +54,8 @@ _SURE = 4.0
 _ROUNDING_OF_A_STEP = 0.25
 # Changes of a start that are usual before it ends.
 _TRIED = 6
+# Times that multiplications of whole matrices are faster than the search's own.
+_AT_ONCE = 8
 # Relative difference up to which a granted number is the one that was read.
 _SAME_LABEL = 1e-3
 
@@ -163,7 +168,7 @@ class Unmix:
             why = _outside(view, knowledge, network)
         except UnreadableError as error:
             why = str(error)
-        effort = self._effort(view, knowledge)
+        effort = self._effort(view, knowledge, network)
         rounds = int(min(self.rounds, self.operations / effort))
         if not why and not rounds:
             why = f"a round of the search takes about {effort:.0e} multiplications, {self.operations:.0e} are allowed"
@@ -187,7 +192,8 @@ class Unmix:
         for victim, seed in enumerate(seeds):
             if normalised:
                 granted = known.batch_statistics or {}
-                harvest = NormalisedHarvester(*limits).run(read, victim, known.batch_size, granted, seed)
+                seen = seen_of(read, victim, known.batch_size, granted, precise, known.statistics)
+                harvest = NormalisedHarvester(*limits).run(seen, known.batch_size, seed)
             else:
                 if network is None:
                     gradient = Gradient.of(read, victim, known.batch_size)
@@ -198,7 +204,7 @@ class Unmix:
                     harvest = Harvester(*limits).run(gradient, seed)
                 else:
                     harvest = InexactHarvester(*limits).run(gradient, noise, seed)
-                    if gradient.network.takes_rows:
+                    if gradient.network.takes_rows and (network is None or not network.layers[0].computed):
                         layers = () if network is None else network.parameters
                         harvest = _proved(view, victim, gradient, encoder, starts, harvest, noise, layers)
             found.append(harvest)
@@ -215,14 +221,22 @@ class Unmix:
         assert guess.regime is not None
         return replace(guess, regime=tuple(r + ended * m for r, m in zip(guess.regime, missed, strict=True)))
 
-    def _effort(self, view: View, knowledge: Knowledge) -> float:
-        """Return the multiplications of one round: each start tries every category of every column a few times."""
+    def _effort(self, view: View, knowledge: Knowledge, network: TracedNetwork | None) -> float:
+        """Return the multiplications of one round: each start tries every category of every column a few times.
+
+        Those of a network's own pass are of whole matrices, which a processor does faster.
+        """
         width, continuous = knowledge.schema.width, len(knowledge.schema.continuous)
         weights = [p.shape for p in view.model.parameters.values() if p.dim() > 1]
         # A convolution has its units at each encoded column.
         units = weights[0][0] * (width if len(weights[0]) > 2 else 1) if weights else 1
         behind = weights[1][0] if len(weights) > 1 else 0
-        return self.starts * _TRIED * (float(width) * units * (width + min(units, behind)) + float(continuous) ** 3)
+        outside = min(units, behind)
+        if units - knowledge.batch_size > MANY_OUTSIDE:
+            outside = min(outside, COMBINED)
+        passed = 0.0 if network is None else float(width) * network.work / _AT_ONCE
+        each = float(width) * units * (width + outside) + float(continuous) ** 3 + passed
+        return self.starts * _TRIED * each
 
     def _estimated(
         self,
@@ -270,6 +284,7 @@ class Unmix:
                 _certificate(view, knowledge.batch_size, harvest, one, noise)
                 for harvest, one in zip(found, certain, strict=True)
             ),
+            searches=tuple(map(_search, found)),
         )
 
     def _completed(
@@ -322,6 +337,7 @@ class Unmix:
             certificates=tuple(
                 _certificate(view, records, harvest, one, None) for harvest, one in zip(found, certified, strict=True)
             ),
+            searches=tuple(map(_search, found)),
         )
 
 
@@ -332,6 +348,8 @@ def _outside(view: View, knowledge: Knowledge, network: TracedNetwork | None) ->
     layers = affine_layers(view.model.module) or ()
     if network is None and len(layers) < 2:
         return "no hidden layer"
+    if network is not None and (why := _open_numbers(network, knowledge)):
+        return why
     if isinstance(view, UpdateView) and view.training.optimizer != "sgd":
         if network is not None:
             return f"no plain ReLU network, and clients that train with {view.training.optimizer}"
@@ -342,11 +360,27 @@ def _outside(view: View, knowledge: Knowledge, network: TracedNetwork | None) ->
     if not _exact(view, knowledge):
         if network is None and len(layers) < 3:
             return "one hidden layer, and gradients that are not exact"
+        if network is not None and not all(layer.isometric for layer in network.layers):
+            return "layers whose weights are computed from parameters, and gradients that are not exact"
         if network is not None and not (network.affine and network.taps):
             return "no layer that takes the row with another one behind it, and gradients that are not exact"
         if view.model.head == "regression":
             return "targets are numbers, and gradients that are not exact"
     return None
+
+
+def _open_numbers(network: TracedNetwork, knowledge: Knowledge) -> str | None:
+    """Return that numbers are normalised together, where they are."""
+    schema, probe = knowledge.schema, network.probes.rows
+    encoder = Encoder(schema, knowledge.statistics, device=probe.device)
+    places = [schema.blocks[i].start for i in schema.continuous]
+    ways = network.open_numbers(typical_rows(encoder, knowledge.statistics), places) if places else 0
+    if not ways:
+        return None
+    return (
+        "numbers that reach the layers only together, as by a normalisation of them, so that moving all of them in "
+        f"{'one direction' if ways == 1 else f'{ways} directions'} leaves no trace"
+    )
 
 
 def _exact(view: View, knowledge: Knowledge) -> bool:
@@ -355,14 +389,20 @@ def _exact(view: View, knowledge: Knowledge) -> bool:
 
 
 def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
-    if opening(view.model.module) is None:
-        return f"batch normalisation in another network than a plain one ({obstacle(view.model.module)})"
     if view.model.head == "regression":
         return "labels are numbers"
     if not _exact(view, knowledge):
         return "batch normalisation, and gradients that are not exact"
-    if not normalisations(view.model.module).keys() <= (knowledge.batch_statistics or {}).keys():
+    rows = torch.zeros(2, knowledge.schema.width)
+    if not normalised_inputs(view.model.module, rows).keys() <= (knowledge.batch_statistics or {}).keys():
         return "batch normalisation by statistics that are not granted, which running statistics give away"
+    # Whether a layer can be read is seen once.
+    read, known = as_gradient(view, knowledge)
+    precise = Encoder(known.schema, known.statistics, device=next(iter(read.gradient.values())).device)
+    try:
+        seen_of(read, 0, known.batch_size, known.batch_statistics or {}, precise, known.statistics)
+    except UnreadableError as error:
+        return str(error)
     return None
 
 
@@ -478,6 +518,11 @@ def _doubt(encoder: Encoder, harvest: Harvest) -> tuple[Float[Tensor, "record co
     return doubt, certain & harvest.proved
 
 
+def _search(harvest: Harvest) -> ExactSearch:
+    """Return what was seen while records were taken out."""
+    return ExactSearch(int((~harvest.traceless).sum()), harvest.dimensions)
+
+
 def _regime(harvest: Harvest, certified: Bool[Tensor, "record column"], exact: bool) -> str:
     """Return in a few words what was certified and what was not.
 
@@ -495,7 +540,7 @@ def _regime(harvest: Harvest, certified: Bool[Tensor, "record column"], exact: b
     by_replay = " by a replay" if harvest.complete and not exact else ""
     text = f"all {records} records proved" if proved == records else f"{proved or 'none'} of {records} records proved"
     if not exact and not harvest.complete:
-        text = f"{read or 'none'} of {records} {READ} in gradients of rank {ranks}, "
+        text = f"{read or 'none'} of {records} records read one by one in gradients of rank {ranks}, "
         text += f"{proved or 'none'} proved"
     text += by_replay
     if whole < proved:
