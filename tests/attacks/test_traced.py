@@ -26,6 +26,7 @@ from seepage.models.batch_norm import BatchNorm
 from seepage.models.embedding import adapted
 from seepage.models.mlp import mlp
 from seepage.models.model import Model, seeded
+from seepage.protocols.fedsgd import FedSGD
 from seepage.tabular.align import match, pairwise_error, reorder, tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
@@ -509,3 +510,42 @@ def test_what_cannot_be_read_says_why() -> None:
         model = Model(cast(nn.Module, build()), "softmax", "mine")
         with pytest.raises(UnreadableError, match=reason):
             TracedNetwork.of(model, rows, model.parameters)
+
+
+def test_numbers_that_are_normalised_together_are_named() -> None:
+    class Together(Embeddings):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(NUMBERS)
+
+        def forward(self, codes: Tensor, numbers: Tensor) -> Tensor:
+            return super().forward(codes, self.norm(numbers))
+
+    cells, labels = GERMAN.train.cells[:BATCH], GERMAN.train.labels[:BATCH]
+    guess = attacked(built(Together), cells, labels)
+    assert guess.regime is not None
+    assert guess.regime[0].startswith("not tried: numbers that reach the layers only together")
+
+
+def test_the_gradients_of_several_clients_together_are_one_batch() -> None:
+    model = built(Smooth)
+    ran = FedSGD(2, clients=4).run(model, GERMAN.train, CLIENT, seeds=[3])
+    known = Knowledge(GERMAN.schema, GERMAN.statistics, 8)
+    guess = unmix(restarts=1, iterations=10)(ran.view, known, [0])
+    assert guess.regime == ("all 8 records proved",)
+    _, certified = right(guess, ran.secret.cells[0])
+    assert certified.all()
+
+
+def test_above_the_ranks_the_ceiling_is_said() -> None:
+    class Few(Layers):
+        def __init__(self) -> None:
+            super().__init__(units=12)
+
+        def forward(self, rows: Tensor) -> Tensor:
+            return self.last(torch.tanh(self.hidden(torch.tanh(self.first(rows)))))
+
+    cells, labels = GERMAN.train.cells[:30], GERMAN.train.labels[:30]
+    guess = attacked(built(Few), cells, labels)
+    assert guess.regime is not None
+    assert guess.regime[0].endswith("which tell at most 10 records apart")

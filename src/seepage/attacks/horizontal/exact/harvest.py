@@ -34,7 +34,7 @@ _SOLVED_AT_ONCE = 2000
 _INVERTED_AT_ONCE = 6000
 # Most steps of conjugate gradients for more of them, and the share of the squared length at which they end.
 _CONJUGATE = 200
-_CONJUGATE_END = 1e-12
+_CONJUGATE_END = 1e-9
 # How far numbers are usually off before they are refined, standardised.
 _MOVE = 1e-3
 # Of a unit's received row, in roundings, what has to be left so that it is decoded.
@@ -64,6 +64,7 @@ class Harvest:
         traceless: records whose cells leave no trace in the message.
         divisor: greatest common divisor of the numbers of copies with each label.
         dimensions: rank of each hidden layer's gradient, in the order of the layers.
+        ceiling: largest number of records that the layers behind the first can tell apart; None where it is not known.
     """
 
     cells: Float[Tensor, "record column"]
@@ -75,6 +76,7 @@ class Harvest:
     traceless: Bool[Tensor, " record"]
     divisor: int
     dimensions: tuple[int, ...]
+    ceiling: int | None = None
 
 
 class Harvester:
@@ -113,6 +115,8 @@ class Harvester:
         counts = torch.empty(0, gradient.classes, dtype=torch.float64, device=device)
         spans = gradient.spans()
         dimensions = tuple(span.rank for span in spans)
+        taps = [spans[tap.at] for tap in gradient.network.taps if tap.at < len(spans)]
+        ceiling = max((min(len(span.scale), span.rows.shape[1]) - _LEAST_OUTSIDE for span in taps), default=None)
         silent = self._silent(gradient)
         barren, surely = 0, None
         for _ in rounds_within(self._rounds, self._seconds):
@@ -138,8 +142,10 @@ class Harvester:
         rows = self._client.encode(cells).double()
         complete = complete and gradient.explained(rows, counts)
         if not complete and surely is not None:
-            return self._joined(gradient, surely, (cells, counts), dimensions)
-        return self._harvest(gradient, cells, counts, complete, dimensions)
+            found = self._joined(gradient, surely, (cells, counts), dimensions)
+        else:
+            found = self._harvest(gradient, cells, counts, complete, dimensions)
+        return replace(found, ceiling=ceiling)
 
     def _joined(
         self,

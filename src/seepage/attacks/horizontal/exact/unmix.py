@@ -536,7 +536,9 @@ def _regime(harvest: Harvest, certified: Bool[Tensor, "record column"], exact: b
     silent = int((harvest.traceless & ~certified[:read].any(1)).sum())
     ranks = " and ".join(map(str, harvest.dimensions))
     if not read and exact:
-        return f"estimated: nothing found in layers' gradients of rank {ranks}"
+        above = harvest.ceiling is not None and records > harvest.ceiling
+        text = f"estimated: nothing found in layers' gradients of rank {ranks}"
+        return text + f", which tell at most {harvest.ceiling} records apart" * above
     by_replay = " by a replay" if harvest.complete and not exact else ""
     text = f"all {records} records proved" if proved == records else f"{proved or 'none'} of {records} records proved"
     if not exact and not harvest.complete:
