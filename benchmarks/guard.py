@@ -85,7 +85,7 @@ def measured(width: int, batch: int, optimizer: str, steps: int, update: int, se
     rows, labels = encoder.encode(data.train.cells[drawn]), data.train.labels[drawn].long()
     after = trained(copy.deepcopy(model.module), rows, labels, training)
     found = guard(before, after).finding
-    line = dict(zip(KEYS, (width, batch, optimizer, steps, update), strict=True))
+    line: dict[str, object] = dict(zip(KEYS, (width, batch, optimizer, steps, update), strict=True))
     line |= {"decision": found.decision, "proved_records": found.proved_records, "why": found.why}
     return line | {"seconds": round(found.seconds, 3), "limit": seconds}
 

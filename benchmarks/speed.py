@@ -153,7 +153,8 @@ def steps(arguments: argparse.Namespace) -> dict[str, float | int | str]:
     torch.set_num_threads(1)
     keep_freed_memory()
     _, encoder, view, knowledge, _ = prepared(arguments.batch_size, 0)
-    if knowledge.labels is None:
+    labels = knowledge.labels
+    if labels is None:
         raise AssertionError("labels were granted")
     attack_victim = reconstruction(arguments.profile)
     engine, relaxation = match(view, Cosine()), Relaxation(encoder, logits=attack_victim.logits)
@@ -167,10 +168,10 @@ def steps(arguments: argparse.Namespace) -> dict[str, float | int | str]:
         run()
         return (time.process_time() - begun) * 1000 / descent.iterations
 
-    descent.run(engine, relaxation, z, knowledge.labels)
+    descent.run(engine, relaxation, z, labels)
     own, products = [], []
     for _ in range(arguments.steps):
-        own.append(milliseconds(lambda: descent.run(engine, relaxation, z, knowledge.labels)))
+        own.append(milliseconds(lambda: descent.run(engine, relaxation, z, labels)))
         products.append(milliseconds(lambda: [times(left, right) for _ in range(_PRODUCTS * descent.iterations)]))
     return {
         "profile": arguments.profile,

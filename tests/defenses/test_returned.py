@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from seepage.defenses.returned import PaImfl, ReturnedDefense, ReturnedNoise, VflDefender
+from seepage.defenses.returned import MaxNorm, PaImfl, ReturnedDefense, ReturnedNoise, VflDefender
 from seepage.errors import BadInputError
 
 GRADIENTS = torch.randn(2, 5, 40, generator=torch.Generator().manual_seed(0))
@@ -64,3 +64,30 @@ def test_a_gradient_of_zeros_stays_finite(defense: ReturnedDefense) -> None:
 def test_arguments_out_of_range_are_refused(made: Callable[[], object]) -> None:
     with pytest.raises(BadInputError):
         made()
+
+
+def test_max_norm_makes_mean_squared_norms_alike_and_keeps_means() -> None:
+    # The last record of each batch is a tenth as long as the others.
+    gradients = GRADIENTS * torch.tensor([1.0, 1.0, 1.0, 1.0, 0.1]).view(1, 5, 1)
+    largest = gradients.square().sum(-1).amax(1, keepdim=True)
+    sent = many(MaxNorm(), gradients, draws=20_000)
+    torch.testing.assert_close(sent.square().sum(-1).mean(0), largest.expand(2, 5), rtol=0.05, atol=0)
+    error = (sent.mean(0) - gradients).abs().amax() / largest.sqrt().max()
+    assert float(error) < 0.02
+    # Noise lies along each gradient: what is sent is a multiple of it.
+    along = torch.nn.functional.cosine_similarity(sent[0], gradients, dim=-1).abs()
+    torch.testing.assert_close(along, torch.ones_like(along))
+    first = gradients.square().sum(-1).argmax(1)
+    torch.testing.assert_close(sent[0][[0, 1], first], gradients[[0, 1], first])
+
+
+def test_max_norm_keeps_records_without_a_gradient_finite() -> None:
+    zero = torch.zeros(1, 3, 4)
+    assert torch.equal(MaxNorm()(zero, torch.Generator().manual_seed(0)), zero)
+    some = torch.cat([zero, torch.ones(1, 1, 4)], dim=1)
+    assert bool(MaxNorm()(some, torch.Generator().manual_seed(0)).isfinite().all())
+
+
+def test_interpretations_say_so() -> None:
+    assert "our reading of" in PaImfl.interpretation
+    assert "our reading of" in VflDefender.interpretation

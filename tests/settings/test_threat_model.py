@@ -28,14 +28,14 @@ from seepage.settings.threat_model import (
     refuse_inapplicable,
 )
 from seepage.settings.vertical_spec import VerticalSpec
-from seepage.wire import horizontal, pooled, split, vertical
+from seepage.wire import horizontal, labels, pooled, split, vertical
 from seepage.wire.horizontal import Knowledge, RecordsGuess, UpdateView
 from tests.parts import register
 
 VIEWS = {
     "horizontal": {horizontal.GradientView, horizontal.UpdateView, horizontal.RoundsView},
-    "split": {split.CutView},
-    "vertical": {vertical.FeatureView},
+    "split": {split.CutView, labels.ReturnedView},
+    "vertical": {vertical.FeatureView, labels.ReturnedView, labels.LogitsView, labels.BatchView},
     "pooled": {pooled.PredictionView, pooled.ModelView, pooled.UpdatedView, pooled.GradientsView},
 }
 SPECS = {
@@ -103,8 +103,13 @@ def test_the_default_attacks_of_every_setting_apply(setting: str) -> None:
         (make_spec(model="networks:build"), set()),
         (SplitSpec(private_columns=("sex",)), set()),
         (SplitSpec(private_columns=("sex",), auxiliary=0), {"fsha"}),
-        (VerticalSpec(), set()),
-        (VerticalSpec(leaked=0, queries=0), {"uifv_sa", "ridge_sa", "uifv_qa", "uifv_iqa"}),
+        (SplitSpec(private_columns=("sex",), known_labels=0), {"label_heads", "label_direction", "label_completion"}),
+        (VerticalSpec(), {"label_direct"}),
+        (VerticalSpec(unsplit=True), set()),
+        (
+            VerticalSpec(leaked=0, queries=0),
+            {"uifv_sa", "ridge_sa", "uifv_qa", "informed_qa", "uifv_iqa", "label_direct"},
+        ),
         (PooledSpec(), {"dominant", "joint"}),
         (
             PooledSpec(

@@ -35,7 +35,8 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 # Arguments with which an attack spends next to nothing on what it cannot prove.
 PROOFS_ONLY = {"restarts": 1, "iterations": 1}
-# Mean certainty of its cells from which a record counts as estimated.
+# Mean certainty of its cells from which a record counts as estimated: the lowest tenth from which nine in ten such
+# records were whole on both tables of benchmarks/estimates.py.
 SURE = 0.9
 # Number formats in which a client's gradient has roundings of every rank.
 _COARSE = ("float16", "bfloat16", "mixed")

@@ -37,6 +37,7 @@ registry.defenses.declare(
         "bottleneck": "seepage.defenses.bottleneck",
         "feature_noise": "seepage.defenses.feature_noise",
         "returned_noise": "seepage.defenses.returned",
+        "max_norm": "seepage.defenses.returned",
         "pa_imfl": "seepage.defenses.returned",
         "vfldefender": "seepage.defenses.returned",
     },

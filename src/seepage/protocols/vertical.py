@@ -311,11 +311,14 @@ class VerticalLearning:
             hidden = bottom.hidden(encoded[party])
         messages = self._defended(computed, trained.spread, torch.Generator().manual_seed(seed))
         step = vertical_step(model.active, messages, used.labels.to(messages[0].dtype))
-        # Gradients of the mean over all records, as the defense expects those of a batch.
-        came = self._returned(step, torch.Generator().manual_seed(seed + 1))[party] * used.records
+        # Those are gradients of the mean over all records.
         came, hidden, sent, own = (
-            one.unflatten(1, (batches, batch_size)) for one in (came, hidden, messages[party], encoded[party])
+            one.unflatten(1, (batches, batch_size))
+            for one in (step.returned[party] * used.records, hidden, messages[party], encoded[party])
         )
+        if self.returned is not None:
+            defended = self.returned(came.flatten(0, 1), torch.Generator().manual_seed(seed + 1))
+            came = defended.unflatten(0, came.shape[:2])
         return BatchView(hidden, hidden.mT @ came / batch_size, came.mean(2), sent, own)
 
     def predict(

@@ -218,6 +218,8 @@ class SplitOptions(TypedDict, total=False):
     """Number of epochs before the end at which the attacked exchange takes place, where the server knows the client's
     final weights alone; 0 for an exchange after the end.
     """
+    known_labels: int
+    """Number of training records whose labels attacks on labels alone know."""
     repetitions: int
     """Number of trainings, each from seeds of its own; intervals are over them."""
 
@@ -302,6 +304,8 @@ class VerticalOptions(TypedDict, total=False):
     """Number of features that each party sends."""
     top: int | Sequence[int]
     """Number of units of a hidden layer of the top model."""
+    unsplit: bool
+    """Whether parties send logits that are added up, without a top model."""
     epochs: int
     """Number of passes over the rows before the attack."""
     batch_size: int
@@ -324,6 +328,8 @@ class VerticalOptions(TypedDict, total=False):
     """Number of batches of attacked records that attacks on gradients are granted gradients of."""
     gradient_batch: int
     """Number of records of such a batch; these alone are guessed."""
+    known_labels: int
+    """Number of training records whose labels a passive party knows, which guesses others; they do not count."""
     repetitions: int
     """Number of trainings, each from seeds of its own; intervals are over them."""
 

@@ -206,7 +206,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             control="Without a hidden layer and with as many features as inputs, the features hold the planted "
             "columns, so a working attack reads nearly all of them.",
             threat_model=_threat_model(spec, data, partition, self.sizes),
-            notes=data.notes,
+            notes=(*data.notes, *_interpretations(self.defenses)),
             rows=len(data.all),
             target=label,
             label=label if guesses_labels else None,
@@ -428,6 +428,12 @@ def _of_labels(entries: Sequence[Entry[Attack]], sizes: _Sizes) -> tuple[str, ..
             else []
         ),
     )
+
+
+def _interpretations(defenses: Mapping[str, VerticalDefense]) -> tuple[str, ...]:
+    """Return which defenses are not their authors' own, beside the tables that show them."""
+    readings = {label: getattr(defense.returned, "interpretation", None) for label, defense in defenses.items()}
+    return tuple(f"the defense {label} is {reading}" for label, reading in readings.items() if reading is not None)
 
 
 @dataclass

@@ -60,7 +60,7 @@ def test_labels_of_a_training_are_told_from_what_came_back() -> None:
     alone = right(LabelColumns()(VIEW, known, [0, 1]), TRUE)
     assert 0.6 < alone < 0.9
     assert right(LabelCompletion()(VIEW, known, [0, 1]), TRUE) > 0.6
-    shares = [float((code == TRUE).double().mean()) for code in (0, 1)]
+    shares = [float(torch.eq(TRUE, code).double().mean()) for code in (0, 1)]
     mode = LabelMode()(VIEW, replace(known, marginal=marginal(shares)))
     assert right(mode, TRUE, 0) == pytest.approx(max(shares))
 

@@ -17,10 +17,10 @@ from seepage.attacks.vertical import (
     RidgeStealth,
     StealthAttack,
     StudentAttack,
-    ridge,
 )
 from seepage.baselines.vertical import Constant, UniformRows
 from seepage.errors import BadInputError
+from seepage.models import kernel_regression
 from seepage.registry import attacks
 from tests.attacks.vertical.parts import accuracy, setting, sureness
 
@@ -35,11 +35,11 @@ def test_ridge_regression_is_scikit_learn_s(monkeypatch: pytest.MonkeyPatch) -> 
     values = known @ generator.normal(size=(6, 2)) + generator.normal(size=(30, 2)) + 5
     mean, std = known.mean(0), known.std(0)
     for penalty in (0.01, 1.0):
-        monkeypatch.setattr(ridge, "_PENALTIES", (penalty,))
-        monkeypatch.setattr(ridge, "_WIDTHS", (float("inf"),))
+        monkeypatch.setattr(kernel_regression, "_PENALTIES", (penalty,))
+        monkeypatch.setattr(kernel_regression, "_WIDTHS", (float("inf"),))
         kernel = ((known - mean) / std) @ ((known - mean) / std).T
         fitted = Ridge(alpha=penalty * float(np.mean(np.diag(kernel)))).fit((known - mean) / std, values)
-        found = ridge.regressed(*(torch.tensor(one)[None] for one in (known, values, asked)))
+        found = kernel_regression.regressed(*(torch.tensor(one)[None] for one in (known, values, asked)))
         np.testing.assert_allclose(found[0].numpy(), fitted.predict((asked - mean) / std), rtol=1e-6)
 
 
@@ -47,7 +47,7 @@ def test_kernel_and_penalty_are_those_of_leaving_one_out() -> None:
     generator = np.random.default_rng(1)
     known, asked = generator.uniform(-2, 2, size=(40, 1)), generator.uniform(-2, 2, size=(50, 1))
     values, wanted = np.sin(2 * known), np.sin(2 * asked)
-    found = ridge.regressed(*(torch.tensor(one)[None] for one in (known, values, asked)))[0].numpy()
+    found = kernel_regression.regressed(*(torch.tensor(one)[None] for one in (known, values, asked)))[0].numpy()
     # No line fits a sine: the radial kernel must have won.
     assert float(np.mean((found - wanted) ** 2)) < 0.01
     scaled = (known - known.mean()) / known.std()
@@ -55,7 +55,7 @@ def test_kernel_and_penalty_are_those_of_leaving_one_out() -> None:
     errors = []
     for width in (1.0, 2.0, 4.0):
         gamma = 1 / (2 * (width * float(torch.tensor(apart).flatten().median())) ** 2)
-        for penalty in ridge._PENALTIES:
+        for penalty in kernel_regression._PENALTIES:
             model = KernelRidge(alpha=penalty, kernel="rbf", gamma=gamma)  # pyright: ignore[reportArgumentType]
             said = cross_val_predict(model, scaled, values - values.mean(), cv=LeaveOneOut())
             model.fit(scaled, values - values.mean())
@@ -76,9 +76,9 @@ def test_few_leaked_records_suffice_for_a_regression() -> None:
 def test_what_was_left_out_is_what_a_fit_without_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(3)
     known, values = (torch.randn(1, 9, width, generator=generator).double() for width in (4, 2))
-    monkeypatch.setattr(ridge, "_PENALTIES", (0.1,))
-    monkeypatch.setattr(ridge, "_WIDTHS", (float("inf"),))
-    found = ridge.fitted(known, values, known)
+    monkeypatch.setattr(kernel_regression, "_PENALTIES", (0.1,))
+    monkeypatch.setattr(kernel_regression, "_WIDTHS", (float("inf"),))
+    found = kernel_regression.fitted(known, values, known)
     # By hand: the same penalty and the same scaling, without one record.
     scaled = ((known - known.mean(1, keepdim=True)) / known.std(1, keepdim=True, correction=0))[0]
     penalty = 0.1 * float((scaled @ scaled.T).diagonal().mean())
