@@ -9,8 +9,9 @@ from seepage.errors import BadInputError
 from seepage.report.accumulated import _else
 from seepage.run.store import Store
 from seepage.settings.part import Part
-from seepage.settings.split import DELTA, SplitAudit, default_private
+from seepage.settings.split import DELTA, AttackedTraining, SplitAudit, default_private
 from seepage.settings.split_spec import SplitSpec
+from seepage.settings.units import UnitsExposure
 from tests.attacks.split.test_exact import table
 from tests.audits import measured
 from tests.rows import number
@@ -154,7 +155,10 @@ def test_more_exchanges_tell_more_and_cost_more_epsilon() -> None:
 def test_a_record_is_seen_once_an_epoch_by_default_with_the_weights_of_each_epoch() -> None:
     audit = SplitAudit(SPEC.model_copy(update={"epochs": 3, "repetitions": 1}), DATA)
     assert audit.spec.exchanges == audit.about.rounds == 3
-    [exposed] = audit.expose(audit.configurations[1], range(1)).units
+    exposure = audit.expose(audit.configurations[1], range(1))
+    assert isinstance(exposure, UnitsExposure)
+    [exposed] = exposure.units
+    assert isinstance(exposed, AttackedTraining)
     views = exposed.seen.view.exchanges
     assert len(views) == 3
     stages = exposed.trained.stages

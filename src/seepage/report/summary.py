@@ -144,11 +144,11 @@ def _of_cells(own: Sequence[ResultRow]) -> list[str]:
     told = []
     proved = pick(own, metric="certified_cells", column=None)
     if proved and proved[0].mean:
-        told.append(f"{percent(proved[0].mean)} of the cells are certified: only one value replays the message.")
+        told.append(f"{percent(proved[0].mean)} of the cells are certified: only one value replays what came back.")
     left = [row for row in own if row.metric == "still_possible" and row.column and (row.mean or 0) >= _MANY]
     if left:
         shares = ", ".join(f"{clean(str(row.column))} ({percent(row.mean)} of its values)" for row in left)
-        told.append(f"One message does not determine these columns, as many of their values replay it: {shares}.")
+        told.append(f"Not determined, as many values replay what came back: {shares}.")
     return told
 
 

@@ -144,6 +144,25 @@ def test_numbers_are_read_no_worse_than_by_the_prior_and_categories_exactly(
     assert figures["still_possible", private[-1]] is not None
 
 
+def test_as_many_messages_as_numbers_determine_them() -> None:
+    data = table()
+    protocol = SplitLearning(epochs=4, batch_size=32)
+    trained = protocol.train(deepfm(data.schema, NUMBERS, seed=0, hidden=(16, 8)), data.train, seed=0)
+    rest = data.train.rows(range(60, len(data.train)))
+    known = CutKnowledge(data.schema, data.statistics, protocol.known(), Auxiliary(rest.cells, rest.labels))
+    stages = [(stage, None) for stage in reversed(trained.stages[1:])]
+    seen = protocol.observe_all(stages, data.train.rows(range(60)), 1)
+    right, left = [], []
+    for views in (seen.view.exchanges[:1], seen.view.exchanges):
+        guess = Posterior()(list(views), known)
+        right.append(float(((guess.cells - seen.cells).abs() <= 0.06).double().mean()))
+        assert guess.mass is not None
+        left.append(float(guess.mass.nanmean()))
+    assert right[1] > right[0] + 0.2
+    assert left[1] < left[0]
+    assert torch.equal(Posterior()(seen.view, known).cells, guess.cells)
+
+
 def test_one_number_alone_is_read() -> None:
     model, seen, known = exchange(table(), ("b", "m"), records=60)
     guess = Exact()(seen.view, known)

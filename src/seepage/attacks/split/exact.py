@@ -112,7 +112,7 @@ class Exact:
         if space.binned and replayable(view, knowledge) and self.votes == 1 and self.scale == 1 and self.undo_mean:
             if self.search == "exhaustive":
                 check_enumerable(space, self.most)
-            return replayed_guess(view, knowledge, respond, space, torch.Generator().manual_seed(seeds[0]))
+            return replayed_guess([view], knowledge, respond, space, torch.Generator().manual_seed(seeds[0]))
         sent = message_of(knowledge.defense, view.clip) if self.aware else None
         keep = max(self.votes, self.keep, 2)
         if self.search == "exhaustive":
@@ -181,17 +181,18 @@ def replayable(view: CutView, knowledge: CutKnowledge) -> bool:
 
 
 def replayed_guess(
-    view: CutView, knowledge: CutKnowledge, respond: Responder, space: Space, generator: torch.Generator
+    views: Sequence[CutView], knowledge: CutKnowledge, respond: Responder, space: Space, generator: torch.Generator
 ) -> CutGuess:
     """Return the likeliest cells of all that replay the messages, numbers among them.
 
     Args:
-        view, knowledge: arguments of an attack.
-        respond: responder of the client part.
+        views: views of the same records, the newest first.
+        knowledge: side information.
+        respond: responder of the newest client part.
         space: space with bins of the numbers.
         generator: generator of samples.
     """
-    found = replays(view, knowledge, respond, space, generator)
+    found = replays(views, knowledge, respond, space, generator)
     return CutGuess(cells=found.cells, labels=found.labels.double(), residual=found.distances, mass=found.mass)
 
 

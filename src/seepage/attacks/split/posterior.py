@@ -100,12 +100,7 @@ class Posterior:
             BadInputError: there are more configurations than ``most``, no gradient was received, or views are of
                 different numbers of records, or ``weights`` cannot be ``about`` here.
         """
-        if isinstance(view, CutView):
-            # A gradient as it is says all that the private cells tell: another one would only take time.
-            alone = self.weights == "current" and not knowledge.defense.clips
-            views = [view] if alone else list(view.exchanges)
-        else:
-            views = list(view)
+        views = list(view.exchanges) if isinstance(view, CutView) else list(view)
         if not views or any(one.records != views[0].records for one in views):
             raise BadInputError(
                 f"views of the same records are needed, got {len(views)} view(s) of "
@@ -120,7 +115,10 @@ class Posterior:
             return self._sampled(first, knowledge, space, generator)
         check_enumerable(space, self.most)
         if space.binned and self.observed and self.weights == "current" and replayable(first, knowledge):
-            return replayed_guess(first, knowledge, responder(first.model, self.closed_form), space, generator)
+            return replayed_guess(views, knowledge, responder(first.model, self.closed_form), space, generator)
+        if self.weights == "current" and not defense.clips and isinstance(view, CutView):
+            # A gradient as it is tells all categories up to rounding: another one would only take time.
+            views = views[:1]
         prior = CellPrior.of(first.model, knowledge, space, first.features)
         gathered = _Gathered(space, first.records)
         width = max(1, sum(p.shape[0] for p in first.model.client.parameters() if p.dim() > 1))

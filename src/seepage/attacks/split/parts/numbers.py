@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -244,6 +245,16 @@ class Region:
         normal = torch.where(binding[..., None], normal, 0.0).gather(1, chosen[..., None].expand(-1, -1, numbers))
         return cls(point, normal, margin.gather(1, chosen), weights)
 
+    @classmethod
+    def joined(cls, regions: Sequence[Region]) -> Region:
+        """Return the region in which several messages of the same records are the same, around one point."""
+        return cls(
+            regions[0].point,
+            torch.cat([region.normals for region in regions], 1),
+            torch.cat([region.margins for region in regions], 1),
+            torch.cat([region.weights for region in regions], 1),
+        )
+
     def segment(
         self, numbers: Float[Tensor, "record chain number"], direction: Float[Tensor, "record number"]
     ) -> tuple[Float[Tensor, "record chain"], Float[Tensor, "record chain"]]:
@@ -296,8 +307,7 @@ def region_samples(region: Region, prior: NumberPrior, generator: torch.Generato
         generator: generator of the moves.
     """
     records, count = region.point.shape
-    outputs = region.weights.shape[1]
-    equations = 1 if outputs == 1 else outputs - 1
+    equations = int(torch.linalg.matrix_rank(region.weights).max()) if records else 0
     numbers = region.point[:, None].repeat(1, _CHAINS, 1)
     low, high = region.point.clone(), region.point.clone()
     steps = _STEPS * count

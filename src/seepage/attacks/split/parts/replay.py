@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +18,7 @@ from seepage.attacks.split.parts.numbers import NumberPrior, Region, likeliest, 
 from seepage.attacks.split.parts.observed import logits_and_derivatives
 from seepage.attacks.split.parts.proof import FAR
 from seepage.attacks.split.parts.refine import refined
-from seepage.attacks.split.parts.responses import Responder
+from seepage.attacks.split.parts.responses import Responder, responder
 from seepage.attacks.split.parts.space import Space
 from seepage.models.deepfm import DeepFMClient
 from seepage.models.split import SplitModel
@@ -27,6 +29,8 @@ from seepage.wire.split import CutKnowledge, CutView
 _ROUNDS, _TRIED = 5, 4
 # Samples of a record that are replayed, and the share of them that has to fit.
 _CHECKED, _FITTING = 16, 0.9
+# Steps that make several messages fit at once.
+_NEWTON = 12
 # Combinations that are tried before any refinement, and records that are searched at once.
 _MOST_TRIED, _TOGETHER = 2**13, 256
 
@@ -56,7 +60,7 @@ class Replays:
 
 
 def replays(
-    view: CutView, knowledge: CutKnowledge, respond: Responder, space: Space, generator: torch.Generator
+    views: Sequence[CutView], knowledge: CutKnowledge, respond: Responder, space: Space, generator: torch.Generator
 ) -> Replays:
     """Return what replays the messages of records with private numbers, to a DeepFM client without a defense.
 
@@ -66,22 +70,24 @@ def replays(
     the message as well: the posterior is the prior on that set, see ``parts.numbers``.
 
     Args:
-        view: view of the server.
+        views: views of the same records, the newest first. What replays the newest is searched, and then what replays
+            all of them; where that is not found, the answer is from the newest alone.
         knowledge: side information with marginals and auxiliary rows.
-        respond: responder of the client part.
+        respond: responder of the newest client part.
         space: space with bins of the numbers.
         generator: generator of samples.
     """
-    prior = NumberPrior.of(view.model, knowledge, view.features)
-    done = [
-        _replays(view.of(slice(start, start + _TOGETHER)), knowledge, respond, space, prior, start, generator)
-        for start in range(0, view.records, _TOGETHER)
-    ]
+    first = views[0]
+    prior = NumberPrior.of(first.model, knowledge, first.features)
+    done = []
+    for start in range(0, first.records, _TOGETHER):
+        some = [view.of(slice(start, start + _TOGETHER)) for view in views]
+        done.append(_replays(some, knowledge, respond, space, prior, start, generator))
     return Replays(*(torch.cat([getattr(one, name) for one in done]) for name in Replays.__dataclass_fields__))
 
 
 def _replays(
-    view: CutView,
+    views: Sequence[CutView],
     knowledge: CutKnowledge,
     respond: Responder,
     space: Space,
@@ -89,6 +95,7 @@ def _replays(
     start: int,
     generator: torch.Generator,
 ) -> Replays:
+    view = views[0]
     model, gradient = view.model, view.own_gradient
     cells, labels, distances = _search(model, respond, view.cut, gradient, space, generator)
     prior = prior.rows(torch.arange(start, start + view.records))
@@ -96,19 +103,26 @@ def _replays(
     numbers = numbers_of(model)
     drawn = prior_samples(prior, view.records, generator)
     low, high = torch.full((2, *drawn[:, 0].shape), torch.nan, dtype=torch.float64)
-    found = fits.nonzero()[:, 0]
-    if len(found):
-        region = Region.of(model, view.cut[found], gradient[found], cells[found], labels[found])
-        samples = region_samples(region, prior.rows(found), generator)
-        # Where a unit is at the edge of its two signs, the region is computed on the wrong side.
-        held = _replayed(view, respond, cells, labels, found, samples.numbers, generator)
-        fits[found[~held]] = False
-        drawn = drawn.new_zeros(view.records, samples.numbers.shape[1], len(numbers)).copy_(
-            drawn[:, torch.arange(samples.numbers.shape[1]) % drawn.shape[1]]
+    together, joint = _joint(views, cells, labels) if len(views) > 1 else (cells, torch.zeros_like(fits))
+    samples = drawn.shape[1]
+    for point, fitting, shown in ((cells, fits & ~joint, views[:1]), (together, fits & joint, views)):
+        found = fitting.nonzero()[:, 0]
+        if not len(found):
+            continue
+        region = Region.joined(
+            [
+                Region.of(one.model, one.cut[found], one.own_gradient[found], point[found], labels[found])
+                for one in shown
+            ]
         )
+        walked = region_samples(region, prior.rows(found), generator)
+        # Where a unit is at the edge of its two signs, the region is computed on the wrong side.
+        held = torch.stack([_replayed(one, point, labels, found, walked.numbers, generator) for one in shown]).all(0)
+        fits[found[~held]] = False
         kept = found[held]
-        drawn[kept] = samples.numbers[held]
-        low[kept], high[kept] = samples.low[held], samples.high[held]
+        chosen = torch.randint(walked.numbers.shape[1], (samples,), generator=generator)
+        drawn[kept] = walked.numbers[held][:, chosen]
+        low[kept], high[kept] = walked.low[held], walked.high[held]
     answered = cells.cpu().double()
     every_low, every_high = answered.clone(), answered.clone()
     for k, i in enumerate(numbers):
@@ -233,18 +247,62 @@ class _Sums:
         return self.combinations[torch.from_numpy(at)].to(cells)
 
 
+def _joint(
+    views: Sequence[CutView], cells: Float[Tensor, "record private"], labels: Int[Tensor, " record"]
+) -> tuple[Float[Tensor, "record private"], Bool[Tensor, " record"]]:
+    """Return cells with numbers changed such that all messages are replayed, and where they are.
+
+    Each message gives a logit, which is a straight line in the numbers within a region: Gauss-Newton steps, halved
+    where they do not help, since regions change.
+    """
+    numbers, additive = numbers_of(views[0].model), responder(views[0].model).additive
+    none = torch.zeros(len(cells), dtype=torch.bool)
+    if additive is None or views[0].model.head != "sigmoid":
+        return cells, none
+    clients = [copy.deepcopy(view.model.client).double().cpu() for view in views]
+    cuts = [view.cut.double().cpu() for view in views]
+    wanted = torch.stack([logits_and_derivatives(view.own_gradient, additive)[0].double().cpu() for view in views], 1)
+    # A logit far from zero is known less exactly.
+    sure = (wanted.sigmoid() * (-wanted).sigmoid()).clamp(min=1e-9)
+    at = cells.double().cpu()
+
+    def missed(point: Tensor) -> Float[Tensor, "record view"]:
+        return sure * (torch.stack([c(cut, point)[:, 0] for c, cut in zip(clients, cuts, strict=True)], 1) - wanted)
+
+    for _ in range(_NEWTON):
+        point = at.clone().requires_grad_(True)
+        apart = missed(point)
+        slopes = torch.stack(
+            [torch.autograd.grad(one.sum(), point, retain_graph=True)[0][:, numbers] for one in apart.unbind(1)], 1
+        )
+        step = -(torch.linalg.pinv(slopes, rtol=1e-6) @ apart.detach()[..., None])[..., 0]
+        best, least = at, apart.detach().norm(dim=1)
+        with torch.no_grad():
+            for share in 2.0 ** -torch.arange(6):
+                trial = at.clone()
+                trial[:, numbers] = (trial[:, numbers] + share * step).clamp(0, 1)
+                size = missed(trial).norm(dim=1)
+                best = torch.where((size < least)[:, None], trial, best)
+                least = torch.minimum(least, size)
+        at = best
+    found, every = at.to(cells), torch.arange(len(cells))
+    held = [_replayed(view, found, labels, every, at[:, None, numbers], None) for view in views]
+    return found, torch.stack(held).all(0)
+
+
 def _replayed(
     view: CutView,
-    respond: Responder,
     cells: Tensor,
     labels: Tensor,
     found: Tensor,
     numbers: Float[Tensor, "found sample number"],
-    generator: torch.Generator,
+    generator: torch.Generator | None,
 ) -> Bool[Tensor, " found"]:
-    """Return where samples replay the message."""
-    some = torch.randint(numbers.shape[1], (_CHECKED,), generator=generator)
-    rows = found.repeat_interleave(_CHECKED)
+    """Return where samples replay the message, some of them or all."""
+    some = torch.arange(numbers.shape[1])
+    if generator is not None:
+        some = torch.randint(numbers.shape[1], (_CHECKED,), generator=generator)
+    respond, rows = responder(view.model), found.repeat_interleave(len(some))
     trial = cells[rows].clone()
     trial[:, numbers_of(view.model)] = numbers[:, some].flatten(0, 1).to(trial)
     answer = respond.responses(respond.of_cut(view.cut[rows]), respond.of_cells(trial))
