@@ -8,7 +8,8 @@ Clients hold rows of Adult and train two hidden layers of a width on them with S
 steps, each over all of their records. The guard knows how rows are standardised and gets the states before and after.
 A line is one update: the guard's decision, the records that it proves and its seconds. Lines that are in the file are
 not measured again. `--summary` prints, for each width and batch, the median and the longest seconds, and for each
-training the share of updates with a proof, the share of records that are proved and the share that was not tried.
+training the share of updates with a proof, with its exact 95% interval, the share of records that are proved and the
+share that was not tried.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 from csv_lines import add_lines, read_lines
+from scipy.stats import binomtest
 from torch import Tensor, nn
 
 from seepage import datasets
@@ -113,8 +115,12 @@ def summarise(path: Path) -> None:
     lines["proof"] = lines["decision"].isin(["proved", "matched whole"])
     lines["records"] = lines["proved_records"] / lines["batch"]
     lines["not tried"] = lines["decision"] == "not tried"
-    keys = ["width", "batch", "optimizer", "steps"]
-    print(lines.groupby(keys)[["proof", "records", "not tried"]].mean().round(3).to_string())
+    cells = lines.groupby(["width", "batch", "optimizer", "steps"])
+    shares = cells[["proof", "records", "not tried"]].mean()
+    counts = cells["proof"].agg(["sum", "count"])
+    limits = [binomtest(int(hits), int(n)).proportion_ci(method="exact") for hits, n in counts.to_numpy()]
+    shares["low"], shares["high"], shares["n"] = [x.low for x in limits], [x.high for x in limits], counts["count"]
+    print(shares.round(3).to_string())
 
 
 if __name__ == "__main__":

@@ -190,6 +190,7 @@ def audit(
     setting: Literal["horizontal"] = "horizontal",
     schema: Schema | None = None,
     out: str | Path | None = None,
+    machines: Machines | None = None,
     **options: Unpack[HorizontalOptions],
 ) -> Report: ...
 @overload
@@ -200,6 +201,7 @@ def audit(
     setting: Literal["split"],
     schema: Schema | None = None,
     out: str | Path | None = None,
+    machines: Machines | None = None,
     **options: Unpack[SplitOptions],
 ) -> Report: ...
 @overload
@@ -210,6 +212,7 @@ def audit(
     setting: Literal["vertical"],
     schema: Schema | None = None,
     out: str | Path | None = None,
+    machines: Machines | None = None,
     **options: Unpack[VerticalOptions],
 ) -> Report: ...
 @overload
@@ -220,6 +223,7 @@ def audit(
     setting: Literal["pooled"],
     schema: Schema | None = None,
     out: str | Path | None = None,
+    machines: Machines | None = None,
     **options: Unpack[PooledOptions],
 ) -> Report: ...
 # Settings of other packages have options that are not known here.
@@ -231,6 +235,7 @@ def audit(
     setting: str,
     schema: Schema | None = None,
     out: str | Path | None = None,
+    machines: Machines | None = None,
     **options: Any,
 ) -> Report: ...
 def audit(
@@ -240,6 +245,7 @@ def audit(
     setting: str = "horizontal",
     schema: Schema | None = None,
     out: str | Path | None = None,
+    machines: Machines | None = None,
     **options: Any,
 ) -> Report:
     """Measure what one deployment gives away.
@@ -251,6 +257,8 @@ def audit(
         setting: ``horizontal``, ``split``, ``vertical`` or ``pooled``.
         schema: schema of a DataFrame; inferred if None.
         out: run folder, see ``run_all``; None to keep nothing.
+        machines: other machines that carry the jobs out, such as those of ``integrations.dask.cluster``; this one if
+            None.
         options: fields of the setting's spec, such as attacks, defenses and seed.
 
     Raises:
@@ -268,9 +276,8 @@ def audit(
                 f"a spec says everything itself, but {beside} was passed beside it; put it into the spec."
             )
         options = {name: getattr(source, name) for name in source.model_fields_set}
-        return audit(
-            source.data or options.pop("dataset", source.dataset), model, setting=source.setting, out=out, **options
-        )
+        data = source.data or options.pop("dataset", source.dataset)
+        return audit(data, model, setting=source.setting, out=out, machines=machines, **options)
     if isinstance(source, np.ndarray):
         if source.ndim != 2:
             raise BadInputError(f"an array is a table of rows and columns, got {source.ndim} axes; give two.")
@@ -297,7 +304,7 @@ def audit(
         options = {"model": getattr(model, "name", type(model).__name__), **options}
     folder = None if out is None else Path(out)
     network = None if isinstance(model, str) else model
-    [report] = run_all(prepare_all([chosen.spec.of(**options)], folder, dataset, network), folder)
+    [report] = run_all(prepare_all([chosen.spec.of(**options)], folder, dataset, network), folder, machines=machines)
     return report
 
 
@@ -307,6 +314,7 @@ def audit_document(
     *,
     allow_code: bool = False,
     allow_large: bool = False,
+    machines: Machines | None = None,
 ) -> list[Report]:
     """Run an audit document: a YAML file, or the same as a mapping.
 
@@ -315,6 +323,8 @@ def audit_document(
         out: run folder, see ``run_all``; a copy of the file goes there too. None to keep nothing.
         allow_code: whether the document may name code that is run, such as ``file.py:factory`` as its model.
         allow_large: whether to start what is above the limits of amounts, time and memory.
+        machines: other machines that carry the jobs out, such as those of ``integrations.dask.cluster``; this one if
+            None.
 
     Returns:
         One report for each table, model and protocol, and for each value of what else a spec cannot sweep over.
@@ -336,7 +346,7 @@ def audit_document(
         assert text is not None
         specs = read_text_document(text, str(document), Path(document).parent, given, allow_code=allow_code)
     folder = None if out is None else Path(out)
-    return run_all(prepare_all(specs, folder), folder, document=text)
+    return run_all(prepare_all(specs, folder), folder, document=text, machines=machines)
 
 
 def _own(frame: pd.DataFrame, schema: Schema | None, options: dict[str, Any]) -> tuple[Dataset, dict[str, object]]:

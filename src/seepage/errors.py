@@ -89,6 +89,18 @@ class OldSpellingWarning(FutureWarning):
     """An old spelling was used, which goes with the next release."""
 
 
+def one_line(error: BaseException) -> str:
+    """Return an error as one line; of one that was not raised on purpose with its type.
+
+    Example:
+        >>> one_line(BadInputError("the file is empty.")), one_line(MemoryError()), one_line(KeyError("a"))
+        ('the file is empty.', 'MemoryError', "KeyError: 'a'")
+    """
+    # Names of files need not be UTF-8, and what is written of them has to be.
+    text = " ".join(str(error).encode(errors="backslashreplace").decode().split())
+    return text if isinstance(error, BadInputError) and text else f"{type(error).__name__}: {text}".rstrip(": ")
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadInputError:
     """Return the error for a name that no registered ``kind`` carries, with the nearest names.
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -150,13 +151,35 @@ def test_weights_that_are_none_are_refused(weight: float) -> None:
             attacks.create("grad_inversion", **{name: weight})
 
 
+def test_running_statistics_grant_a_batchs_where_they_are_sent() -> None:
+    def prepared(**options: Any) -> tuple[HorizontalAudit, Configuration, PlannedPart]:
+        asked = {"dataset": "german", "model": "resnet_bn", "batch_sizes": 4, "attacks": "unmix", **options}
+        spec = make_spec(**asked)
+        audit = HorizontalAudit(spec, prepare(spec))
+        return audit, audit.configurations[0], audit.parts[-1]
+
+    (sent, place, part), (exact, _, _) = prepared(), prepared(batch_statistics="granted")
+    assert sent.identity(place, part)["batch_statistics"] == "sent"
+    assert "batch_statistics" in sent.granted(place, part)
+    found, true = (one.expose(place, range(2)).known.batch_statistics for one in (sent, exact))
+    assert found is not None
+    assert true is not None
+    for name, moments in true.items():
+        # A tenth of the batch's is in the running ones, so that their rounding is ten times as large.
+        torch.testing.assert_close(found[name], moments, rtol=1e-4, atol=1e-4)
+    for other in ({"protocol": "fedavg"}, {"model": "nn1"}):
+        audit, place, part = prepared(**other)
+        assert audit.identity(place, part)["batch_statistics"] == "hidden"
+        assert audit.expose(place, range(1)).known.batch_statistics is None
+
+
 def test_an_audit_grants_true_statistics_only_if_told_to() -> None:
     def prepared(**options: str) -> tuple[HorizontalAudit, Configuration, PlannedPart]:
         spec = make_spec(dataset="german", model="resnet_bn", batch_sizes=4, attacks="grad_inversion", **options)
         audit = HorizontalAudit(spec, prepare(spec))
         return audit, audit.configurations[0], audit.parts[-1]
 
-    (hidden, place, part), (granted, _, _) = prepared(), prepared(batch_statistics="granted")
+    (hidden, place, part), (granted, _, _) = (prepared(batch_statistics=said) for said in ("hidden", "granted"))
     assert hidden.identity(place, part) != granted.identity(place, part)
     exposure = granted.expose(place, range(2))
     assert hidden.expose(place, range(2)).known.batch_statistics is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import warnings
 from collections.abc import Callable
 from typing import cast
 
@@ -9,11 +11,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.parametrizations import weight_norm
 
 from seepage.attacks.horizontal.exact.certificates import ROUNDINGS
 from seepage.attacks.horizontal.exact.chains import affine_layers, parts_of
+from seepage.attacks.horizontal.exact.probes import UnreadableError
 from seepage.attacks.horizontal.exact.record_count import count_records
-from seepage.attacks.horizontal.exact.traced import TracedNetwork, UnreadableError
+from seepage.attacks.horizontal.exact.traced import TracedNetwork, traced
 from seepage.attacks.horizontal.exact.unmix import unmix
 from seepage.datasets.german import german
 from seepage.defenses.gaussian_noise import GaussianNoise
@@ -147,6 +151,75 @@ class Transformer(nn.Module):
         return self.last(functional.relu(hidden))
 
 
+class Products(nn.Module):
+    """Weights that are no layer's, applied in four ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = [WIDTH, 60, 50, 40]
+        self.weights = nn.ParameterList([torch.randn(a, b) / a**0.5 for a, b in itertools.pairwise(sizes)])
+        self.biases = nn.ParameterList([torch.zeros(60), torch.zeros(50)])
+        self.last = nn.Parameter(torch.randn(2, 40) / 6)
+        self.shift = nn.Parameter(torch.zeros(2))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        hidden = torch.relu(rows @ self.weights[0] + self.biases[0])
+        hidden = torch.relu(torch.addmm(self.biases[1], hidden, self.weights[1]))
+        hidden = torch.tanh(torch.einsum("bi,io->bo", hidden, self.weights[2]))
+        return functional.linear(hidden, self.last) + self.shift
+
+
+class WeightNorm(Layers):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.hidden = weight_norm(self.first), weight_norm(self.hidden)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.last(functional.mish(self.hidden(functional.mish(self.first(rows)))))
+
+
+class Convolutions(nn.Module):
+    """Features as channels, and a kernel as wide as its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.hidden, self.last = nn.Conv1d(WIDTH, 60, 1), nn.Conv1d(1, 50, 60), nn.Linear(50, 2)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        hidden = functional.elu(self.first(rows[..., None])).mT
+        return self.last(functional.elu(self.hidden(hidden)).squeeze(-1))
+
+
+class Experts(nn.Module):
+    """Three networks of the row, and a gate that weighs them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        parts = [nn.Sequential(nn.Linear(WIDTH, 40), nn.ReLU(), nn.Linear(40, 30), nn.ReLU()) for _ in range(3)]
+        self.gate, self.parts, self.last = nn.Linear(WIDTH, 3), nn.ModuleList(parts), nn.Linear(30, 2)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        shares = torch.softmax(self.gate(rows), 1)
+        return self.last(sum(shares[:, [i]] * part(rows) for i, part in enumerate(self.parts)))
+
+
+class Argmax(Embeddings):
+    """Tables of its own, from which it picks by the largest of a column's entries."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        schema = GERMAN.schema
+        codes = torch.stack([rows[:, schema.blocks[i]].argmax(1) for i in schema.discrete], 1)
+        return super().forward(codes, rows[:, [schema.blocks[i].start for i in schema.continuous]])
+
+
+class FirstState(Layers):
+    """Makes a tensor of its own, in the usual precision."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        state = torch.zeros(1, 60)
+        return self.last(torch.tanh(self.hidden(torch.tanh(self.first(rows) + state)) @ torch.eye(60)))
+
+
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "own forward": OwnForward,
     "functional": Functional,
@@ -157,6 +230,12 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "branches": Branches,
     "shallow": Shallow,
     "embeddings": Embeddings,
+    "products": Products,
+    "weight norm": WeightNorm,
+    "convolutions": Convolutions,
+    "experts": Experts,
+    "argmax": Argmax,
+    "first state": FirstState,
 }
 
 
@@ -315,13 +394,8 @@ def test_errors_times_inputs_are_the_gradient(name: str) -> None:
     outputs = run.outputs.clone().requires_grad_()
     (error,) = torch.autograd.grad(mean_loss(model.head, outputs, labels), outputs)
     sent = gradient(Model(network.module, model.head, "double"), rows, labels)
-    for layer, own, entering in zip(network.layers, run.errors(error), run.entering, strict=True):
-        added = own.T @ entering
-        assert torch.allclose(
-            added[:, : sent[f"{layer.name}.weight"].shape[1]], sent[f"{layer.name}.weight"], atol=1e-12
-        )
-        if layer.biased:
-            assert torch.allclose(added[:, -1], sent[f"{layer.name}.bias"], atol=1e-12)
+    for own, entering, received in zip(run.errors(error), run.entering, network.gradients(sent), strict=True):
+        assert torch.allclose(own.T @ entering, received, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", [*NETWORKS, "transformer"])
@@ -338,6 +412,61 @@ def test_a_search_sees_the_inputs_that_the_network_computes(name: str) -> None:
     for tap, slope in zip(network.taps, slopes, strict=True):
         moved = network.deep(state + 1e-5 * along[:, 1])[network.taps.index(tap)]
         assert torch.allclose(slope[..., 1], (moved - real[tap.at][:, : tap.inputs]) / 1e-5, atol=1e-3)
+
+
+def test_a_weight_that_is_kept_from_the_last_run_is_read() -> None:
+    class Kept(Layers):
+        def __init__(self) -> None:
+            super().__init__()
+            with warnings.catch_warnings(action="ignore"):
+                self.first = nn.utils.weight_norm(self.first)
+
+        def forward(self, rows: Tensor) -> Tensor:
+            return self.last(torch.tanh(self.hidden(torch.tanh(self.first(rows)))))
+
+    cells, labels = GERMAN.train.cells[:BATCH], GERMAN.train.labels[:BATCH]
+    _, certified = right(attacked(built(Kept), cells, labels), cells)
+    assert certified.all()
+
+
+def test_columns_that_a_network_ignores_hide_no_record() -> None:
+    number, discrete = GERMAN.schema.continuous[0], GERMAN.schema.discrete[0]
+    hidden = torch.ones(WIDTH)
+    for column in (number, discrete):
+        hidden[GERMAN.schema.blocks[column]] = 0
+
+    class Blind(Layers):
+        def forward(self, rows: Tensor) -> Tensor:
+            return self.last(torch.tanh(self.hidden(torch.tanh(self.first(rows * hidden)))))
+
+    cells, labels = GERMAN.train.cells[:BATCH], GERMAN.train.labels[:BATCH]
+    same, certified = right(attacked(built(Blind), cells, labels), cells)
+    seen = [i for i in range(cells.shape[1]) if i not in (number, discrete)]
+    assert same[:, seen].all()
+    assert certified[:, seen].all()
+    # Nothing of these cells arrives.
+    assert not certified[:, [number, discrete]].any()
+
+
+def test_a_network_is_traced_once_until_its_parameters_change() -> None:
+    model = built(Smooth)
+    first = traced(model, GERMAN.schema, GERMAN.statistics)
+    assert traced(model, GERMAN.schema, GERMAN.statistics) is first
+    with torch.no_grad():
+        next(model.module.parameters()).mul_(2)
+    assert traced(model, GERMAN.schema, GERMAN.statistics) is not first
+
+
+def test_maps_follow_the_parameters() -> None:
+    model, other = built(Embeddings), built(Embeddings)
+    with torch.no_grad():
+        for parameter in other.module.parameters():
+            parameter.mul_(1.5)
+    rows = Encoder(GERMAN.schema, GERMAN.statistics).encode(GERMAN.train.cells[:70])
+    moved = TracedNetwork.of(model, rows, model.parameters).at(other.parameters)
+    fresh = TracedNetwork.of(other, rows, other.parameters)
+    assert torch.equal(moved.maps[0][0], fresh.maps[0][0])
+    assert torch.equal(moved.state_weight, fresh.state_weight)
 
 
 def test_what_cannot_be_read_says_why() -> None:
@@ -359,12 +488,23 @@ def test_what_cannot_be_read_says_why() -> None:
             self.weight = nn.Parameter(torch.ones(WIDTH, 2))
 
         def forward(self, rows: Tensor) -> Tensor:
-            return torch.tanh(rows @ self.weight)
+            return torch.tanh((rows[..., None] * self.weight).sum(1))
+
+    class Masked(Layers):
+        def forward(self, rows: Tensor) -> Tensor:
+            weight = self.first.weight * (torch.arange(60)[:, None] % 2)
+            return self.last(torch.tanh(functional.linear(rows, weight))[:, :60])
+
+    class Narrow(Layers):
+        def forward(self, rows: Tensor) -> Tensor:
+            return self.last(functional.pad(self.hidden(self.first(rows))[:, :1], (0, 59)))
 
     for build, reason in (
-        (Product, "no affine layer"),
+        (Product, "no affine layer with one input a record"),
         (Mixing, "depend on the others"),
-        (Twice, "no affine layer that runs once"),
+        (Twice, "the weight of 'hidden' is used more than once"),
+        (Masked, "the weight of 'first' is computed from parameters whose gradient does not tell its own"),
+        (Narrow, "the gradient of 'first' has 1 dimensions"),
     ):
         model = Model(cast(nn.Module, build()), "softmax", "mine")
         with pytest.raises(UnreadableError, match=reason):

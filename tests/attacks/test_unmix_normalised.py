@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from seepage.attacks.horizontal.exact.normalised import NormalisedHarvester, Seen, mean_row, opening
+from seepage.attacks.horizontal.exact.normalised_forms import TracedSeen, seen_of
 from seepage.attacks.horizontal.exact.unmix import unmix
 from seepage.attacks.horizontal.matching.starts import Starts
 from seepage.attacks.horizontal.matching.tableak import tableak
@@ -237,8 +240,69 @@ def test_after_its_time_no_round_begins_and_the_seed_decides() -> None:
     assert known.batch_statistics is not None
     starts = Starts(PRECISE, GERMAN.statistics, 12)
     runs = [
-        NormalisedHarvester(CLIENT, starts, rounds, seconds).run(view, 0, 20, known.batch_statistics, 5)
+        NormalisedHarvester(CLIENT, starts, rounds, seconds).run(
+            Seen(view, 0, 20, known.batch_statistics, PRECISE), 20, 5
+        )
         for rounds, seconds in ((9, 1e-9), (1, None), (9, None))
     ]
     assert torch.equal(runs[0].cells, runs[1].cells)
     assert len(runs[2].cells) > len(runs[1].cells)
+
+
+class Form(nn.Module):
+    """Normalisation in networks that are no chains of affine layers and ReLUs."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.first, self.before = nn.Linear(GERMAN.schema.width, 60), nn.BatchNorm1d(60)
+        self.up, self.between, self.down = nn.Linear(60, 80), nn.BatchNorm1d(80), nn.Linear(80, 60)
+        self.after, self.last = nn.BatchNorm1d(60), nn.Linear(60, 2)
+        self.row = nn.BatchNorm1d(GERMAN.schema.width)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        if self.kind == "residual":
+            hidden = self.first(rows)
+            hidden = hidden + self.down(functional.relu(self.up(self.before(hidden))))
+            return self.last(functional.relu(self.after(hidden)))
+        if self.kind == "row":
+            return self.last(functional.relu(self.down(functional.relu(self.up(self.first(self.row(rows)))))))
+        if self.kind == "outputs":
+            return functional.pad(self.after(self.first(rows))[:, :2], (0, 0))
+        hidden = functional.gelu(self.before(self.first(rows)))
+        return self.last(functional.gelu(self.after(self.down(functional.gelu(self.between(self.up(hidden)))))))
+
+
+@pytest.mark.parametrize("kind", ["residual", "row", "smooth"])
+def test_batches_are_read_whole_in_any_form(kind: str) -> None:
+    model = Model(seeded(lambda: Form(kind), 2), "softmax", "mine")
+    cells, labels = GERMAN.train.cells[None, :10], GERMAN.train.labels[None, :10]
+    view, known = received(model, cells, labels)
+    guess = unmix(starts=48, restarts=2, iterations=2)(view, known, [3])
+    assert guess.regime == ("all 10 records proved by a replay",)
+    assert_read(guess, cells, labels)
+
+
+def test_a_layer_whose_errors_add_up_to_zero_spans_differences() -> None:
+    model = Model(seeded(lambda: Form("smooth"), 2), "softmax", "mine")
+    view, known = received(model, GERMAN.train.cells[None, :10], GERMAN.train.labels[None, :10])
+    assert known.batch_statistics is not None
+    seen = seen_of(view, 0, 10, known.batch_statistics, PRECISE, GERMAN.statistics)
+    assert isinstance(seen, TracedSeen)
+    assert [layer.centred for layer in seen.network.layers] == ["before", "between", "after"]
+    # The last one has 20 inputs more than units, which leaves as many directions of their mean open.
+    assert [span.rank for span in seen.spans] == [10, 10, 30]
+    rows = PRECISE.encode(GERMAN.train.cells[:10])
+    for span, entering in zip(seen.spans, seen.network.run(rows).entering, strict=True):
+        own = torch.cat([entering, torch.ones(10, 1)], 1)
+        assert float((own @ span.off_rows.T).norm()) < 1e-4 * float(own.norm())
+
+
+def test_normalised_outputs_say_why_they_are_not_read() -> None:
+    model = Model(seeded(lambda: Form("outputs"), 2), "softmax", "mine")
+    cells, labels = GERMAN.train.cells[None, :10], GERMAN.train.labels[None, :10]
+    view, known = received(model, cells, labels)
+    known = dataclasses.replace(known, labels=labels)
+    [regime] = unmix(starts=48, restarts=2, iterations=2)(view, known, [3]).regime or ()
+    assert regime.startswith("not tried: ")
+    assert "the gradient of 'first' has 2 dimensions" in regime

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from seepage import registry
+from seepage.attacks import create
 from seepage.captures.captured import Description, encoding_of, save_capture
 from seepage.captures.federation import (
     PROOFS_ONLY,
@@ -27,7 +32,9 @@ from seepage.models.mlp import nn3
 from seepage.report.federation import in_words, render_federation
 from seepage.run.runner import Listener
 from seepage.tabular.encoder import Encoder
+from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 from tests.commands import commands
+from tests.parts import register
 
 DATA = distinct(rows=40)
 ENCODER = Encoder(DATA.schema, DATA.statistics, dtype=torch.float32)
@@ -120,9 +127,83 @@ def test_a_broken_file_and_one_of_another_network_do_not_end_the_others(findings
     assert {cut.outcome, other.outcome} == {"not tried"}
     assert "no whole safetensors file" in cut.why
     assert "'0.weight' of shape (3, 5)" in other.why
-    assert findings.counts == {"proved": 2, "estimated": 0, "nothing": 0, "not tried": 2}
+    assert findings.counts == {"proved": 2, "estimated": 0, "nothing": 0, "not tried": 2, "failed": 0}
     [together] = [client for client in findings.clients if client.client == "b"]
     assert together == ClientFinding("b", 0, None, 0, 0, 0, "not linked: 0 of the client's updates could be attacked")
+
+
+class Breaking:
+    """An attack of another package, which breaks on an update with a large entry."""
+
+    def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+        if bool(view.message["0.bias"].max() > 100):
+            raise MemoryError("no place for so large a bias")
+        return create("unmix", restarts=1, iterations=1)(view, knowledge, seeds)
+
+
+def test_an_update_on_which_the_attack_breaks_is_a_row_and_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(monkeypatch, registry.attacks, "breaking", Breaking, "horizontal")
+    module = nn3(DATA.schema, seed=1).module
+    save_file(dict(module.state_dict()), tmp_path / "model.safetensors")
+    update = gradient(module, slice(0, RECORDS))
+    for round, factor in ((1, 1e6), (2, 1.0)):
+        about = description(round, module, client="a")
+        scaled = {name: factor * part for name, part in update.items()}
+        save_capture(tmp_path / f"round-{round}.safetensors", scaled, about)
+    found = FederationAttack("nn3", DATA.schema, "breaking").run(tmp_path)
+    assert [update.outcome for update in found.updates] == ["failed", "proved"]
+    assert found.updates[0].why == "MemoryError: no place for so large a bias"
+    assert found.counts["failed"] == 1
+    assert found.incomplete
+    assert in_words(found)[-1] == "An update that was not tried, or failed, is not known to be safe."
+
+
+def test_rounds_whose_linking_breaks_are_a_row(folder: Path, tmp_path: Path) -> None:
+    """The client's own rows are deleted once both of its updates were read."""
+    own = tmp_path / "own.csv"
+    DATA.train.frame.iloc[:RECORDS].to_csv(own, index=False)
+    shutil.copytree(folder, tmp_path / "captured", ignore=shutil.ignore_patterns("client-b*"))
+
+    def keep(name: str, found: Recovered) -> None:
+        if name.startswith("round-0002"):
+            own.unlink()
+            own.mkdir()
+
+    attack = FederationAttack("nn3", DATA.schema, options=PROOFS_ONLY, reference=DATA.train, truth=own)
+    found = attack.run(tmp_path / "captured", keep=keep)
+    assert [update.outcome for update in found.updates] == ["proved", "proved"]
+    assert found.clients[0].why.startswith("not linked: ")
+    assert found.incomplete
+
+
+def test_an_update_that_contradicts_its_description_is_not_tried(folder: Path, tmp_path: Path) -> None:
+    """Four records are said to be two; nothing found there is not nothing."""
+    shutil.copy(folder / "round-0001" / "model.safetensors", tmp_path)
+    module = nn3(DATA.schema, seed=1).module
+    about = description(1, module, batch_size=2)
+    save_capture(tmp_path / "update.safetensors", gradient(module, slice(0, RECORDS)), about)
+    [found] = FederationAttack("nn3", DATA.schema, options=PROOFS_ONLY).run(tmp_path).updates
+    assert (found.outcome, found.records) == ("not tried", 2)
+    assert "gradients of rank 4 are more than 2 records leave" in found.why
+
+
+def test_names_that_are_no_path_or_no_text_are_read_all_the_same(folder: Path, tmp_path: Path) -> None:
+    """A client's name is not looked for as a file, and what is not UTF-8 is escaped in reports."""
+    shutil.copy(folder / "round-0001" / "model.safetensors", tmp_path)
+    module = nn3(DATA.schema, seed=1).module
+    about = description(1, module, client="../../a\0b")
+    save_capture(tmp_path / "update.safetensors", gradient(module, slice(0, RECORDS)), about)
+    with open(os.fsencode(tmp_path) + b"/client-\xff.safetensors", "wb") as odd:
+        odd.write(b"nothing")
+    found = FederationAttack("nn3", DATA.schema, options=PROOFS_ONLY).run(tmp_path)
+    assert {update.client: update.outcome for update in found.updates} == {
+        "../../a\0b": "proved",
+        r"\udcff": "not tried",
+    }
+    json.dumps(found.to_plain(), ensure_ascii=False).encode()
+    render_federation(found).encode()
 
 
 def test_what_was_read_is_handed_over_by_name(findings: FederationFindings, kept: dict[str, Recovered]) -> None:
@@ -194,6 +275,7 @@ def test_what_could_not_be_searched_is_never_nothing(folder: Path, tmp_path: Pat
         ("client-north-east/round-2", "north-east", 2),
         ("hospital-round-5", "hospital", 5),
         ("alone", "alone", None),
+        (f"client-7-round-{'9' * 40}", "7", None),
     ],
 )
 def test_client_and_round_are_read_from_the_name(tmp_path: Path, name: str, client: str, round: int | None) -> None:
@@ -245,6 +327,7 @@ def test_the_page_holds_every_update_and_no_markup_of_a_file_name() -> None:
     text = render_federation(found)
     assert "<script>alert" not in text
     assert "it is broken" in text
+    assert '<span class="tier open">not tried</span>' in text
     assert "not known to be safe" in in_words(found)[-1]
 
 
@@ -258,7 +341,7 @@ def test_the_command_writes_prints_and_tells_failures_by_its_status(
     status, text, _ = seepage("attack", folder, *given, "--truth", folder, "--out", "read")
     assert status == 3
     assert "What all rounds of a client give away together" in text
-    assert "2 proved, 0 estimated, 0 nothing, 2 not tried" in text
+    assert "2 proved, 0 estimated, 0 nothing, 2 not tried, 0 failed" in text
     results = json.loads((tmp_path / "read" / "results.json").read_text())
     assert [update["outcome"] for update in results["updates"]] == ["proved", "proved", "not tried", "not tried"]
     assert results["clients"][0]["score"]["accuracy"] == 1

@@ -13,8 +13,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seepage import guard
-from seepage.captures.states import state_digest
+from seepage import guard, verify
+from seepage.captures.captured import Description, read_description, save_capture
+from seepage.captures.certifying import certificate_files
+from seepage.captures.states import changes, state_digest
 from seepage.datasets.planted import distinct
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.errors import BadInputError
@@ -227,6 +229,76 @@ def test_the_log_is_private_has_a_line_a_round_and_no_record(tmp_path: Path) -> 
     assert lines[0]["assumed"] == lines[0]["warnings"] == []
 
 
+def verified(folder: Path, name: str, update: Path) -> int:
+    file, opened, model, _ = certificate_files(folder / f"{name}.json")
+    return verify.main([str(file), str(update), str(model), "--opened", str(opened)])
+
+
+def test_a_certificate_of_what_was_proved_is_accepted_and_a_forged_one_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = trained(network())
+    guarding = made(policy=BLOCK, certificates=tmp_path / "proofs", log=tmp_path / "log.jsonl")
+    found = guarding(before, after, round=3).finding
+    # Only the files hold records, not the finding.
+    assert found.proof is None
+    assert found.certificate is not None
+    assert found.certificate.whole
+    assert found.certificate.cells == 8 * len(DATA.schema.columns)
+    name = found.certificate.certificate.stem
+    assert name == f"round-0003-{found.update[:16]}"
+    assert json.loads((tmp_path / "log.jsonl").read_text())["certificate"] == f"{name}.json"
+    folder = tmp_path / "proofs"
+    update = folder / f"{name}.update.safetensors"
+    assert stat.S_IMODE(update.stat().st_mode) == 0o600
+    assert stat.S_IMODE((folder / f"{name}.opened.json").stat().st_mode) == 0o600
+    assert verified(folder, name, update) == 0
+    assert capsys.readouterr().out.startswith("VERIFIED")
+    # What a server receives and captures is the same update.
+    save_capture(tmp_path / "server.safetensors", changes(before, after), Description(round=3))
+    assert verified(folder, name, tmp_path / "server.safetensors") == 0
+    other = {part: tensor * 1.5 for part, tensor in changes(before, after).items()}
+    save_capture(tmp_path / "other.safetensors", other)
+    assert verified(folder, name, tmp_path / "other.safetensors") == 1
+    opened = json.loads((folder / f"{name}.opened.json").read_text())
+    cells = opened["records"][0]["cells"]
+    cells[0], cells[1] = cells[1], cells[0]
+    (folder / f"{name}.opened.json").write_text(json.dumps(opened))
+    assert verified(folder, name, update) == 1
+    # The same update again replaces nothing, and is blocked all the same.
+    again = guarding(before, after, round=3).finding
+    assert (again.decision, again.sent, again.certificate) == ("proved", False, None)
+    assert "there already" in again.notes[0]
+
+
+def test_a_finding_that_keeps_records_writes_a_certificate_later(tmp_path: Path) -> None:
+    guarding = made(FEDSGD, keep_records=True)
+    module = network()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    proof = guarding(before, gradients(module)).finding.proof
+    assert proof is not None
+    assert str(proof.write(tmp_path / "proof.json", opened=True)) == "48 cells of 8 of 8 records are in the certificate"
+    update = tmp_path / "proof.update.safetensors"
+    assert read_description(update).sent == state_digest(before)
+    assert verify.main([str(tmp_path / "proof.json"), str(update), str(tmp_path / "proof.model.json")]) == 0
+    with pytest.raises(BadInputError, match="there already"):
+        proof.write(tmp_path / "proof.json")
+
+
+def test_what_no_verifier_replays_gets_no_certificate_and_says_so(tmp_path: Path) -> None:
+    before, after = trained(network())
+    moving = LocalTraining(1, 8, RATE, momentum=0.9)
+    recipe = guard.MessageRecipe(protocol="fedavg", training=moving, batch_size=8)
+    found = made(recipe, certificates=tmp_path / "proofs")(before, after).finding
+    assert found.decision == "proved"
+    assert found.certificate is None
+    assert found.notes[0].startswith(
+        "no certificate was written: the verifier replays updates of one client, by plain SGD"
+    )
+    assert found.log()["notes"] == list(found.notes)
+    assert not list((tmp_path / "proofs").glob("*.json"))
+
+
 def test_the_rounds_of_a_log_count_for_epsilon(tmp_path: Path) -> None:
     """A client that is started anew each round, as Flower does it, has spent what it spent."""
     before, after = trained(network())
@@ -247,7 +319,8 @@ def test_a_gradient_that_is_cast_is_read_as_one_with_that_noise() -> None:
     module = network()
     halves = {name: tensor.half() for name, tensor in gradients(module).items()}
     answer = made(FEDSGD)(module.state_dict(), halves)
-    assert answer.finding.decision in ("proved", "pass")
+    assert answer.finding.decision == "not tried"
+    assert answer.finding.why.startswith("8 of 8 records read one by one")
     assert same(answer.message, halves)
 
 
@@ -424,3 +497,62 @@ def test_records_that_are_read_but_not_proved_are_no_pass() -> None:
     assert found.decision == "not tried"
     assert "are not quite right" in found.why
     assert not found.sent
+
+
+def frozen(*layers: int) -> nn.Sequential:
+    module = network()
+    assert isinstance(module, nn.Sequential)
+    for i in layers:
+        for parameter in module[i].parameters():
+            parameter.requires_grad_(False)
+    return module
+
+
+def of(records: int) -> guard.MessageRecipe:
+    return guard.MessageRecipe(protocol="fedavg", training=LocalTraining(1, records, RATE), batch_size=records)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "module", "why"),
+    [
+        (of(4), network(), "are more than 4 records leave"),
+        (of(1), network(), "are more than 1 records leave"),
+        (of(8), frozen(0), "the layer that takes the rows sends nothing"),
+        (of(8), frozen(0, 2), "the layer that takes the rows sends nothing"),
+        (of(8), frozen(2), "the recipe is not right, or rounding hides them"),
+    ],
+)
+def test_a_message_that_contradicts_what_was_assumed_is_no_pass(
+    recipe: guard.MessageRecipe, module: nn.Module, why: str
+) -> None:
+    found = made(recipe, seconds=3)(*trained(module)).finding
+    assert found.decision == "not tried"
+    assert why in found.why
+
+
+def test_another_encoder_and_another_optimiser_than_assumed_are_no_pass() -> None:
+    module = network()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    rows, labels = ENCODER.encode(DATA.train.cells[:8]) * 1.5 + 0.2, DATA.train.labels[:8].long()
+    nn.functional.cross_entropy(module(rows), labels).backward()
+    torch.optim.SGD(module.parameters(), lr=RATE).step()
+    found = made(seconds=3)(before, module.state_dict()).finding
+    assert (found.decision, "the encoder is not the client's" in found.why) == ("not tried", True)
+    module = network()
+    gradients(module)
+    torch.optim.AdamW(module.parameters(), lr=0.01).step()
+    found = made(seconds=3)(before, module.state_dict()).finding
+    assert (found.decision, "the recipe is not right" in found.why) == ("not tried", True)
+
+
+def test_what_is_read_in_rounded_messages_is_no_pass() -> None:
+    before, after = trained(network())
+    rounded = {name: (after[name] - tensor).bfloat16() for name, tensor in before.items()}
+    found = made()(before, rounded, form="difference").finding
+    assert (found.decision, "no proof is possible" in found.why) == ("not tried", True)
+
+
+def test_lists_are_taken_for_the_model_as_sent_too() -> None:
+    before, after = trained(network())
+    lists = [[tensor.numpy() for tensor in state.values()] for state in (before, after)]
+    assert made()(*lists).finding.decision == "proved"

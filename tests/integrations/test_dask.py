@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from seepage.auditing import prepare_all, run_all
-from seepage.cli.running import ClusterOptions
+from seepage.auditing import audit, audit_document, prepare_all, run_all
+from seepage.cli.cluster import ClusterOptions
 from seepage.errors import BadInputError
 from seepage.integrations.dask import check_address, cluster
+from seepage.reproduce import Selection, load_table, reproduce
 from seepage.run import elsewhere
 from seepage.run.elsewhere import Machines, Sealed, difference, run_elsewhere, versions
 from seepage.run.plan import make_plan
@@ -225,11 +225,7 @@ def test_a_scheduler_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) 
         pass
 
 
-def test_without_dask_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "seepage.integrations.dask")
-    with pytest.raises(BadInputError, match=r"pip install 'seepage\[dask\]'"):
-        ClusterOptions("tls://127.0.0.1:8786").connect()
+def test_options_of_a_cluster_need_its_address() -> None:
     with pytest.raises(BadInputError, match="give --cluster ADDRESS"):
         ClusterOptions(insecure=True).connect()
 
@@ -254,6 +250,56 @@ def test_any_executor_gives_the_figures_of_this_machine_and_another_version_give
         plan = make_plan(audits, Store(None), slots=1)
         with pytest.raises(BadInputError, match=r"has torch .* where this machine has 0\.1"):
             list(run_elsewhere(plan.jobs, plan.audits, Silent(), lambda: True, machines))
+
+
+class Counting(ThreadPoolExecutor):
+    """One worker, which counts the jobs that it gets."""
+
+    def __init__(self) -> None:
+        super().__init__(max_workers=1)
+        self.jobs = 0
+
+    def submit(self, *task: Any, **arguments: Any) -> Any:
+        self.jobs += 1
+        return super().submit(*task, **arguments)
+
+
+def measured_alike(folder: Path, run: Callable[[Path, Machines | None], object]) -> None:
+    """Run on this machine and on an executor; both keep the same, and the executor got jobs."""
+    run(folder / "here", None)
+    with Counting() as executor:
+        run(folder / "there", Machines(executor, slots=lambda: 1))
+        assert executor.jobs
+    assert measurements(folder / "there") == measurements(folder / "here")
+
+
+def test_audits_from_python_and_documents_run_on_other_machines(tmp_path: Path) -> None:
+    few: dict[str, Any] = {"dataset": "german", "attacks": "dlg", "victims": 2, "iterations": 3, "control": False}
+    few["workers"] = 1
+    spec = make_spec(**few, batch_sizes=1)
+    measured_alike(tmp_path / "audit", lambda folder, there: audit(spec, out=folder, machines=there))
+    document = {**few, "protocol": {"batch_size": 1}}
+    measured_alike(tmp_path / "text", lambda folder, there: audit_document(document, out=folder, machines=there))
+
+
+def test_published_tables_run_on_other_machines(tmp_path: Path) -> None:
+    table, part = load_table("tableak/table18"), Selection(batch_sizes={2}, attacks={"dlg"})
+    few: dict[str, Any] = {"iterations": 3, "threads": 1, "workers": 1}
+    measured_alike(tmp_path, lambda folder, there: reproduce(table, folder, 2, part, machines=there, **few))
+
+
+def test_the_command_of_tables_takes_a_cluster(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seepage = commands(capfd, monkeypatch, tmp_path)
+    for options, said in (
+        (["--insecure-cluster"], "give --cluster ADDRESS"),
+        (["--cluster", "tcp://10.0.0.5:8786"], "not encrypted"),
+    ):
+        status, _, told = seepage("reproduce", "tableak/table18", "--victims", 2, *options)
+        assert status == 2
+        assert said in " ".join(told.split())
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_without_workers_waits_and_then_ends(audits: list[Audit], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,7 @@ class Flips(Exposure):
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Return the planted figures."""
-        if part.label in self.audit.broken:
+        if {part.label, f"{self.configuration.defense} {part.label}"} & set(self.audit.broken):
             raise ValueError("the coin rolled <under> the table")
         if part.kind == "about":
             figures: Mapping[tuple[str, str | None], list[float]] = {
@@ -175,7 +175,7 @@ class CoinAudit(Audit):
         figures: accuracies by defense and label.
         spread: growth of an attack's accuracy from one flip to the next; that of a baseline is half of it.
         sizes: batch sizes; several of them, or none.
-        broken: labels of parts that fail.
+        broken: labels of parts that fail, or defense and label with a space between.
         picture: data URI of an image; None without one.
         own: whether the coins are the user's own.
         about: fields of ``About``.

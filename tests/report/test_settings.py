@@ -7,6 +7,7 @@ import re
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -17,6 +18,7 @@ from seepage.report.frames import overview
 from seepage.report.html import render
 from seepage.report.progress import Bar
 from seepage.report.report import Report
+from seepage.report.summary import headline
 from seepage.results.checks import Alarm
 from seepage.settings.horizontal import HorizontalAudit
 from seepage.settings.horizontal_spec import make_spec
@@ -231,3 +233,48 @@ def test_a_bar_counts_each_audit_s_own_jobs() -> None:
         bar.ended()
         bar.finished("one", None, 1)
     assert bar._progress.tasks[0].description == "1/2 jobs, 0 running · one"
+
+
+def _with_label(**about: Any) -> Report:
+    """A report in which cells are safe and the label is read."""
+    audit = CoinAudit(label="a", target="a", **about)
+    report = run_all([audit])[0]
+    rows = [
+        replace(one, mean=0.6, lift=0.02, lift_low=0.01, lift_high=0.02, baseline=0.58)
+        if one.is_attack and one.column is None
+        else replace(one, mean=0.99, lift=0.19, lift_low=0.185, lift_high=0.195, baseline=0.8)
+        if one.is_attack
+        else one
+        for one in report.rows
+    ]
+    return replace(report, rows=rows)
+
+
+def test_a_label_has_a_verdict_of_its_own_that_counts() -> None:
+    report = _with_label()
+    first = report.overviews[0]
+    assert (first["tier"], first["label_tier"], first["mean"]) == ("total", "total", 0.6)
+    assert first["closed"] == pytest.approx(0.19 / 0.2)
+    assert "It reads 99% of the label a (baseline 80%)." in headline(report).words
+    assert "Leakage of the label: total." in report.summary()
+    assert "labels" in report.figures
+    text = io.StringIO()
+    report.show(Console(file=text, width=120))
+    assert "Read of the label a, in percent" in text.getvalue()
+
+
+def test_a_label_that_another_party_attacks_stands_apart() -> None:
+    report = _with_label(label_attacker="A bystander")
+    first = report.overviews[0]
+    assert (first["tier"], first["label_tier"]) == ("none", "total")
+    assert "A bystander reads 99% of the label a (baseline 80%): total." in headline(report).words
+    assert "The label a: a bystander reads 99.0%" in report.summary()
+
+
+def test_an_audit_of_labels_alone_has_a_headline() -> None:
+    report = _with_label()
+    alone = replace(report, rows=[one for one in report.rows if not (one.is_attack and one.column is None)])
+    assert headline(alone).words.startswith("With no defense the peeker reads 99% of the label a")
+    assert alone.overviews[0]["tier"] == "total"
+    assert "Leakage of the label: total." in alone.summary()
+    alone.show(Console(file=io.StringIO(), width=120))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -132,6 +133,90 @@ def test_failed_jobs_are_refused() -> None:
     found = decided(broken=(PEEK,))
     assert found.outcome == "refused"
     assert "failed; run the same command again" in found.line
+
+
+REFERENCE = {("none", COIN): 0.5, ("none", PEEK): 0.95, ("gloves", COIN): 0.5, ("gloves", PEEK): 0.52}
+
+
+def test_the_undefended_reference_of_a_defended_deployment_fails_nothing() -> None:
+    beside = decided(REFERENCE)
+    assert beside.outcome == "passed", beside.line
+    assert "gloves" in beside.line
+    assert {one.figure.configuration.defense for one in beside.figures} == {"gloves"}
+    named = decided(REFERENCE, deployed=["none"])
+    assert (named.outcome, "the leakage is total" in named.line) == ("failed", True)
+    both = decided(REFERENCE, deployed=["none", "gloves"])
+    assert both.outcome == "failed"
+
+
+def test_findings_on_the_reference_are_not_held_against_what_is_deployed() -> None:
+    weaker = Alarm("SEEP024", "warning", "The exact attack was not tried", "...", (Where(None, "none", PEEK),))
+    assert "But" not in decided(REFERENCE, alarms=[weaker]).line
+    broken = Alarm("SEEP002", "error", "An attack did not converge", "...", (Where(None, "none", PEEK),))
+    assert decided(REFERENCE, alarms=[broken]).outcome == "passed"
+
+
+def test_failed_jobs_of_the_reference_are_named_and_refuse_nothing() -> None:
+    audit = CoinAudit(spec(), figures=REFERENCE, spread=0.0005, broken=(f"none {PEEK}",))
+    [report] = run_all([audit])
+    assert report.decision is not None
+    assert report.decision.outcome == "passed"
+    assert f"jobs of {PEEK} failed, which is not deployed" in report.decision.line
+    # The exit status 3 is about these.
+    assert not report.failed
+    deployed = CoinAudit(spec(), figures=REFERENCE, spread=0.0005, broken=(f"gloves {PEEK}",))
+    [report] = run_all([deployed])
+    assert report.decision is not None
+    assert report.decision.outcome == "refused"
+    assert [run.label for run in report.failed] == [PEEK]
+
+
+def with_labels(labels: float, limit: float = 0.25, column: str | None = None) -> Decision:
+    """Return the decision where cells are safe, and this share of a label is read of which most are alike."""
+    audit = CoinAudit(spec(limit, column=column), figures=SAFE, spread=0.0005, label="a", target="a")
+    limits = Limits(audit)
+    half, alike = [0.5] * 60, ([1.0] * 8 + [0.0] * 2) * 6
+    read = [1.0 if k < 60 * labels else 0.0 for k in range(60)]
+
+    def seen(configuration: Any, name: str, figures: Any) -> Any:
+        own = [measured(half), measured(read, column="a"), measured([0.0] * 60, "certified")]
+        return own, [[measured(half), measured(alike, column="a")]]
+
+    limits.look(seen)
+    row_ = row(batch_size=None, attack=PEEK, mean=0.5, baseline=0.5, lift=0.0, lift_low=-0.01, lift_high=0.01)
+    whole = replace(row_, column="a", mean=labels, baseline=0.8, lift=labels - 0.8)
+    whole = replace(whole, lift_low=labels - 0.82, lift_high=labels - 0.78, n=60)
+    return decide(limits, [row_, whole], [])
+
+
+def test_a_label_that_is_read_passes_no_limit_above_what_could_be_gained() -> None:
+    # Four labels in five are alike, so that nothing could gain 25 points.
+    read = with_labels(1.0)
+    assert read.outcome == "failed"
+    assert "the leakage of the label a is total (100.0% are read)" in read.line
+    nearly = with_labels(58 / 60)
+    assert nearly.outcome == "undecided", nearly.line
+    assert f"{PEEK} on the label a (" in nearly.line
+    assert "83% of what is possible" in nearly.line
+    kept = with_labels(0.8)
+    assert kept.outcome == "passed", kept.line
+
+
+def test_a_gate_on_another_column_leaves_the_label_out() -> None:
+    assert "label" not in with_labels(1.0, column="b").line
+
+
+def test_an_attack_on_labels_alone_is_not_asked_for_cells() -> None:
+    audit = CoinAudit(spec(), figures=SAFE, label="a", target="a")
+    audit.parts = [replace(part, column="a" if part.kind == "attack" else None) for part in audit.parts]
+    assert Limits(audit).attacks == [PEEK]
+    limits = Limits(audit)
+    half = [0.5] * 60
+    limits.look(lambda configuration, name, figures: ([measured(half, column="a")], [[measured(half, column="a")]]))
+    assert decide(limits, [], []).outcome == "passed"
+    other = CoinAudit(spec(column="b"), figures=SAFE, label="a", target="a")
+    other.parts = audit.parts
+    assert Limits(other).attacks == []
 
 
 def test_a_share_of_the_worst_has_a_limit_of_its_own() -> None:

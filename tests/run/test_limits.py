@@ -12,10 +12,11 @@ import torch
 
 from seepage.assessment.decision import least_units
 from seepage.assessment.measurement import Measurement
-from seepage.auditing import run_all
+from seepage.auditing import prepare_all, run_all
 from seepage.run import runner
 from seepage.run.limits import Limits, budgeted, predicted_best
 from seepage.run.runner import Listener
+from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.setting import Configuration
 from seepage.settings.spec import Gate
@@ -147,6 +148,28 @@ def test_defended_configurations_are_the_deployed_ones_unless_named() -> None:
     assert [one.defense for one in Limits(CoinAudit(spec(), figures=SAFE)).deployed] == ["none"]
     named = Limits(CoinAudit(spec(deployed=["none"]), figures=figures))
     assert [one.defense for one in named.deployed] == ["none"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "defense", "options"),
+    [
+        ("horizontal", "gaussian_noise:{scale: 0.1}", {"batch_sizes": (1, 2)}),
+        ("split", "label_flip:{probability: 0.1}", {"private_columns": ("purpose",)}),
+        ("vertical", "bottleneck:{width: 1}", {}),
+        ("pooled", "label_only", {"sensitive": "sex", "dataset": "adult"}),
+    ],
+)
+def test_the_reference_is_known_by_what_it_does_in_every_setting(
+    setting: str, defense: str, options: dict[str, Any]
+) -> None:
+    plugin = find_setting(setting)
+    gate = {"above": 0.2}
+    defenses = [{"name": "none", "label": "as it was"}, defense]
+    [audit] = prepare_all([plugin.spec.of(**{"dataset": "german", **options}, defenses=defenses, gate=gate)], None)
+    names = {configuration.defense for configuration in Limits(audit).deployed}
+    assert names == {defense.partition(":")[0]}
+    [alone] = prepare_all([plugin.spec.of(**{"dataset": "german", **options}, defenses=defenses[:1], gate=gate)], None)
+    assert {configuration.defense for configuration in Limits(alone).deployed} == {"as it was"}
 
 
 class Counting(Listener):

@@ -18,8 +18,9 @@ class Certified:
 
     Returns:
         ``certified``, the share of records with a certified cell; ``certified_cells``, the share of cells; and
-        ``certified_wrong``, the share of certified cells that are wrong, NaN for a victim without any. Nothing for an
-        attack that proves nothing.
+        ``certified_wrong``, the share of certified cells that are wrong, NaN for a victim without any; ``visible``, the
+        share of records that stand above the client's own rounding in the message, where that is known. Nothing for
+        an attack that proves nothing.
     """
 
     def __call__(self, matched: Matched) -> list[Measurement]:
@@ -34,4 +35,6 @@ class Certified:
             "certified_cells": certain.double().mean((1, 2)),
             "certified_wrong": torch.where(held > 0, wrong / held, torch.nan),
         }
+        if matched.visible is not None:
+            shares["visible"] = matched.visible.double().mean(1)
         return [Measurement(name, None, share, name != "certified_wrong", (0.0, 1.0)) for name, share in shares.items()]

@@ -21,6 +21,9 @@ from seepage.errors import BadInputError
 ALPHA = 0.025
 """Probability of a false pass that the gate allows, and the tail of its one-sided bounds."""
 
+WHOLE = 0.9
+"""Share of the gap between the best baseline and certainty from which on nearly everything is read."""
+
 # Shares of the wealth that are bet: a grid that is denser at both ends, and everything, which needs the fewest units
 # where all lifts are 0. A mixture's weights sum to 1.
 _BETS = np.append(np.sin(np.pi * (np.arange(60) + 0.5) / 120) ** 2, 1.0)
@@ -66,6 +69,30 @@ def shown_below(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, upper: 
         (False, True)
     """
     return evidence_below(lifts, limit, upper=upper) >= _threshold(alpha)
+
+
+def shown_unclosed(scores: ArrayLike, baselines: ArrayLike, share: float, *, alpha: float = ALPHA) -> bool:
+    """Return whether scores show that less than a share of the gap between baseline and certainty is closed.
+
+    That the share is closed is the same as a mean of at most 1 of ``baseline + (1 - score) / (1 - share)``, so that no
+    ratio of means is needed.
+
+    Args:
+        scores: one score a unit, in [0, 1].
+        baselines: score of the best baseline on the same units, in [0, 1].
+        share: share of the gap, in (0, 1).
+        alpha: probability of a false yes, over all looks together.
+
+    Raises:
+        BadInputError: a score, the share or ``alpha`` is out of range or NaN.
+
+    Example:
+        >>> shown_unclosed([0.8] * 40, [0.8] * 40, 0.9), shown_unclosed([1.0] * 40, [0.8] * 40, 0.9)
+        (True, False)
+    """
+    _check_limit(share, 0.0, 1.0)
+    payoffs = _checked(baselines, 0.0, 1.0) + (1 - _checked(scores, 0.0, 1.0)) / (1 - share)
+    return _log_wealth(payoffs) >= _threshold(alpha)
 
 
 def upper_bound(lifts: ArrayLike, *, alpha: float = ALPHA, upper: float = 1.0) -> float:

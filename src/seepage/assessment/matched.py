@@ -32,6 +32,8 @@ class Matched:
         uncertainty: entropy of the guessed cells, reordered; None where the guess has none.
         scale: standard deviation of each continuous column, NaN for discrete ones.
         certified: whether the attack certifies each guessed cell, reordered; None where it proves nothing.
+        visible: which true records stand above the client's rounding in the message, see ``visible``; None where that
+            is not known.
     """
 
     schema: Schema
@@ -40,6 +42,7 @@ class Matched:
     uncertainty: Float[Tensor, "victim record column"] | None
     scale: Float[Tensor, " column"]
     certified: Bool[Tensor, "victim record column"] | None = None
+    visible: Bool[Tensor, "victim record"] | None = None
 
     @cached_property
     def right(self) -> Bool[Tensor, "victim record column"]:

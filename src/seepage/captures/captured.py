@@ -84,7 +84,7 @@ class Description(MessageRecipe):
     encoding: Encoding | None = None
     encoder: ClientEncoder | None = None
     client: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    round: Annotated[int, Field(ge=0)] | None = None
+    round: Annotated[int, Field(ge=0, lt=10**9)] | None = None
     labels: tuple[Annotated[float, Field(allow_inf_nan=False)], ...] | None = None
 
 

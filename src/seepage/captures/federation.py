@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Literal
+from pathlib import Path, PurePath
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
@@ -18,7 +18,7 @@ from seepage.attacks.horizontal.matching.rounds import pooled
 from seepage.captures.captured import Capture, Description, load_capture, read_description
 from seepage.captures.recovery import Recovered, client_schema, doubts, known_statistics, recover, scores
 from seepage.captures.states import as_state, state_digest
-from seepage.errors import BadInputError, check_count
+from seepage.errors import BadInputError, check_count, one_line
 from seepage.models.model import Head, Model
 from seepage.run.runner import Listener
 from seepage.seeds import stream
@@ -28,15 +28,20 @@ from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
 from seepage.wire.horizontal import NOT_TRIED, Knowledge, RecordsGuess, RoundsView
 
-Outcome = Literal["proved", "estimated", "nothing", "not tried"]
+Outcome = Literal["proved", "estimated", "nothing", "not tried", "failed"]
+"""``not tried``: file, model or method stood in the way. ``failed``: a step broke off with an error of its own."""
+
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 # Arguments with which an attack spends next to nothing on what it cannot prove.
 PROOFS_ONLY = {"restarts": 1, "iterations": 1}
 # Mean certainty of its cells from which a record counts as estimated.
 SURE = 0.9
+# Number formats in which a client's gradient has roundings of every rank.
+_COARSE = ("float16", "bfloat16", "mixed")
 _LINKED = "rounds attacked one by one, equal records linked"
 _MATCHED = "all rounds matched together, as of the same records"
-_ROUND = re.compile(r"round[-_ ]?(\d+)", re.IGNORECASE)
+_ROUND = re.compile(r"round[-_ ]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _CLIENT = re.compile(r"client(?:[-_]|(?=\d))([^/]+?)(?=[-_]round|/|$)", re.IGNORECASE)
 
 
@@ -83,8 +88,8 @@ class UpdateFinding:
         client: name of the client.
         round: number of the round; None where it is not known.
         records: number of records behind the update; None where it is not known.
-        outcome: ``proved``, ``estimated``, ``nothing`` or ``not tried``.
-        why: what the attack says of its method, or the reason why it was not tried.
+        outcome: ``proved``, ``estimated``, ``nothing``, ``not tried`` or ``failed``.
+        why: what the attack says of its method, the reason why it was not tried, or the error it failed with.
         proved_records, proved_cells: numbers of records with a proved cell, and of proved cells.
         estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
         score: comparison with the client's own rows; None where they are not known.
@@ -116,6 +121,7 @@ class ClientFinding:
         estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
         why: way in which rounds were linked, or the reason why they were not.
         score: comparison with the client's own rows; None where they are not known.
+        failed: whether linking broke off with an error.
     """
 
     client: str
@@ -126,6 +132,7 @@ class ClientFinding:
     estimated_records: int
     why: str
     score: Score | None = None
+    failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,8 +153,12 @@ class FederationFindings:
     def counts(self) -> dict[Outcome, int]:
         """Number of updates of each outcome, in order of gravity."""
         each = [update.outcome for update in self.updates]
-        outcomes: tuple[Outcome, ...] = ("proved", "estimated", "nothing", "not tried")
-        return {outcome: each.count(outcome) for outcome in outcomes}
+        return {outcome: each.count(outcome) for outcome in OUTCOMES}
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether an update could not be attacked at all, or an attack or the linking of rounds failed."""
+        return any(update.records is None for update in self.updates) or any(one.failed for one in self.clients)
 
     def to_plain(self) -> dict[str, Any]:
         """Return all findings as values of JSON."""
@@ -175,8 +186,9 @@ def find_captures(folder: Path, weights: Path | None = None) -> list[CapturedFil
     """
     found = []
     for path in sorted(folder.rglob("*.safetensors")):
-        inside = path.relative_to(folder)
-        own = path.stem == "model" or path.stem.startswith("model-")
+        # Names of files need not be UTF-8, and reports have to be.
+        inside = PurePath(str(path.relative_to(folder)).encode(errors="backslashreplace").decode())
+        own = inside.stem == "model" or inside.stem.startswith("model-")
         hidden = any(part.startswith(".") for part in inside.parts)
         if own or hidden or not path.is_file() or (weights is not None and path.resolve() == weights.resolve()):
             continue
@@ -193,8 +205,9 @@ def _described(path: Path, name: str) -> CapturedFile:
     why = None
     try:
         about = read_description(path)
-    except BadInputError as error:
-        about, why = Description(), str(error)
+    # Whatever is wrong with one file is no reason to leave out the others.
+    except Exception as error:
+        about, why = Description(), one_line(error)
     rounds, clients = _ROUND.findall(name), _CLIENT.findall(name)
     number = int(rounds[-1]) if rounds else None
     stem = _ROUND.sub("", name.rpartition("/")[2]).strip("-_ ")
@@ -225,8 +238,8 @@ class FederationAttack:
     """An attack on all captured updates of a folder.
 
     The model of an update is ``model-ID.safetensors`` or ``model.safetensors`` beside it, else ``weights``. Where the
-    update says which model was sent, another one is not used. An update that cannot be attacked is reported with the
-    reason, and the others are attacked.
+    update says which model was sent, another one is not used. An update that cannot be attacked, or whose attack fails
+    with any error, is reported with the reason, and the others are attacked.
 
     Rounds of one client are linked as ``attacks.horizontal.matching.rounds`` does. How many records the client holds
     is granted by its own rows or by ``holds``; without either, every round may be of other records. Where all rounds
@@ -314,21 +327,23 @@ class FederationAttack:
             for file in own:
                 what = f"client {client}, round {'?' if file.round is None else file.round}"
                 shown.started(what)
-                finding, found = self._one(file, truths.get(client), shown)
+                finding, found = self._one(file, truths.get(client), shown, keep)
                 updates.append(finding)
                 if found is None:
                     shown.failed(file.name, finding.why)
                 else:
                     attacked.append(found)
-                    if keep is not None:
-                        keep(file.name, found.recovered)
                 shown.ended()
             if len(own) > 1:
-                together.append(self._together(client, attacked, truths.get(client)))
+                together.append(self._linked(client, attacked, truths.get(client)))
         return FederationFindings(tuple(updates), tuple(together), self.attack)
 
     def _one(
-        self, file: CapturedFile, truth: Path | None, listener: Listener
+        self,
+        file: CapturedFile,
+        truth: Path | None,
+        listener: Listener,
+        keep: Callable[[str, Recovered], None] | None,
     ) -> tuple[UpdateFinding, _Attacked | None]:
         """Return the finding of an update, and what links it with others; None where it could not be attacked."""
         done = 0.0
@@ -342,24 +357,36 @@ class FederationAttack:
             if file.why is not None:
                 raise BadInputError(file.why)
             found, notes, score = self._attacked(file, truth, advance)
-        except BadInputError as error:
+        # An odd update may break an attack in any way; the others are attacked all the same.
+        except Exception as error:
+            return _without(file, error), None
+        finally:
             listener.advance(1.0 - done)
-            why = str(error).rstrip(".")
-            return UpdateFinding(file.name, file.client, file.round, None, "not tried", why), None
-        listener.advance(1.0 - done)
+        try:
+            if keep is not None:
+                keep(file.name, found.recovered)
+        except (BadInputError, OSError):
+            # What cannot be written for one update cannot be for the others.
+            raise
+        except Exception as error:
+            return _without(file, error), None
         guess = found.recovered.guess
         records, cells, estimated = _counts(guess, found.recovered.certainty)
         regime = "" if guess.regime is None else guess.regime[0]
         outcome: Outcome = "proved" if records else "estimated" if estimated else "nothing"
+        why = regime.removeprefix(NOT_TRIED)
         if outcome == "nothing" and regime.startswith(NOT_TRIED):
             outcome = "not tried"
+        doubt = _doubt(found)
+        if outcome == "nothing" and doubt is not None:
+            outcome, why = "not tried", f"{why}: {doubt}"
         return UpdateFinding(
             file=file.name,
             client=file.client,
             round=file.round,
             records=found.records,
             outcome=outcome,
-            why=regime.removeprefix(NOT_TRIED),
+            why=why,
             proved_records=records,
             proved_cells=cells,
             estimated_records=estimated,
@@ -400,6 +427,13 @@ class FederationAttack:
             allow_large=self.allow_large,
         )
         return _Attacked(capture, recovered, statistics), notes, _score(recovered.scores)
+
+    def _linked(self, client: str, attacked: Sequence[_Attacked], truth: Path | None) -> ClientFinding:
+        """Return what the updates of a client give away together, or the error that linking them failed with."""
+        try:
+            return self._together(client, attacked, truth)
+        except Exception as error:
+            return ClientFinding(client, 0, None, 0, 0, 0, f"not linked: {one_line(error)}", failed=True)
 
     def _together(self, client: str, attacked: Sequence[_Attacked], truth: Path | None) -> ClientFinding:
         """Return what the updates of a client give away together."""
@@ -442,7 +476,9 @@ class FederationAttack:
     def _weights(self, file: CapturedFile, about: Description) -> Path:
         """Return the file of the model that was sent when an update was made."""
         label = file.path.stem.removeprefix("client-")
-        beside = [file.path.with_name(f"model-{one}.safetensors") for one in dict.fromkeys((label, file.client))]
+        # A client's name is never a path.
+        names = [one for one in dict.fromkeys((label, file.client)) if not set(one) & set("/\\\0")]
+        beside = [file.path.with_name(f"model-{one}.safetensors") for one in names]
         beside.append(file.path.with_name("model.safetensors"))
         there = [path for path in (*beside, *([self.weights] if self.weights else [])) if path.is_file()]
         if not there:
@@ -478,8 +514,7 @@ class FederationAttack:
             return {clients[0]: self.truth}
         found = {}
         for client in clients:
-            # A client's name is never a path.
-            names = [] if set(client) & set("/\\") else [f"{client}.csv", f"client-{client}.csv"]
+            names = [] if set(client) & set("/\\\0") else [f"{client}.csv", f"client-{client}.csv"]
             there = [self.truth / name for name in names if (self.truth / name).is_file()]
             if there:
                 found[client] = there[0]
@@ -488,6 +523,21 @@ class FederationAttack:
                 f"--truth {str(self.truth)!r} has no table of any client; name them ID.csv, such as {clients[0]}.csv."
             )
         return found
+
+
+def _without(file: CapturedFile, error: Exception) -> UpdateFinding:
+    """Return the finding of an update that could not be attacked."""
+    outcome: Outcome = "not tried" if isinstance(error, BadInputError) else "failed"
+    return UpdateFinding(file.name, file.client, file.round, None, outcome, one_line(error).rstrip("."))
+
+
+def _doubt(found: _Attacked) -> str | None:
+    """Return why an update in which nothing was proved is not shown to hold nothing; None where it is."""
+    guess, about = found.recovered.guess, found.capture.about
+    [search] = guess.searches or [None]
+    if search is None or about.defense is not None or about.sent_as != "full" or about.precision in _COARSE:
+        return None
+    return search.doubt(found.records, found.recovered.schema.width)
 
 
 def _counts(guess: RecordsGuess, certainty: torch.Tensor) -> tuple[int, int, int]:

@@ -15,7 +15,7 @@ from rich.text import Text
 from seepage import registry
 from seepage.captures.captured import load_capture, read_description
 from seepage.captures.certifying import check_new_certificate, write_certificate
-from seepage.captures.federation import PROOFS_ONLY, FederationAttack, FederationFindings, find_captures
+from seepage.captures.federation import PROOFS_ONLY, FederationAttack, find_captures
 from seepage.captures.recovery import (
     FILES,
     Recovered,
@@ -111,8 +111,8 @@ def attack(
     owner alone. Certainty is the attacker's own: attempts can agree and be wrong.
 
     Of a folder every update is attacked, and the rounds of one client are linked. Each update gets a folder in --out,
-    all of them report.html and results.json. An update that cannot be attacked is reported, and the others go on;
-    the status is then 3.
+    all of them report.html and results.json. An update that cannot be attacked, or fails, is reported, and the others
+    go on; the status is then 3.
 
     [bold]Examples[/bold]
 
@@ -232,13 +232,8 @@ def _attack_folder(folder: Path, out: Path, federation: FederationAttack, as_jso
         console = make_console()
         show_federation(console, findings)
         console.print(Text(f"Report: {out / PAGE}; records that were read: a folder an update beside it"))
-    if _failed(findings):
+    if findings.incomplete:
         raise typer.Exit(Exit.JOBS_FAILED)
-
-
-def _failed(findings: FederationFindings) -> bool:
-    """Return whether an update could not be attacked at all."""
-    return any(update.records is None for update in findings.updates)
 
 
 def _options(attack: str, profile: str, restarts: int | None, iterations: int | None) -> dict[str, Any]:

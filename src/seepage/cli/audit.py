@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 
 from seepage.cli import old
 from seepage.cli.app import app, guide, load
+from seepage.cli.cluster import Cluster, ClusterCa, ClusterCert, ClusterKey, ClusterOptions, InsecureCluster
 from seepage.cli.options import fields_in_options
 from seepage.config.document import HORIZONTAL, SETTING, read_text_document, setting_of
 from seepage.config.mistakes import DocumentError
@@ -61,44 +62,6 @@ AllowCode = Annotated[
         metavar="",
         rich_help_panel=RUNNING,
         help="Let the document name code that is run, such as file.py:factory as its model. Read it first.",
-    ),
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        rich_help_panel=RUNNING,
-        help="Run the jobs on the Dask cluster of this scheduler, such as tls://HOST:8786. Needs the extra "
-        "[bold]dask[/bold].",
-    ),
-]
-ClusterCa = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        rich_help_panel=RUNNING,
-        help="Certificate of the cluster's authority, PEM. Default: Dask's configuration.",
-    ),
-]
-ClusterCert = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", rich_help_panel=RUNNING, help="Certificate of this side, PEM. Default: Dask's configuration."
-    ),
-]
-ClusterKey = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", rich_help_panel=RUNNING, help="Private key of this side, PEM. Default: Dask's configuration."
-    ),
-]
-InsecureCluster = Annotated[
-    bool,
-    typer.Option(
-        "--insecure-cluster",
-        metavar="",
-        rich_help_panel=RUNNING,
-        help="Take a cluster without encryption, on a loopback address of this machine alone.",
     ),
 ]
 AsJson = Annotated[
@@ -165,7 +128,7 @@ def add(audited: Setting) -> None:
         specs = read_text_document(text, name, folder, given, allow_code=allow_code)
         # Only what can be run is worth the time that the runner takes to load.
         running = import_module("seepage.cli.running")
-        machines = running.ClusterOptions(cluster, cluster_ca, cluster_cert, cluster_key, insecure_cluster)
+        machines = ClusterOptions(cluster, cluster_ca, cluster_cert, cluster_key, insecure_cluster)
         # What is wrong with a table is worded as it was named.
         wording = as_option if document is None or "data" in given else as_key
         kept = None if document is None else text

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from seepage import reproduce as published
 from seepage.cli.app import app, interruptible
+from seepage.cli.cluster import Cluster, ClusterCa, ClusterCert, ClusterKey, ClusterOptions, InsecureCluster
 from seepage.cli.exits import Exit
 from seepage.errors import BadInputError
 from seepage.report.progress import Bar
@@ -65,6 +66,11 @@ def reproduce(
     time_budget: Annotated[
         str | None, typer.Option(metavar="TIME", help="Time after which no further job is begun, such as 30m or 2h.")
     ] = None,
+    cluster: Cluster = None,
+    cluster_ca: ClusterCa = None,
+    cluster_cert: ClusterCert = None,
+    cluster_key: ClusterKey = None,
+    insecure_cluster: InsecureCluster = False,
 ) -> None:
     """Run a published table and lay our figures beside the printed ones.
 
@@ -103,7 +109,8 @@ def reproduce(
     }
     selection = published.Selection(batch_size or (), attack or (), part or (), labels or (), _axes(only or []))
     errors = make_console(stderr=True)
-    with Bar(errors) as bar:
+    elsewhere = ClusterOptions(cluster, cluster_ca, cluster_cert, cluster_key, insecure_cluster)
+    with elsewhere.connect() as machines, Bar(errors) as bar:
         comparison = interruptible(
             lambda: published.reproduce(
                 chosen,
@@ -113,6 +120,7 @@ def reproduce(
                 bar,
                 run_missing=not compare_only,
                 say=lambda what: errors.print(f"{what} ...", style="dim"),
+                machines=machines,
                 **fields,
             ),
             folder,

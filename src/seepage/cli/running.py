@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
 
 import typer
@@ -14,6 +12,7 @@ from rich.text import Text
 
 from seepage.auditing import prepare_all, run_all
 from seepage.cli.app import interruptible
+from seepage.cli.cluster import THIS_MACHINE, ClusterOptions
 from seepage.cli.exits import Exit
 from seepage.cli.text import print_message
 from seepage.errors import BadInputError, Remedy
@@ -22,48 +21,8 @@ from seepage.report.progress import Bar
 from seepage.report.terminal import make_console
 from seepage.results.gate import combined, needed
 from seepage.results.rows import as_json as results_json
-from seepage.run.elsewhere import Machines
 from seepage.run.runner import Listener
 from seepage.settings.spec import Spec
-
-
-@dataclass(frozen=True)
-class ClusterOptions:
-    """Options that name a cluster.
-
-    Attributes:
-        address: address of its scheduler; None to run on this machine.
-        ca, cert, key: paths of certificates and key.
-        insecure: whether connections on a loopback address may be unencrypted.
-    """
-
-    address: str | None = None
-    ca: Path | None = None
-    cert: Path | None = None
-    key: Path | None = None
-    insecure: bool = False
-
-    def connect(self) -> AbstractContextManager[Machines | None]:
-        """Return a context in which the cluster is connected; None in it where none is named.
-
-        Raises:
-            BadInputError: Dask is not installed, options of a cluster are given without its address, or the cluster
-                cannot be used.
-        """
-        if self.address is None:
-            if self != ClusterOptions():
-                raise BadInputError("options of a cluster were given without its address; give --cluster ADDRESS.")
-            return nullcontext()
-        try:
-            dask = import_module("seepage.integrations.dask")
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in ("dask", "distributed"):
-                raise
-            raise BadInputError(
-                "--cluster needs Dask, which is not installed; pip install 'seepage[dask]', here and where the workers "
-                "run."
-            ) from error
-        return dask.cluster(self.address, ca=self.ca, cert=self.cert, key=self.key, insecure=self.insecure)
 
 
 def run(
@@ -74,7 +33,7 @@ def run(
     as_json: bool = False,
     quiet: bool = False,
     kept: str | None = None,
-    cluster: ClusterOptions = ClusterOptions(),
+    cluster: ClusterOptions = THIS_MACHINE,
 ) -> None:
     """Run audits with a progress bar, print what they found, and decide a gate.
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from torch import Tensor
 
+from seepage.captures.captured import Description, save_capture
+from seepage.captures.certifying import WrittenCertificate, write_certificate
 from seepage.captures.recipe import MessageRecipe
 from seepage.defenses.accounting import Guarantee
+from seepage.errors import BadInputError
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
-from seepage.wire.horizontal import RecordsGuess
+from seepage.wire.horizontal import RecordsGuess, View
 
 Decision = Literal["pass", "proved", "matched whole", "not tried"]
 """``pass``: nothing was proved. ``proved``: cells are certified. ``matched whole``: records that no proof covers replay
@@ -24,6 +28,7 @@ class Proof:
 
     Attributes:
         guess: records that were read, with their certified cells and the conditions of the proof.
+        view: message that was to be sent, with the received model.
         recipe: computation by which the message was made.
         schema: schema of the table, in the order of the client's encoder.
         statistics: statistics whose means and standard deviations rows are standardised with.
@@ -32,11 +37,52 @@ class Proof:
     """
 
     guess: RecordsGuess
+    view: View
     recipe: MessageRecipe
     schema: Schema
     statistics: Statistics
     update: str
     model: str
+
+    def write(self, path: str | Path, *, opened: bool = False, factory: str | None = None) -> WrittenCertificate:
+        """Write a certificate of what was proved, see ``write_certificate``, and the message as a captured update.
+
+        The update stands beside the certificate, ``NAME.update.safetensors`` for ``NAME.json``. It gives the records
+        away and is for its owner alone.
+
+        Args:
+            path: file of the certificate, such as ``proof.json``.
+            opened: whether cells and salts are written into the certificate itself.
+            factory: ``path/to/file.py:factory`` of a network that is no list of layers.
+
+        Raises:
+            BadInputError: a file exists already or cannot be written, or the verifier does not replay such messages.
+        """
+        beside = update_file(path)
+        if beside.exists():
+            raise BadInputError(f"the file {str(beside)!r} is there already; choose another name for the certificate.")
+        statistics = self.statistics
+        written = write_certificate(
+            path, self.guess, self.view, self.schema, statistics, opened=opened, factory=factory
+        )
+        about = Description(
+            **{**dict(self.recipe), "batch_size": self.guess.cells.shape[1], "sent": self.model},
+            model=self.view.model.name,
+            head=self.view.model.head,
+        )
+        save_capture(beside, {name: part[0] for name, part in self.view.message.items()}, about)
+        return written
+
+
+def update_file(certificate: str | Path) -> Path:
+    """Return the file of the update beside a certificate.
+
+    Example:
+        >>> update_file("proof.json").name
+        'proof.update.safetensors'
+    """
+    path = Path(certificate)
+    return path.with_name(f"{path.stem}.update.safetensors")
 
 
 @dataclass(frozen=True)
@@ -59,6 +105,8 @@ class GuardFinding:
         sent: whether the update may be sent.
         guarantee: differential privacy of all rounds so far; None where the policy gives none.
         proof: what a certificate is written from; None where nothing was proved, or records are not to be kept.
+        certificate: certificate that was written; None where none was asked for, or none can be.
+        notes: what went otherwise than asked for, as sentences.
     """
 
     decision: Decision
@@ -76,6 +124,8 @@ class GuardFinding:
     sent: bool
     guarantee: Guarantee | None = None
     proof: Proof | None = None
+    certificate: WrittenCertificate | None = None
+    notes: tuple[str, ...] = ()
 
     def log(self, **more: int | str | None) -> dict[str, object]:
         """Return the finding as JSON values for a log, without any record.
@@ -99,6 +149,10 @@ class GuardFinding:
             "assumed": list(self.assumed),
             "warnings": list(self.warnings),
         }
+        if self.certificate is not None:
+            found["certificate"] = self.certificate.certificate.name
+        if self.notes:
+            found["notes"] = list(self.notes)
         if self.guarantee is not None:
             kept = self.guarantee
             found |= {"epsilon": kept.epsilon, "delta": kept.delta, "rounds": kept.steps}

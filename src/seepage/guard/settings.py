@@ -33,6 +33,7 @@ class GuardSettings(BaseModel):
         seconds: time limit of one check.
         log: file to which a line is added a round.
         keep_records: whether findings hold what was read.
+        certificates: folder to which a certificate of each proved update is written.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
@@ -51,6 +52,7 @@ class GuardSettings(BaseModel):
     seconds: float = 20.0
     log: Path | None = None
     keep_records: bool = False
+    certificates: Path | None = None
 
 
 def load(path: str | Path, *, allow_code: bool = False) -> UpdateGuard:
@@ -110,6 +112,7 @@ def load(path: str | Path, *, allow_code: bool = False) -> UpdateGuard:
         "reference": None if found.reference is None else Table.read(folder / found.reference, schema),
         "encoder": None if found.encoder is None else ClientEncoder.load(folder / found.encoder),
         "log": None if found.log is None else folder / found.log,
+        "certificates": None if found.certificates is None else folder / found.certificates,
     }
     policy = GuardPolicy(found.policy, found.mode, found.clip_norm, found.noise_multiplier, found.delta)
     return UpdateGuard(

@@ -35,7 +35,7 @@ from seepage.settings.network import make_model
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
-from seepage.wire.horizontal import NOT_TRIED, READ, GradientView, Knowledge, RecordsGuess, UpdateView, View
+from seepage.wire.horizontal import NOT_TRIED, GradientView, Knowledge, RecordsGuess, UpdateView, View
 
 # Multiplications in a second of one core, at the least: a search that would take longer than the limit is not begun.
 _OPERATIONS = 3e9
@@ -66,7 +66,9 @@ class UpdateGuard:
         head: reading of the network's outputs; the target's usual one if None.
         seconds: time limit of one check. No round of a search begins after it, and none that would take longer.
         log: file to which one line of JSON is added a round; none if None.
-        keep_records: whether findings hold what was read, as a certificate needs it. Logs never do.
+        keep_records: whether findings hold what was read, as ``Proof.write`` needs it. Logs never do.
+        certificates: folder to which a certificate of each proved update is written, with cells and salts in a file
+            beside it, for their owner alone; none if None.
         seed: seed of the search; the same seed finds the same where the time was enough.
 
     Raises:
@@ -86,6 +88,7 @@ class UpdateGuard:
         seconds: float | int = 20.0,
         log: str | Path | None = None,
         keep_records: bool = False,
+        certificates: str | Path | None = None,
         seed: int = 0,
     ) -> None:
         self.seconds = positive("seconds", seconds)
@@ -98,6 +101,7 @@ class UpdateGuard:
         self.head: Head | None = head
         self.keep_records = keep_records
         self._log = None if log is None else Path(log)
+        self._certificates = None if certificates is None else Path(certificates)
         self._own = encoder
         self._network = _network(model, self.schema, head, seed)
         self._assumed: tuple[str, ...] = ()
@@ -141,16 +145,16 @@ class UpdateGuard:
                 f"the recipe is of protocol {self.recipe.protocol} and the update is {form}; a gradient belongs to "
                 "fedsgd, weights and differences to fedavg."
             )
-        before = as_state(sent, "the model as sent")
-        names = list(before)
-        given = as_state(update, "the update", names if isinstance(update, list | tuple) else None)
+        module = self._network.module if isinstance(self._network, Model) else self._network
+        before = as_state(sent, "the model as sent", module.state_dict())
+        given = as_state(update, "the update", before)
         change, running = _message(before, given, form)
         seed = secrets.randbits(62) if noise_seed is None else noise_seed
         changed = self.policy.apply(change, seed)
         finding = self._check(before, change, changed, running, records, _narrower(before, given), form, begin)
         # A round that is blocked counts too: that it is blocked says something.
         self._rounds += 1
-        finding = replace(finding, guarantee=self.policy.guarantee(self._rounds))
+        finding = self._certified(replace(finding, guarantee=self.policy.guarantee(self._rounds)), round)
         self._write(finding, round)
         if not finding.sent:
             return Answer(finding, None)
@@ -177,6 +181,7 @@ class UpdateGuard:
         assumed = list(self._assumed)
         decision: Decision = "not tried"
         guess: RecordsGuess | None = None
+        view: View | None = None
         count = self._known_count(records)
         try:
             model = self._received(before)
@@ -204,8 +209,8 @@ class UpdateGuard:
         update, received = state_digest(changed), state_digest(before)
         found = decision in ("proved", "matched whole")
         proof = None
-        if self.keep_records and guess is not None and found:
-            proof = Proof(guess, self.recipe, self.schema, self.statistics, update, received)
+        if guess is not None and view is not None and found:
+            proof = Proof(guess, view, self.recipe, self.schema, self.statistics, update, received)
         doubtful = self.policy.mode == "strict" and (decision == "not tried" or bool(warnings))
         return GuardFinding(
             decision=decision,
@@ -223,6 +228,18 @@ class UpdateGuard:
             sent=not (doubtful or (found and self.policy.action == "block")),
             proof=proof,
         )
+
+    def _certified(self, finding: GuardFinding, round: int | None) -> GuardFinding:
+        """Return the finding with the certificate that was asked for, and with records only where they are kept."""
+        proof, kept = finding.proof, finding if self.keep_records else replace(finding, proof=None)
+        if proof is None or self._certificates is None or finding.decision != "proved":
+            return kept
+        name = f"{'update' if round is None else f'round-{round:04d}'}-{proof.update[:16]}.json"
+        try:
+            return replace(kept, certificate=proof.write(self._certificates / name))
+        except BadInputError as error:
+            # What is proved stays proved, and what happens with the update is for the policy to say.
+            return replace(kept, notes=(f"no certificate was written: {str(error).rstrip('.')}",))
 
     def _knowledge(
         self, model: Model, change: Mapping[str, Tensor], running: Mapping[str, Tensor], count: int
@@ -249,19 +266,23 @@ class UpdateGuard:
         [regime] = guess.regime
         if guess.certified is not None and bool(guess.certified.any()):
             return "proved", regime, guess
-        tried = "not tried" if regime.startswith(NOT_TRIED) else "pass"
-        why = regime.removeprefix(NOT_TRIED)
-        if self.recipe.defense is not None or self.policy.changes or view.precision != "full":
-            return tried, why, guess
-        client = self._client(view.model)
-        for other in (guess, self._alone(view, knowledge)):
-            for labelled in _labelled(other, self.schema):
-                if _matches(view, client, labelled):
-                    return "matched whole", "records that no proof covers give the very message", labelled
-        # Neither excluded nor proved: with several local batches, or an encoder that is slightly another one.
-        if READ in regime and not regime.startswith("none of"):
-            doubt = "no proof is possible, or encoder, statistics or recipe are not quite right"
-            return "not tried", f"{why}: {doubt}", guess
+        if regime.startswith(NOT_TRIED):
+            tried, why = "not tried", regime.removeprefix(NOT_TRIED)
+        else:
+            tried, why = "pass", regime
+        [search] = guess.searches or [None]
+        noisy = self.recipe.defense is not None or self.policy.changes or view.precision != "full"
+        if not noisy:
+            client = self._client(view.model)
+            for other in (guess, self._alone(view, knowledge)):
+                for labelled in _labelled(other, self.schema):
+                    if _matches(view, client, labelled):
+                        return "matched whole", "records that no proof covers give the very message", labelled
+        # Noise has every rank; what was read in it is read all the same.
+        if search is not None and (search.read or not noisy):
+            doubt = search.doubt(knowledge.batch_size, self.schema.width)
+            if doubt is not None:
+                return "not tried", f"{why}: {doubt}", guess
         return tried, why, guess
 
     def _alone(self, view: View, knowledge: Knowledge) -> RecordsGuess | None:

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
-import dask.config
-from distributed import Client
-from distributed.security import Security
-
 from seepage.errors import BadInputError
+from seepage.integrations.extras import extra
 from seepage.run.elsewhere import Machines, Sealed, difference, forget, itself, versions
+
+with extra("dask", "Dask", "dask", "distributed"):
+    import dask.config
+    from distributed import Client
+    from distributed.security import Security
 
 _CONNECT_SECONDS = 30
 # How often the workers are counted and looked at.

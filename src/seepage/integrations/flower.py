@@ -11,11 +11,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MessageType, MetricRecord
-from flwr.clientapp.typing import ClientAppCallable, Mod
-from flwr.common.constant import ErrorCode
-from flwr.serverapp import Grid
-from flwr.serverapp.strategy.strategy import Strategy
 from safetensors.torch import save
 from torch import Tensor
 
@@ -27,7 +22,15 @@ from seepage.errors import BadInputError
 from seepage.files import make_folder, write_whole
 from seepage.guard.settings import load
 from seepage.guard.update_guard import UpdateGuard
+from seepage.integrations.extras import extra
 from seepage.models.model import Head
+
+with extra("flower", "Flower", "flwr"):
+    from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MessageType, MetricRecord
+    from flwr.clientapp.typing import ClientAppCallable, Mod
+    from flwr.common.constant import ErrorCode
+    from flwr.serverapp import Grid
+    from flwr.serverapp.strategy.strategy import Strategy
 
 C = TypeVar("C", bound="CaptureReplies")
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
-from nvflare.apis.dxo_filter import DXOFilter
-from nvflare.apis.filter import ContentBlockedException, FilterChainType, FilterContextKey
-from nvflare.apis.fl_constant import FLContextKey, ReturnCode
-from nvflare.apis.fl_context import FLContext
-from nvflare.apis.shareable import Shareable
-from nvflare.app_common.app_constant import AppConstants
 from torch import Tensor
 
 from seepage.errors import BadInputError
 from seepage.guard.settings import load
 from seepage.guard.update_guard import UpdateGuard
+from seepage.integrations.extras import extra
+
+with extra("nvflare", "NVFlare", "nvflare"):
+    from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
+    from nvflare.apis.dxo_filter import DXOFilter
+    from nvflare.apis.filter import ContentBlockedException, FilterChainType, FilterContextKey
+    from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+    from nvflare.apis.fl_context import FLContext
+    from nvflare.apis.shareable import Shareable
+    from nvflare.app_common.app_constant import AppConstants
 
 _KINDS: list[str] = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
 # What a site's answers hold besides weights; in strict mode nothing else leaves.

@@ -6,7 +6,6 @@ replay. ``by_batch`` replaces them by layers that compute the same outputs from 
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 
 from seepage.errors import BadInputError
 from seepage.models.calling import call
+from seepage.models.copies import copied
 
 _REPLACED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _ANY = nn.modules.batchnorm._BatchNorm  # pyright: ignore[reportPrivateUsage]
@@ -154,16 +154,16 @@ def by_batch(module: nn.Module, name: str) -> nn.Module:
             )
     if all(isinstance(part, BatchNorm) for _, part in layers):
         return module
-    copied = copy.deepcopy(module)
-    if isinstance(copied, _ANY):
-        return _replacement(copied)
+    own = copied(module)
+    if isinstance(own, _ANY):
+        return _replacement(own)
     replacements: dict[int, BatchNorm] = {}
-    for parent in list(copied.modules()):
+    for parent in list(own.modules()):
         # Not named_children(), which lists a layer that occurs twice only once.
         for child, part in list(parent._modules.items()):
             if isinstance(part, _ANY):
                 setattr(parent, child, replacements.setdefault(id(part), _replacement(part)))
-    return copied
+    return own
 
 
 def _replacement(layer: nn.modules.batchnorm._BatchNorm) -> BatchNorm:  # pyright: ignore[reportPrivateUsage]
@@ -243,6 +243,39 @@ def running_statistics(module: nn.Module) -> dict[str, Tensor]:
     """Return the running statistics of the layers of ``normalisations`` that have some, by name of the buffer."""
     held = dict(module.named_buffers())
     return {buffer: held[buffer] for name in normalisations(module) for buffer in _buffers(name) if buffer in held}
+
+
+def statistics_sent(module: nn.Module, moments: Mapping[str, Moments]) -> dict[str, Moments]:
+    """Return what running statistics that are sent after a batch tell of its moments, in their own precision.
+
+    Args:
+        module: module with the layers, their momentum and their statistics before the batch.
+        moments: moments of the batch, by name of the layer.
+
+    Example:
+        >>> layer = nn.Sequential(BatchNorm(1))
+        >>> statistics_sent(layer, {"0": Moments(torch.tensor([2.0]), torch.tensor([3.0]))})["0"].mean
+        tensor([2.])
+    """
+    layers, held = normalisations(module), dict(module.named_buffers())
+    found: dict[str, Moments] = {}
+    for name, sent in moments.items():
+        share = _share(layers[name], 0)
+        before = [held[buffer].to(value) for buffer, value in zip(_buffers(name), sent, strict=True)]
+        after = [torch.lerp(old, value, share) for old, value in zip(before, sent, strict=True)]
+        found[name] = Moments(*((new - (1 - share) * old) / share for new, old in zip(after, before, strict=True)))
+    return found
+
+
+def keeps_statistics(module: nn.Module) -> bool:
+    """Whether every normalisation by the batch moves running statistics, which tell its moments.
+
+    Example:
+        >>> keeps_statistics(BatchNorm(1)), keeps_statistics(BatchNorm(1, track_running_stats=False))
+        (True, False)
+    """
+    layers = normalisations(module).values()
+    return bool(layers) and all(layer.running_mean is not None and layer.momentum != 0 for layer in layers)
 
 
 def from_running(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -26,6 +26,26 @@ def plain_attention() -> AbstractContextManager[object]:
         (1, 3, 2)
     """
     return sdpa_kernel(SDPBackend.MATH)
+
+
+@contextmanager
+def usual_numbers(rows: Tensor) -> Iterator[None]:
+    """Have new tensors made in the rows' precision: modules make some, such as the first state of a recurrence.
+
+    Example:
+        >>> with usual_numbers(torch.ones(1, dtype=torch.float64)):
+        ...     torch.zeros(1).dtype
+        torch.float64
+    """
+    before = torch.get_default_dtype()
+    if rows.dtype == before:
+        yield
+        return
+    torch.set_default_dtype(rows.dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 class _LayerNormByFormula(TorchFunctionMode):
@@ -87,7 +107,7 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tens
         if id(own) in replaced
     }
     normalised = any(isinstance(part, nn.LayerNorm) for part in module.modules())
-    with plain_attention(), _LayerNormByFormula() if normalised else nullcontext():
+    with plain_attention(), usual_numbers(rows), _LayerNormByFormula() if normalised else nullcontext():
         return functional_call(module, given, (rows,), tie_weights=False)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-
 from torch import nn
 
 from seepage.errors import BadInputError
+from seepage.models.copies import copied
 
 _LAYER = nn.modules.dropout._DropoutNd  # pyright: ignore[reportPrivateUsage]
 _RATE = "dropout"
@@ -39,7 +38,7 @@ def without_dropout(module: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
         >>> without_dropout(nn.Sequential(nn.Linear(1, 1), nn.Dropout(0.5)))[0][1]
         Dropout(p=0.0, inplace=False)
     """
-    found = copy.deepcopy(module)
+    found = copied(module)
     places = []
     for name, part in found.named_modules():
         rates = _rates(part)

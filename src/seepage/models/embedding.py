@@ -6,7 +6,6 @@ multiplies. Outputs and gradients are the real ones on valid rows, and different
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from seepage.errors import BadInputError
+from seepage.models.copies import copied
 from seepage.models.dropout import random_outputs
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
@@ -100,7 +100,7 @@ class Embedded(nn.Module):
 
     def __init__(self, module: nn.Module, schema: Schema, statistics: Statistics) -> None:
         super().__init__()
-        inner = copy.deepcopy(module)
+        inner = copied(module)
         roles = _roles(inner)
         if roles is None:
             raise BadInputError(
@@ -293,7 +293,9 @@ class _Multiplying(TorchFunctionMode):
         for column, rows in call.entries:
             # The adapter may have been moved to another device since.
             picked = table[rows.to(table.device)]
-            found.append(picked.expand(records, -1) if column is None else self._blocks[column] @ picked)
+            found.append(
+                picked.expand(records, -1) if column is None else torch.tensordot(self._blocks[column], picked, 1)
+            )
         none = self._like.new_empty(records, 0, table.shape[-1])
         stacked = (torch.stack(found, dim=1) if found else none).reshape(records, *call.rest, table.shape[-1])
         return stacked.movedim(0, call.axis)

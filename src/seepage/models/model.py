@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, get_args
@@ -14,6 +13,7 @@ from torch.func import vmap
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.batch_norm import by_batch
 from seepage.models.calling import plain_attention
+from seepage.models.copies import copied
 from seepage.models.dropout import dropping, random_outputs, without_dropout
 from seepage.models.head import Dropout, Head
 from seepage.tabular.schema import Discrete, Schema
@@ -104,7 +104,7 @@ class Model:
                 f"model {self.name!r} comes in one version a client, made for {crafted_for}, but the messages of "
                 f"{clients} are aggregated; give protocol and model the same number of clients."
             )
-        modules = [copy.deepcopy(self.module) for _ in range(clients)]
+        modules = [copied(self.module) for _ in range(clients)]
         with torch.no_grad():
             for name, versions in self.each.items():
                 for module, version in zip(modules, versions, strict=True):

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seepage.assessment.row import ResultRow
-from seepage.report.frames import Record, Setting, is_error, task_name
+from seepage.report.frames import Record, Setting, is_error, scores, task_name
 from seepage.report.result import AuditResult
 from seepage.report.summary import summary
 from seepage.report.terminal import make_table
@@ -47,10 +47,14 @@ def show_report(console: Console, result: AuditResult) -> None:
     audit, rows = result.audit, result.rows
     _show_head(console, result)
     _show_alarms(console, result.alarms)
-    if any(row.metric == _SCORE for row in rows):
+    if any(row.metric == _SCORE and row.column is None for row in rows):
         console.print(_results_table(result, console))
+    if (labels := _labels_table(result)) is not None:
+        console.print(labels)
     attacks = {
-        (record["batch_size"], record["defense"]): record["attack"] for record in result.overviews if record["attack"]
+        (record["batch_size"], record["defense"]): record["attack"]
+        for record in result.overviews
+        if record["attack"] and record["of"] is None
     }
     # Side by side only as many settings as there is room for.
     room = max(1, (console.width - _COLUMN_NAMES) // _COLUMN_FIGURES)
@@ -167,6 +171,42 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
             )
         if i + 1 < len(scored):
             table.add_section()
+    return table
+
+
+def _labels_table(result: AuditResult) -> Table | None:
+    """Return what every attack and baseline reads of the label, None where it is no secret of the audit."""
+    about = result.audit.about
+    records = [] if about.label is None else scores(result.rows, result.alarms, about.label)
+    if not any(record["is_attack"] for record in records):
+        return None
+    by = "" if about.label_attacker is None else f" by {lowered(about.label_attacker)}"
+    table = make_table(f"Read of the label {clean(about.label)}{by}, in percent [95% interval]; lift in points")
+    if result.sized:
+        table.add_column("batch", justify="right", no_wrap=True)
+    if result.defended:
+        table.add_column("defense", overflow="fold")
+    table.add_column("attack", overflow="fold")
+    for name in ("read", "best baseline", "lift", "leakage"):
+        table.add_column(name, justify="right")
+    for record in records:
+        attacks = record["is_attack"]
+        baseline = (
+            "" if record["baseline"] is None else f"{_plain(record['baseline'])} {clean(record['baseline_name'])}"
+        )
+        table.add_row(
+            *([str(record["batch_size"])] if result.sized else []),
+            *(
+                [Text("no defense" if record["defense"] == UNDEFENDED else clean(record["defense"], 32))]
+                if result.defended
+                else []
+            ),
+            Text(clean(record["attack"]), style="" if attacks else "dim"),
+            Text(f"{_plain(record['mean'])} {span(record['low'], record['high'])}".strip()),
+            Text(baseline),
+            points(record["lift"]) if attacks else "",
+            Text(record["tier"], style=_STYLES[gravest(record["tier"])]) if attacks else "",
+        )
     return table
 
 

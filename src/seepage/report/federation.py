@@ -8,15 +8,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seepage.captures.federation import ClientFinding, FederationFindings, Score, UpdateFinding
+from seepage.captures.federation import OUTCOMES, ClientFinding, FederationFindings, Outcome, Score, UpdateFinding
 from seepage.report import grids
+from seepage.report.frames import Record
 from seepage.report.html import page
 from seepage.report.terminal import make_table
 from seepage.text import clean, percent, points
 
 PAGE = "report.html"
 _MISSING = "–"
-_STYLES = {"proved": "bold red", "estimated": "yellow", "nothing": "", "not tried": "magenta"}
+# Tier with whose colour a page marks an outcome.
+_TIERS = {"proved": "total", "estimated": "moderate", "not tried": "open", "failed": "open"}
+_STYLES = {"proved": "bold red", "estimated": "yellow", "nothing": "", "not tried": "magenta", "failed": "magenta"}
 
 
 def in_words(findings: FederationFindings) -> list[str]:
@@ -26,7 +29,7 @@ def in_words(findings: FederationFindings) -> list[str]:
         >>> from seepage.captures.federation import UpdateFinding
         >>> one = UpdateFinding("round-1/client-7", "7", 1, 8, "proved", "all 8 records proved", proved_records=8)
         >>> in_words(FederationFindings((one,), (), "unmix"))[0]
-        '1 update of 1 client, attacked by unmix: 1 proved, 0 estimated, 0 nothing, 0 not tried.'
+        '1 update of 1 client, attacked by unmix: 1 proved, 0 estimated, 0 nothing, 0 not tried, 0 failed.'
     """
     updates, clients = len(findings.updates), len({update.client for update in findings.updates})
     counts = ", ".join(f"{count} {outcome}" for outcome, count in findings.counts.items())
@@ -40,8 +43,8 @@ def in_words(findings: FederationFindings) -> list[str]:
         )
     if findings.counts["nothing"]:
         words.append("Nothing found does not show that an update is safe: a better attack may exist.")
-    if findings.counts["not tried"]:
-        words.append("An update that was not tried is not known to be safe.")
+    if findings.counts["not tried"] or findings.counts["failed"]:
+        words.append("An update that was not tried, or failed, is not known to be safe.")
     return words
 
 
@@ -82,9 +85,13 @@ def render_federation(findings: FederationFindings) -> str:
     Args:
         findings: findings of a federation.
     """
-    together = [_record(client) | {"rounds": client.rounds} for client in findings.clients]
+    together = [
+        _record(client) | {"rounds": client.rounds, "round": None, "folder": None} for client in findings.clients
+    ]
     updates = [
-        _record(update) | {"round": update.round, "outcome": update.outcome, "file": update.file}
+        _record(update)
+        | {"round": update.round, "outcome": update.outcome}
+        | {"folder": None if update.records is None else update.file}
         for update in findings.updates
     ]
     shares = [
@@ -95,10 +102,9 @@ def render_federation(findings: FederationFindings) -> str:
     numbers = [
         grids.count("Records", "records"),
         grids.count("Proved", "proved"),
-        grids.count("Proved cells", "cells"),
         grids.count("Estimated", "estimated"),
     ]
-    why = grids.text("Why", "why", 600)
+    client, number = grids.text("Client", "client"), grids.count("Round", "round")
     return page(
         "federation.html",
         "Captured updates",
@@ -106,22 +112,26 @@ def render_federation(findings: FederationFindings) -> str:
         words=in_words(findings),
         updates=grids.filled(
             "What each update gives away",
-            [
-                grids.text("Client", "client"),
-                grids.count("Round", "round"),
-                grids.text("Outcome", "outcome"),
-                *numbers,
-                *shares,
-                why,
-                grids.text("Results in", "file", 200),
-            ],
+            [client, number, grids.Column("Outcome", _outcome, grids.TEXT), *numbers, *shares],
             updates,
         ),
         together=grids.filled(
             "What all rounds of a client give away together",
-            [grids.text("Client", "client"), grids.count("Rounds", "rounds"), *numbers, *shares, why],
+            [client, grids.count("Rounds", "rounds"), *numbers, *shares],
             together,
             "Records are the most that the client was taken to hold.",
+        ),
+        reasons=grids.filled(
+            "What the attack says of each update",
+            [
+                client,
+                number,
+                grids.count("Proved cells", "cells"),
+                grids.Column("Why", grids.text("Why", "why", 600).cell, "text wide"),
+                grids.text("Results in", "folder", 200),
+            ],
+            [*updates, *together],
+            "Lines without a round are of all rounds of a client together." if together else None,
         ),
     )
 
@@ -139,6 +149,13 @@ def _record(one: UpdateFinding | ClientFinding) -> dict[str, Any]:
         "lift": None if one.score is None else one.score.lift,
         "why": _reason(one) if isinstance(one, UpdateFinding) else one.why,
     }
+
+
+def _outcome(record: Record) -> grids.GridCell:
+    outcome: Outcome = record["outcome"]
+    # Nothing found is not shown to be safe, so that it has no colour.
+    kind = f"tier {_TIERS[outcome]}" if outcome in _TIERS else None
+    return grids.GridCell(outcome, float(OUTCOMES.index(outcome)), kind)
 
 
 def _reason(update: UpdateFinding) -> str:

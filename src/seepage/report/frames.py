@@ -19,8 +19,8 @@ from seepage.assessment.intervals import Estimate, ratio
 from seepage.assessment.row import ResultRow
 from seepage.report.tolerances import tolerance
 from seepage.results.checks import Alarm
-from seepage.results.tiers import settings
-from seepage.results.verdict import GRAVITY, INCONCLUSIVE, gravest, pick, strongest, verdict
+from seepage.results.tiers import settings, strongest_row
+from seepage.results.verdict import GRAVITY, INCONCLUSIVE, graver, gravest, pick, strongest, verdict
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import frame_of
 
@@ -35,11 +35,22 @@ def at(rows: Sequence[ResultRow], setting: Setting) -> list[ResultRow]:
     return pick(rows, batch_size=setting[0], defense=setting[1])
 
 
-def overview(rows: Sequence[ResultRow], alarms: Sequence[Alarm] = ()) -> list[Record]:
+def overview(
+    rows: Sequence[ResultRow], alarms: Sequence[Alarm] = (), label: str | None = None, apart: bool = False
+) -> list[Record]:
     """Return for each setting what its strongest attack reads and the verdict on it.
 
     Each has batch_size, defense, attack, mean, low, high, n, baseline, baseline_name, lift, lift_low, lift_high,
-    closed, closed_low, upper, tier, exact, discrete, continuous and seconds; attack is None where none ran.
+    closed, closed_low, upper, tier, exact, discrete, continuous and seconds; attack is None where none ran. ``of`` is
+    None where these are of all cells, else the column that alone was attacked. ``label`` is the same of the label's
+    strongest attack, None without one, and label_mean and label_tier are two of its figures; tier, closed, closed_low
+    and upper are those of the graver of both verdicts.
+
+    Args:
+        rows: results of one audit.
+        alarms: findings that may take a tier away.
+        label: name of the column of labels, where they are a secret.
+        apart: whether the verdict on the label stands apart from that on the cells.
 
     Example:
         >>> overview([])
@@ -48,12 +59,19 @@ def overview(rows: Sequence[ResultRow], alarms: Sequence[Alarm] = ()) -> list[Re
     records = []
     for setting in settings(rows):
         here = at(rows, setting)
-        attack = strongest(here, *setting)
-        own = pick(here, attack=attack, column=None)
-        score = _one(own, "accuracy") if attack else None
-        records.append(
-            {"batch_size": setting[0], "defense": setting[1], "attack": attack, **_scored(score, own, alarms)}
-        )
+        cells, labels = strongest_row(here, *setting), strongest_row(here, *setting, label) if label else None
+        own = [] if cells is None else pick(here, attack=cells.attack, column=None)
+        of_label = None if labels is None else {"attack": labels.attack, **_scored(labels, [], alarms)}
+        record = {"attack": None if cells is None else cells.attack, **_scored(cells, own, alarms), "of": None}
+        if labels is not None and cells is None:
+            record = {"attack": labels.attack, **_scored(labels, [], alarms), "of": label}
+        elif labels is not None and cells is not None and not apart:
+            rated = verdict(cells, _one(own, "exact_match"), alarms, _one(own, "certified"))
+            both = graver(rated, verdict(labels, alarms=alarms))
+            record |= {"closed": both.closed, "closed_low": both.low, "upper": both.high, "tier": both.tier}
+        beside = {f"label_{name}": None if of_label is None else of_label[name] for name in ("mean", "tier")}
+        where = {"batch_size": setting[0], "defense": setting[1]}
+        records.append({**where, **record, "label": of_label, **beside})
     return records
 
 
@@ -98,15 +116,15 @@ def worst(overviews: Sequence[Record]) -> Record | None:
     return max((record for record in overviews if record["attack"] is not None), key=shown, default=None)
 
 
-def scores(rows: Sequence[ResultRow], alarms: Sequence[Alarm] = ()) -> list[Record]:
-    """Return the accuracy over all cells of every attack and baseline in every setting."""
+def scores(rows: Sequence[ResultRow], alarms: Sequence[Alarm] = (), column: str | None = None) -> list[Record]:
+    """Return the accuracy over all cells, or of a column, of every attack and baseline in every setting."""
     return [
         {
             **{name: getattr(row, name) for name in ("batch_size", "defense", "attack", "kind", *_OF_A_ROW)},
             "is_attack": row.is_attack,
             "tier": verdict(row, alarms=alarms).tier if row.is_attack else None,
         }
-        for row in pick(rows, metric="accuracy", column=None)
+        for row in pick(rows, metric="accuracy", column=column)
         if row.mean is not None
     ]
 

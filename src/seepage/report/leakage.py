@@ -38,6 +38,26 @@ def leakage_section(result: AuditResult) -> Section:
     return Section("leakage", title, words, figures=drawn)
 
 
+def labels_section(result: AuditResult) -> Section | None:
+    """Return what every attack and baseline reads of the label; None where it is no secret of the audit."""
+    about = result.audit.about
+    if about.label is None:
+        return None
+    title = "Labels"
+    records = frames.scores(result.rows, result.alarms, about.label)
+    if not any(record["is_attack"] for record in records):
+        return empty("labels", title, f"No attack guesses the label {clean(about.label)}.")
+    words = [
+        f"{about.label_attacker or about.attacker} guesses the label {clean(about.label)}. Its verdict "
+        + ("stands apart, since another party attacks it." if about.label_attacker else "counts as that on the cells.")
+    ]
+    caption = f"Attacks and baselines with 95% intervals: the label {clean(about.label)}"
+    drawn = figures.by_defense("labels", [record for record in records if record["kind"] != "about"], caption)
+    attack = grids.text("Attack or baseline", "attack")
+    columns = [*setting_columns(result), attack, *score_columns(result, baseline=False)]
+    return Section("labels", title, words, figures=[(drawn, grids.filled(caption, columns, records))])
+
+
 def _scores_grid(result: AuditResult, caption: str, records: Sequence[Record]) -> Grid:
     attack = grids.text("Attack or baseline", "attack")
     return grids.filled(caption, [*setting_columns(result), attack, *score_columns(result, baseline=False)], records)

@@ -15,6 +15,7 @@ from seepage.results.checks import Alarm, Facts, not_applicable
 from seepage.results.examples import Example, examples
 from seepage.results.gate import Decision
 from seepage.results.verdict import UNDEFENDED
+from seepage.run.limits import deployed
 from seepage.run.runner import Run
 from seepage.settings.setting import Audit
 from seepage.settings.threat_model import Applicability, deployment_of, grid_of_attacks
@@ -74,8 +75,10 @@ class AuditResult:
 
     @property
     def failed(self) -> list[Run]:
-        """The runs of which a job failed."""
-        return [run for run in self.runs if run.failures]
+        """The runs of which a job failed; beside a gate those of what is deployed, which it is about."""
+        gate = self.audit.spec.gate
+        counts = self.audit.configurations if gate is None else deployed(self.audit, gate)
+        return [run for run in self.runs if run.failures and run.configuration in counts]
 
     @property
     def asked(self) -> int:
@@ -109,7 +112,8 @@ class AuditResult:
     @cached_property
     def overviews(self) -> list[Record]:
         """The strongest attack of each configuration, see ``frames.overview``."""
-        return frames.overview(self.rows, self.alarms)
+        about = self.audit.about
+        return frames.overview(self.rows, self.alarms, about.label, about.label_attacker is not None)
 
     @property
     def worst(self) -> Record | None:

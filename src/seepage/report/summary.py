@@ -10,7 +10,7 @@ from seepage.assessment.row import ResultRow
 from seepage.report.frames import Record
 from seepage.report.result import AuditResult
 from seepage.results.checks import LOWER_BOUNDS, UPPER_BOUNDS, Alarm
-from seepage.results.tiers import TIERS, settings
+from seepage.results.tiers import TIERS, settings, strongest_row
 from seepage.results.verdict import (
     GRAVITY,
     INCONCLUSIVE,
@@ -54,12 +54,20 @@ def headline(result: AuditResult) -> Headline:
     if record is None or record["mean"] is None:
         return Headline(None, "inconclusive", _nothing(result))
     about = result.audit.about
-    words = (
-        f"{result.place(record['batch_size'], record['defense'])} reads {percent(record['mean'], 0)} of {about.secret}"
-    )
+    secret = about.secret if record["of"] is None else f"the label {clean(record['of'])}"
+    place = result.place(record["batch_size"], record["defense"])
+    if record["of"] is not None and about.label_attacker is not None:
+        place = about.label_attacker
+    words = f"{place} reads {percent(record['mean'], 0)} of {secret}"
     if record["baseline"] is not None:
         words += f"; without {about.message} the best baseline gets {percent(record['baseline'], 0)}"
     words += "."
+    if record["of"] is None and (label := record["label"]) is not None:
+        who = "It" if about.label_attacker is None else about.label_attacker
+        words += f" {who} reads {percent(label['mean'], 0)} of the label {clean(about.label)}"
+        if label["baseline"] is not None:
+            words += f" (baseline {percent(label['baseline'], 0)})"
+        words += f": {label['tier']}." if about.label_attacker else "."
     weaker = [alarm for alarm in result.alarms if alarm.code in LOWER_BOUNDS]
     if weaker:
         words += f" {weaker[0].title}, so this is a lower bound."
@@ -98,8 +106,9 @@ def _nothing(result: AuditResult) -> str:
 def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     audit, alarms = result.audit, result.alarms
     attack = strongest(result.rows, size, defense)
+    label = _of_label(result, size, defense)
     if attack is None:
-        return ""
+        return label
     own = pick(result.rows, batch_size=size, defense=defense, attack=attack)
     score = pick(own, metric="accuracy", column=None)[0]
     exact = pick(own, metric="exact_match", column=None)
@@ -122,6 +131,11 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         text += f"; {percent(exact[0].mean)} of the records come back whole"
     if proved and proved[0].mean:
         text += f", and {percent(proved[0].mean)} are certified, under the conditions that check SEEP020 names"
+    held = pick(own, metric="visible", column=None)
+    if held and held[0].mean is not None:
+        text += (
+            f"; {percent(held[0].mean)} stand above the client's own rounding, so that they are in the message at all"
+        )
     text += f". Leakage: {rated.tier}{_ends(rated)}."
     if rated.tier == INCONCLUSIVE:
         text += f" {_why_inconclusive(score, rated.because, audit.spec.unit)}"
@@ -136,20 +150,42 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         )
     elif unclear:
         text += " The baseline does better than this attack, which does not show that nothing leaks."
-    return " ".join([text, *_of_cells(own), *_of_columns(audit.about.sensitive, own, alarms, unclear)])
+    text = " ".join([text, *_of_cells(own), *_of_columns(audit.about.sensitive, own, alarms, unclear)])
+    return f"{text} {label}".strip()
+
+
+def _of_label(result: AuditResult, size: int | None, defense: str) -> str:
+    """Return what is read of the label and the verdict on it; nothing where it is no secret."""
+    about = result.audit.about
+    score = None if about.label is None else strongest_row(result.rows, size, defense, about.label)
+    if score is None:
+        return ""
+    rated = verdict(score, alarms=result.alarms)
+    text = f"The label {clean(about.label)}: {lowered(about.label_attacker or about.attacker)} reads "
+    text += f"{percent(score.mean)} ({clean(score.attack)})"
+    if score.lift is not None:
+        more = "more" if score.lift >= 0 else "fewer"
+        text += f", {abs(100 * score.lift):.1f} points {more} than the best baseline "
+        text += f"({clean(score.baseline_name)}, {percent(score.baseline)})"
+    text += f". Leakage of the label: {rated.tier}{_ends(rated)}."
+    if rated.tier == INCONCLUSIVE:
+        text += f" {_why_inconclusive(score, rated.because, result.audit.spec.unit)}"
+    return text
 
 
 def _of_cells(own: Sequence[ResultRow]) -> list[str]:
     """Return which cells a message determines, and of which it leaves many values."""
-    told = []
+    sentences = []
     proved = pick(own, metric="certified_cells", column=None)
     if proved and proved[0].mean:
-        told.append(f"{percent(proved[0].mean)} of the cells are certified: only one value replays what came back.")
+        sentences.append(
+            f"{percent(proved[0].mean)} of the cells are certified: only one value replays what came back."
+        )
     left = [row for row in own if row.metric == "still_possible" and row.column and (row.mean or 0) >= _MANY]
     if left:
         shares = ", ".join(f"{clean(str(row.column))} ({percent(row.mean)} of its values)" for row in left)
-        told.append(f"Not determined, as many values replay what came back: {shares}.")
-    return told
+        sentences.append(f"Not determined, as many values replay what came back: {shares}.")
+    return sentences
 
 
 def _ends(rated: Verdict) -> str:

@@ -17,6 +17,7 @@ from seepage.files import write_whole
 from seepage.reproduce.compare import Compared, Gain, as_csv, compare, compare_tuned, gain
 from seepage.reproduce.table import Place, PublishedTable, Scalar, TableAudit
 from seepage.results.rows import rows_of, write_results
+from seepage.run.elsewhere import Machines
 from seepage.run.plan import make_plan
 from seepage.run.provenance import check_folder, commit, provenance, write_provenance
 from seepage.run.runner import Listener, Run, kept_runs, run_audits
@@ -152,6 +153,7 @@ def reproduce(
     listener: Listener | None = None,
     run_missing: bool = True,
     say: Callable[[str], None] = lambda _: None,
+    machines: Machines | None = None,
     **fields: Any,
 ) -> TableComparison:
     """Run what of a table is missing in a folder and compare all that is there.
@@ -169,6 +171,7 @@ def reproduce(
         listener: object that is informed of the progress.
         run_missing: whether to run anything, or only to compare what is there of the selection.
         say: called with what is trained next, where a table prints how well the task is learnt.
+        machines: other machines that carry the jobs out, see ``integrations.dask``; this one if None.
         fields: fields of the setting's spec that replace the table's, such as device, threads or time budget.
 
     Raises:
@@ -202,7 +205,7 @@ def reproduce(
             check_folder(folder, store, audits)
         if run_missing:
             narrowed = [part.narrowed(audit) for part, audit in zip(parts, audits, strict=True) if part.at]
-            _run(narrowed, audits, store, folder, listener, comparison)
+            _run(narrowed, audits, store, folder, listener, comparison, machines)
         held = [kept_runs(audit, store, None if run_missing else sys.maxsize) for audit in audits]
         for part, audit, runs in zip(parts, audits, held, strict=True):
             about = audit.about
@@ -242,16 +245,17 @@ def _run(
     folder: Path | None,
     listener: Listener,
     comparison: TableComparison,
+    machines: Machines | None,
 ) -> None:
     budget = audits[0].spec.time_budget
     # All of them before the first runs: a mistake in the last must not cost hours.
-    plan = make_plan(narrowed, store, budget)
+    plan = make_plan(narrowed, store, budget, slots=None if machines is None else machines.slots())
     listener.planned(plan)
     store.add_run(provenance(audits))
     if folder is not None:
         for audit in narrowed:
             audit.save(folder)
-    for runs in run_audits(narrowed, store, listener, plan, budget):
+    for runs in run_audits(narrowed, store, listener, plan, budget, machines=machines):
         comparison.failed.update((run.label, run.failures[-1].message) for run in runs if run.failures)
 
 

@@ -72,7 +72,7 @@ def combined(decisions: Sequence[Decision]) -> Decision:
 def _decided(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], alarms: Sequence[Alarm]) -> Decision:
     audit, limit = limits.audit, limits.limit.above
     here = [row for row in rows if any((row.batch_size, row.defense) == _key(standing) for standing in limits.deployed)]
-    if whole := _read(here, alarms):
+    if whole := _read(here, alarms) or _read_label(limits, here, alarms):
         return Decision("failed", whole)
     standings = list(limits.standings.values())
     if above := [standing for standing in standings if standing.above]:
@@ -87,10 +87,10 @@ def _decided(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], ala
         return Decision(_open(standings, limit), reason)
     if lacking := _lacking(limits, here):
         return Decision(_open(standings, limit), lacking)
-    return _by_standings(limits, alarms)
+    return _by_standings(limits, runs, alarms)
 
 
-def _by_standings(limits: Limits, alarms: Sequence[Alarm]) -> Decision:
+def _by_standings(limits: Limits, runs: Sequence[Run], alarms: Sequence[Alarm]) -> Decision:
     audit, limit, standings = limits.audit, limits.limit.above, list(limits.standings.values())
     if limits.limit.worst is not None:
         share, lift = limits.limit.worst
@@ -104,8 +104,16 @@ def _by_standings(limits: Limits, alarms: Sequence[Alarm]) -> Decision:
             )
     if limits.passed:
         worst = max(standings, key=lambda standing: standing.upper)
-        doubts = {alarm.code: lowered(alarm.title) for alarm in alarms if alarm.code in (*LOWER_BOUNDS, _NO_CONTROL)}
-        but = f" But: {listed([f'{title} ({code})' for code, title in doubts.items()])}." if doubts else ""
+        doubts = {
+            alarm.code: lowered(alarm.title)
+            for alarm in alarms
+            if alarm.code in (*LOWER_BOUNDS, _NO_CONTROL) and _concerns(alarm, limits)
+        }
+        said = [f"{title} ({code})" for code, title in doubts.items()]
+        if aside := [run for run in runs if run.failures and run.configuration not in limits.deployed]:
+            where = clean(place(Where(*_key(aside[0].configuration), aside[0].label)), 120)
+            said.append(f"jobs of {where} failed, which is not deployed")
+        but = f" But: {listed(said)}." if said else ""
         count = len(standings)
         every = f"all {count} figures are" if count > 1 else "the figure is"
         these = "" if by_units(audit.spec) else f", for these {audit.units} {audit.spec.unit}s"
@@ -138,6 +146,13 @@ def _more(limits: Limits, pending: Sequence[Standing]) -> str:
     return f"About {max(missing)} more {_members(pending[0], limits.audit)} are needed ({field})."
 
 
+def _concerns(alarm: Alarm, limits: Limits) -> bool:
+    """Return whether an alarm concerns an attack in a deployed configuration."""
+    return any(
+        alarm.concerns(*_key(configuration), attack) for configuration in limits.deployed for attack in limits.attacks
+    )
+
+
 def _read(rows: Sequence[ResultRow], alarms: Sequence[Alarm]) -> str | None:
     """Return what is certified or wholly read; None where nothing is."""
     for score in pick(rows, kind="attack", metric="accuracy", column=None):
@@ -152,14 +167,26 @@ def _read(rows: Sequence[ResultRow], alarms: Sequence[Alarm]) -> str | None:
     return None
 
 
+def _read_label(limits: Limits, rows: Sequence[ResultRow], alarms: Sequence[Alarm]) -> str | None:
+    """Return that the label is wholly read, as a sentence; None where it is not, or where another column counts."""
+    label = limits.audit.about.label
+    if label is None or limits.limit.column not in (None, label):
+        return None
+    for score in pick(rows, kind="attack", metric="accuracy", column=label):
+        if verdict(score, alarms=alarms).tier == "total":
+            at = clean(place(Where(score.batch_size, score.defense, score.attack)), 120)
+            return f"{at}: the leakage of the label {clean(label)} is total ({percent(score.mean)} are read)."
+    return None
+
+
 def _lacking(limits: Limits, rows: Sequence[ResultRow]) -> str | None:
     """Return why an audit shows nothing; None where every attack has the figure that is asked for."""
-    column = limits.limit.column
-    what = "all cells" if column is None else f"column {clean(column)}"
     if not limits.attacks:
         return "no attack was run."
     for configuration in limits.deployed:
         for attack in limits.attacks:
+            column = limits.limit.column or limits.columns[attack]
+            what = "all cells" if column is None else f"column {clean(column)}"
             at = clean(place(Where(*_key(configuration), attack)), 120)
             samples = [
                 figure
@@ -181,16 +208,17 @@ def _open(standings: Sequence[Standing], limit: float) -> Outcome:
 
 
 def _gains(standing: Standing, audit: Audit) -> str:
+    closed = "" if standing.closed is None else f", {percent(standing.closed, 0)} of what is possible"
     return (
-        f"{_named(standing.figure, audit)} gains {points(standing.mean)} points over the best baseline, at most "
-        f"{points(standing.upper)} (n={standing.n} {_members(standing, audit)})"
+        f"{_named(standing.figure, audit)} gains {points(standing.mean)} points over the best baseline{closed}, at "
+        f"most {points(standing.upper)} (n={standing.n} {_members(standing, audit)})"
     )
 
 
 def _named(figure: LimitedFigure, audit: Audit) -> str:
     what = "whole records" if figure.metric == "exact_match" else clean(audit.about.secret, 80)
     if figure.column is not None:
-        what = f"column {clean(figure.column)}"
+        what = f"{'the label' if figure.column == audit.about.label else 'column'} {clean(figure.column)}"
     sample = "" if figure.sample is None else f", {audit.spec.unit} {figure.sample + 1}"
     where = clean(place(Where(*_key(figure.configuration))), 80) or "no defense"
     which = f"{clean(audit.about.dataset)}, {clean(audit.about.model)}, {where}{sample}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from seepage.assessment.decision import WHOLE
 from seepage.assessment.row import ResultRow
 
 Tier = Literal["none", "low", "moderate", "high", "total"]
 _HALF = 0.5
-BOUNDS: tuple[tuple[float, Tier], ...] = ((0.05, "none"), (0.2, "low"), (0.5, "moderate"), (0.9, "high"))
+BOUNDS: tuple[tuple[float, Tier], ...] = ((0.05, "none"), (0.2, "low"), (0.5, "moderate"), (WHOLE, "high"))
 TIERS: tuple[Tier, ...] = ("none", "low", "moderate", "high", "total")
 
 

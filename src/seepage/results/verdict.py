@@ -91,6 +91,28 @@ def verdict(
     return Verdict(_between(lowest, highest), *ends)
 
 
+def graver(cells: Verdict, label: Verdict) -> Verdict:
+    """Return the verdict on a configuration in which two secrets are attacked: that of which more is shown to leak.
+
+    Where one of them is open or inconclusive, the other says how much leaks at least.
+
+    Example:
+        >>> low, high = Verdict("none to low", 0.04, 0.01, 0.07), Verdict("high", 0.7, 0.6, 0.8)
+        >>> graver(low, high).tier, graver(Verdict(OPEN, None, 0.0, 0.6), high).tier
+        ('high', 'at least high')
+    """
+    less, more = sorted((cells, label), key=lambda one: (GRAVITY.index(one.gravest), one.closed or 0.0))
+    highs = (less.high, more.high)
+    tier = more.tier
+    if less.tier in (INCONCLUSIVE, OPEN) and more.gravest in TIERS and not more.tier.startswith("at least"):
+        lowest = more.tier.partition(" ")[0]
+        tier = more.tier if lowest == "total" else less.tier if lowest == "none" else f"at least {lowest}"
+    because = more.because if tier == more.tier else less.because
+    return Verdict(
+        tier, more.closed, more.low, None if None in highs else max(h for h in highs if h is not None), because
+    )
+
+
 def _between(lowest: Tier, highest: Tier) -> str:
     steps = TIERS.index(highest) - TIERS.index(lowest)
     return lowest if steps == 0 else f"{lowest} to {highest}" if steps == 1 else OPEN

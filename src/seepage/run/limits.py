@@ -17,12 +17,14 @@ from torch import Tensor
 
 from seepage.assessment.decision import (
     ALPHA,
+    WHOLE,
     can_still_pass,
     least_units,
     more_units,
     share_bound,
     shown_above,
     shown_below,
+    shown_unclosed,
     upper_bound,
 )
 from seepage.assessment.measurement import Measured, Measurement
@@ -77,6 +79,9 @@ class Standing:
         possible: whether it can still be shown to be below within the budget.
         more: about how many more units are needed; None where no number of units like these would do.
         share: upper bound of the share of units above ``worst``; None where it is not limited.
+        closed: share of the gap between best baseline and certainty that the mean closes; None of what is no label, or
+            where the baseline is always right. A label is below the limit only if it is also shown not to be wholly
+            read: where most labels are alike, no lift is large.
     """
 
     figure: LimitedFigure
@@ -88,6 +93,7 @@ class Standing:
     possible: bool
     more: int | None
     share: float | None = None
+    closed: float | None = None
 
 
 def budgeted(spec: S) -> S:
@@ -130,12 +136,15 @@ def least_for_share(share: float) -> int:
 
 
 def deployed(audit: Audit, limit: Gate) -> list[Configuration]:
-    """Return the configurations that a gate is about: those with a defense, or all where there is none."""
+    """Return the configurations that a gate is about: those with a defense, or all where there is none.
+
+    An undefended one is known by its mechanism, whatever label it has in results: it is the reference beside them.
+    """
     labels = set(limit.deployed)
     if not labels:
-        labels = {configuration.defense for configuration in audit.configurations if configuration.defense != NONE} or {
-            NONE
-        }
+        undefended = {NONE, *(part.called for part in audit.spec.defenses if part.name == NONE)}
+        every = {configuration.defense for configuration in audit.configurations}
+        labels = every - undefended or every
     return [configuration for configuration in audit.configurations if configuration.defense in labels]
 
 
@@ -151,7 +160,13 @@ class Limits:
         assert audit.spec.gate is not None
         self.audit, self.limit, self.alpha = audit, audit.spec.gate, alpha
         self.deployed = deployed(audit, self.limit)
-        self.attacks = [part.label for part in audit.parts if part.kind == "attack"]
+        # An attack on one column alone says nothing of another.
+        self.columns = {
+            part.label: part.column
+            for part in audit.parts
+            if part.kind == "attack" and (self.limit.column is None or part.column in (None, self.limit.column))
+        }
+        self.attacks = list(self.columns)
         self.standings: dict[LimitedFigure, Standing] = {}
         self.certified: dict[tuple[Configuration, str], float] = {}
         self._by_units = by_units(audit.spec)
@@ -170,7 +185,7 @@ class Limits:
                 self.audit.group(configuration, part)
                 for configuration in self.deployed
                 for part in self.audit.parts
-                if part.kind == "attack"
+                if part.label in self.columns
             ),
             default=1,
         )
@@ -270,22 +285,34 @@ class Limits:
             unknown = Standing(figure, 0, 0.0, 1.0, below=False, above=False, possible=False, more=None)
             return [] if figure.sample is None else [unknown]
         limit, alpha = self.limit.above, self.alpha
-        lifts = scores - predicted_best(others)
+        predicted = predicted_best(others)
+        lifts = scores - predicted
         budget = self.audit.units if figure.sample is None else len(lifts)
-        best = scores - others[others.mean(1).argmax()]
+        beside = others[others.mean(1).argmax()]
+        best = scores - beside
+        label, gap = figure.column is not None and figure.column == self.audit.about.label, 1 - float(beside.mean())
+        closed = float(best.mean()) / gap if label and gap > 0 else None
+        below = shown_below(lifts, limit, alpha=alpha)
         return [
             Standing(
                 figure,
                 len(lifts),
                 float(best.mean()),
                 upper_bound(lifts, alpha=alpha),
-                shown_below(lifts, limit, alpha=alpha),
+                below and (not label or shown_unclosed(scores, predicted, WHOLE, alpha=alpha)),
                 all(shown_above(scores - other, limit, alpha=alpha, attacks=tests) for other in others),
                 can_still_pass(lifts, limit, budget, alpha=alpha),
-                more_units(lifts, limit, alpha=alpha),
+                _more(lifts, limit, alpha) if closed is None or closed < WHOLE else None,
                 None if self.limit.worst is None else share_bound(int((best > self.limit.worst[1]).sum()), len(best)),
+                closed,
             )
         ]
+
+
+def _more(lifts: Floats, limit: float, alpha: float) -> int | None:
+    # Where the limit is passed and only the gap to certainty is not shown to stay open: about as many again.
+    more = more_units(lifts, limit, alpha=alpha)
+    return len(lifts) if more == 0 else more
 
 
 def predicted_best(baselines: Floats) -> Floats:

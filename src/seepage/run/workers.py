@@ -22,7 +22,7 @@ from cloudpickle import dumps, register_pickle_by_value  # noqa: TID251 - of thi
 from loky import ProcessPoolExecutor
 from loky.backend.context import get_context
 
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, one_line
 from seepage.models.own import loaded_files
 from seepage.run.memory import keep_freed_memory
 from seepage.run.store import Failure
@@ -220,9 +220,7 @@ def _listen(messages: Any, watcher: Watcher, started: set[int]) -> None:
 
 
 def _failure(job: Job, error: Exception) -> Failure:
-    text = " ".join(str(error).split())
-    line = text if isinstance(error, BadInputError) and text else f"{type(error).__name__}: {text}".rstrip(": ")
-    return Failure(job.units, line, traceback.format_exc())
+    return Failure(job.units, one_line(error), traceback.format_exc())
 
 
 # What a worker process holds from its start to its end.

@@ -16,19 +16,20 @@ from seepage import protocols, registry
 from seepage.assessment import Metric, match_records, measure_matched
 from seepage.assessment.evidence import evidence_of
 from seepage.assessment.row import ResultRow
+from seepage.assessment.visible import visible
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.reconstruct import ROWS_AT_ONCE
 from seepage.devices import find_device
 from seepage.digests import Json, arguments_of, plain
 from seepage.errors import BadInputError
 from seepage.learning import batch_statistics
-from seepage.models.batch_norm import Moments, normalisations
+from seepage.models.batch_norm import Moments, keeps_statistics, normalisations, statistics_sent
 from seepage.protocols.clients import Clients
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import takes
 from seepage.seeds import stream
 from seepage.settings.horizontal_facts import threat_model
-from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
+from seepage.settings.horizontal_spec import BatchStatistics, HorizontalSpec, make_spec
 from seepage.settings.part import Part, entry_of, make_part, source_of
 from seepage.settings.probe import Probe
 from seepage.settings.setting import (
@@ -187,7 +188,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             "defense": {"name": defense.name, **arguments_of(protocol.defense)},
             "attack" if is_attack else "baseline": {"name": part.part.name, **self._arguments(part)},
             "labels": spec.labels if is_attack else None,
-            "batch_statistics": spec.batch_statistics if is_attack else None,
+            "batch_statistics": self._statistics(protocol) if is_attack else None,
             "seed": spec.seed,
             "device": find_device(spec.device).type if is_attack else None,
             "threads": spec.threads,
@@ -233,7 +234,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         protocol = self.protocol(configuration)
         labels = None if self.spec.labels == "restored" else torch.zeros(1, protocol.records)
         granted = self._granted(protocol, labels)
-        if part.kind == "attack" and self._grants_statistics:
+        if part.kind == "attack" and self._grants_statistics(protocol):
             granted["batch_statistics"] = {}
         known = Knowledge(self.subject.dataset.schema, self.subject.dataset.statistics, **granted)
         described = {"sees": self._sees(configuration), **known.describe()}
@@ -308,17 +309,26 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         secret = transcript.secret
         labels = secret.labels if secret.used is None else secret.labels.gather(1, secret.used.flatten(1))
         known = self._granted(protocol, None if self.spec.labels == "restored" else labels)
-        if self._grants_statistics:
+        if self._grants_statistics(protocol):
             encoder = self.subject.encoder
             statistics = batch_statistics(self.subject.model, encoder.encode(secret.cells.to(encoder.mean.device)))
+            if self._statistics(protocol) == "sent":
+                statistics = statistics_sent(self.subject.model.module, statistics)
             known["batch_statistics"] = {
                 name: Moments(*(t.cpu() for t in moments)) for name, moments in statistics.items()
             }
         return known
 
-    @property
-    def _grants_statistics(self) -> bool:
-        return self.spec.batch_statistics == "granted" and bool(normalisations(self.subject.model.module))
+    def _statistics(self, protocol: Clients[View]) -> BatchStatistics:
+        """Return what of a batch's statistics is granted, where the protocol sends them."""
+        spec, subject = self.spec, self.subject
+        if spec.batch_statistics != "sent":
+            return spec.batch_statistics
+        single = isinstance(protocol, FedSGD) and protocol.clients == 1 and not _in_rounds(subject, protocol)
+        return "sent" if single and keeps_statistics(subject.model.module) else "hidden"
+
+    def _grants_statistics(self, protocol: Clients[View]) -> bool:
+        return self._statistics(protocol) != "hidden" and bool(normalisations(self.subject.model.module))
 
     def _granted(self, protocol: Clients[View], labels: Tensor | None) -> dict[str, Any]:
         ordered = self.spec.labels == "ordered"
@@ -374,6 +384,8 @@ class HorizontalExposure(Exposure):
         seconds = (time.perf_counter() - begun) / len(seeds)
         secret = self.transcript.secret
         matched = match_records(schema, statistics, secret, guess)
+        if guess.certified is not None and self.known.defense.name == "none" and not audit.swapped:
+            matched = replace(matched, visible=visible(self.transcript.view, secret, subject.encoder))
         evidence = []
         if is_attack:
             keep = spec.keep_records or not subject.own

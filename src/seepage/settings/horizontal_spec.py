@@ -16,7 +16,7 @@ from seepage.settings.part import Part, Parts, several
 from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, Spec
 
 Labels = Literal["restored", "true", "ordered"]
-BatchStatistics = Literal["hidden", "granted"]
+BatchStatistics = Literal["sent", "hidden", "granted"]
 
 
 def _all_baselines() -> tuple[Part, ...]:
@@ -217,11 +217,12 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
     batch_statistics: Annotated[
         BatchStatistics,
         Option(
-            "Whether the attacker is granted mean and variance of each batch where the network normalises it, as it is "
-            "where clients send running statistics along.",
+            "Mean and variance of each batch that the attacker is granted where the network normalises it: sent, what "
+            "the running statistics that clients send along tell of a single batch (FedSGD, one round of whole "
+            "holdings); granted, the exact ones; hidden, none.",
             KNOWLEDGE,
         ),
-    ] = "hidden"
+    ] = "sent"
     profile: Annotated[
         Profile,
         Option(

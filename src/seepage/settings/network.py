@@ -12,6 +12,7 @@ from torch import nn
 
 from seepage import models
 from seepage.errors import BadInputError
+from seepage.models.copies import copied
 from seepage.models.embedding import adapted
 from seepage.models.head import Dropout
 from seepage.models.model import Head, Model, usual_head
@@ -63,7 +64,7 @@ def make_model(
         own = load_own(model, schema, seed, head, options)
         network, digest = own.network, own.digest
     else:
-        network = copy.deepcopy(model)
+        network = copied(model) if isinstance(model, nn.Module) else copy.deepcopy(model)
     if isinstance(network, nn.Module):
         name = model if isinstance(model, str) else type(network).__name__
         network = Model(network, head or usual_head(schema), name, dropout=dropout)

@@ -45,10 +45,12 @@ class PlannedPart:
         part: registered name, options and label in results.
         kind: ``attack``; ``baseline``, which never reads the message; ``about``, which measures the deployment (task
             accuracy, epsilon).
+        column: column that alone is guessed, such as the label; None where all cells are.
     """
 
     part: Part
     kind: PartKind
+    column: str | None = None
 
     @property
     def label(self) -> str:
@@ -119,6 +121,9 @@ class About:
         rows: number of rows of the table.
         rounds: number of rounds in which the same units are attacked.
         target: name of the column that is learnt.
+        label: name of the column of labels, where they are a secret with a verdict of its own; None where they are not.
+        label_attacker: who attacks the label, as the subject of a sentence, where that is not ``attacker``: its verdict
+            then stands apart. None where it is, so that the graver verdict is that of the configuration.
         columns: names of the columns with figures of their own.
         sensitive: names of the columns that the report marks.
         scales: readings of metrics that are no rates.
@@ -144,6 +149,8 @@ class About:
     rows: int = 0
     rounds: int = 1
     target: str | None = None
+    label: str | None = None
+    label_attacker: str | None = None
     columns: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
     scales: Mapping[str, Scale] = field(default_factory=dict)

@@ -148,6 +148,7 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
             rounds=spec.exchanges,
             rows=len(dataset.all),
             target=dataset.schema.target.name,
+            label=dataset.schema.target.name,
             columns=(*self.private, dataset.schema.target.name),
             sensitive=tuple(c.name for c in dataset.schema.columns if c.sensitive),
             scales={

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import itertools
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from seepage.datasets import Dataset, own_table
 from seepage.devices import find_device
 from seepage.digests import Json
 from seepage.errors import BadInputError, unknown_name
+from seepage.models.copies import copied
 from seepage.models.model import Model
 from seepage.settings import networks
 from seepage.settings.horizontal_spec import HorizontalSpec
@@ -101,10 +101,10 @@ class Subject:
         encoder = Encoder(self.dataset.schema, self.dataset.statistics)
         normal = torch.randn(_PROBES, encoder.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         rows = encoder.project(normal)
-        module = copy.deepcopy(self.model.module).cpu()
+        module = copied(self.model.module).cpu()
         try:
             with torch.no_grad():
-                return copy.deepcopy(module).double()(rows)
+                return copied(module).double()(rows)
         except Exception:  # A module of one's own may insist on its parameters' type, and say so in any way.
             with torch.no_grad():
                 return module(rows.to(next(module.parameters()).dtype)).double()

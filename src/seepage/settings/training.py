@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from seepage.datasets import Dataset
 from seepage.errors import BadInputError
 from seepage.learning import LocalTraining, batch_statistics, local_update
 from seepage.models.batch_norm import Moments, advanced, running_statistics
+from seepage.models.copies import copied
 from seepage.models.model import Model
 from seepage.seeds import stream
 from seepage.settings.horizontal_spec import Training
@@ -125,7 +125,7 @@ def train(
 
 def holding(model: Model, held: Mapping[str, Tensor]) -> Model:
     """Return a copy of a model with these parameters and buffers."""
-    module = copy.deepcopy(model.module)
+    module = copied(model.module)
     places = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     with torch.no_grad():
         for name, tensor in held.items():

@@ -102,9 +102,10 @@ class HorizontalOptions(TypedDict, total=False):
     """Labels that the attacker has: restored from the message, the true ones in no particular order, or ordered as
     clients go through their records (with local steps, where clients do not shuffle).
     """
-    batch_statistics: Literal["hidden", "granted"]
-    """Whether the attacker is granted mean and variance of each batch where the network normalises it, as it is where
-    clients send running statistics along.
+    batch_statistics: Literal["sent", "hidden", "granted"]
+    """Mean and variance of each batch that the attacker is granted where the network normalises it: sent, what the
+    running statistics that clients send along tell of a single batch (FedSGD, one round of whole holdings);
+    granted, the exact ones; hidden, none.
     """
     profile: Literal["default", "faithful"]
     """Configuration of attacks: default is the strongest we know; faithful has the official implementations' details.

@@ -24,8 +24,10 @@ from seepage.sources import own_code
 S = TypeVar("S", bound=Spec)
 D = TypeVar("D")
 
-# A forecast gives up where a rehearsal takes longer: the run itself would tell as soon. The first one may take more.
-_LONGEST_REHEARSALS_SECONDS = (15.0, 8.0, 8.0)
+# A forecast gives up where a rehearsal takes longer: the first job of the run tells it as well, and is kept.
+_LONGEST_REHEARSAL_SECONDS = 3.0
+# What is done for the first time in a process takes some tenths of a second more than ever after.
+_WARM_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -337,22 +339,26 @@ def rehearse(expose: Callable[[int], Exposure], parts: Sequence[PlannedPart]) ->
     Raises:
         BadInputError: so small an exposure cannot be made.
     """
-    rehearsals = []
-    # What is done for the first time in a process takes longer than ever after.
-    for size, longest in zip((1, 1, 2), _LONGEST_REHEARSALS_SECONDS, strict=True):
-        begun = time.perf_counter()
-        exposure = expose(size)
-        exposed = time.perf_counter() - begun
-        for part in parts:
-            if time.perf_counter() - begun > longest:
-                return None
-            try:
-                exposure.measure(part)
-            except Exception:  # A part of a caller's own may fail in any way.
-                # The audit itself will record the failure; a small exposure may also be too small for the part.
-                continue
-        rehearsals.append(Rehearsal(exposed, time.perf_counter() - begun - exposed))
-    return rehearsals[1], rehearsals[2]
+    small = _rehearsal(expose, 1, parts)
+    if small is not None and small.exposure + small.parts < _WARM_SECONDS:
+        small = _rehearsal(expose, 1, parts)
+    double = None if small is None else _rehearsal(expose, 2, parts)
+    return None if small is None or double is None else (small, double)
+
+
+def _rehearsal(expose: Callable[[int], Exposure], size: int, parts: Sequence[PlannedPart]) -> Rehearsal | None:
+    begun = time.perf_counter()
+    exposure = expose(size)
+    exposed = time.perf_counter() - begun
+    for part in parts:
+        if time.perf_counter() - begun > _LONGEST_REHEARSAL_SECONDS:
+            return None
+        try:
+            exposure.measure(part)
+        except Exception:  # A part of a caller's own may fail in any way.
+            # The audit itself will record the failure; a small exposure may also be too small for the part.
+            continue
+    return Rehearsal(exposed, time.perf_counter() - begun - exposed)
 
 
 def rehearsed_training(

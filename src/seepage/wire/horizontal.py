@@ -205,8 +205,50 @@ class Knowledge:
 
 # Beginning of the regime of an attack that did not try its own method; the reason follows.
 NOT_TRIED = "not tried: "
-# What a regime says of records that the exact search found but that nothing proves, after their number.
-READ = "records read one by one"
+
+
+@dataclass(frozen=True)
+class ExactSearch:
+    """What an exact search saw in the message of one victim.
+
+    Attributes:
+        read: number of records that it read one by one and that leave a trace, proved or not.
+        ranks: rank of each hidden layer's gradient, in the order of the layers.
+    """
+
+    read: int
+    ranks: tuple[int, ...]
+
+    def doubt(self, records: int, width: int) -> str | None:
+        """Return why nothing proved in a message says nothing of it; None where it does say something.
+
+        The gradient of a layer that takes the rows is a sum over records of an error times a row. So its rank is at
+        most their number, and where it is smaller than an encoded row is wide, the rows lie in its span. Messages with
+        noise have every rank.
+
+        Args:
+            records: number of records behind the message, as the attacker knows it.
+            width: number of encoded columns.
+
+        Example:
+            >>> ExactSearch(read=0, ranks=(8, 4)).doubt(records=4, width=60)[:51]
+            'gradients of rank 8 are more than 4 records leave: '
+            >>> ExactSearch(read=0, ranks=(58, 64)).doubt(records=128, width=105) is None
+            True
+        """
+        if self.read:
+            return "no proof is possible, or encoder, statistics or recipe are not quite right"
+        if not self.ranks:
+            return None
+        first = self.ranks[0]
+        if first > records:
+            more = f"gradients of rank {first} are more than {records} records leave"
+            return f"{more}: their number or the recipe is not right, or rounding hides them"
+        if not first:
+            return "the layer that takes the rows sends nothing, and no search reads the others without it"
+        if first < width and (first == records or set(self.ranks) == {first}):
+            return "no row is in the span of the gradient: the encoder is not the client's, or a layer is not sent"
+        return None
 
 
 @dataclass(frozen=True)
@@ -265,6 +307,7 @@ class RecordsGuess:
             with ``NOT_TRIED`` where it fell back on another attack without trying its own method.
         certificates: conditions of each victim's certified cells, None for a victim without any; None for attacks
             without certificates.
+        searches: what the exact search of each victim saw; None where there was none.
     """
 
     cells: Float[Tensor, "victim record column"]
@@ -275,6 +318,7 @@ class RecordsGuess:
     certified: Bool[Tensor, "victim record column"] | None = None
     regime: tuple[str, ...] | None = None
     certificates: tuple[Certificate | None, ...] | None = None
+    searches: tuple[ExactSearch, ...] | None = None
 
 
 Guess = RecordsGuess

@@ -167,7 +167,7 @@ def _shown_by(
     if isinstance(network, Network):
         return least
     entering = network.run(rows).entering
-    for at, entry in enumerate(network.entries()):
+    for at, (entry, _) in enumerate(zip(network.entries(), whole, strict=False)):
         if whole[at] and (at or not network.takes_rows):
             shown = layers[at].alone[:, None] * _distances_behind(client, cells, entering[at], entry)
             least = least.maximum(shown)

@@ -41,6 +41,8 @@ _MOVE = 1e-3
 _DECODED = 32.0
 # Rows among which one that activates no unit is sought.
 _TYPICAL = 256
+# Relative distance of inputs that count as the same: less than a rounding of what the client sends.
+_ALIKE = 1e-8
 # Times that all numbers of a whole batch are fitted, of which each has to bring them nearer by this factor.
 _FITS = 8
 _NEARER = 0.9
@@ -243,6 +245,8 @@ class Harvester:
         # Rows that activate no unit pass as one: they stand for the same records.
         silent = passed & gradient.network.run(rows).silent()
         passed &= ~silent | (silent.cumsum(0) == 1)
+        if not isinstance(gradient.network, Network):
+            passed[passed.clone()] = _first_of_alike(gradient.network.run(rows[passed]).entering)
         # Several copies may be the mean of records that no layer tells apart; what comes alone goes first.
         alone = passed & (gradient.copies(counts) == 1)
         passed = alone if alone.any() else passed
@@ -390,6 +394,13 @@ class Harvester:
         """Return the standard deviation of rounding errors in scaled gradients."""
         sizes = [(layer / row_scale(layer)[:, None]).square().mean() for layer in gradient.received[:2]]
         return gradient.rounding * float(torch.stack(sizes).max().sqrt())
+
+
+def _first_of_alike(entering: Sequence[Float[Tensor, "record _"]]) -> Bool[Tensor, " record"]:
+    """Return which records are the first of those that enter every layer alike: a network may ignore a column."""
+    every = torch.cat([one / one.norm(dim=1).amax().clamp_min(1e-300) for one in entering], 1)
+    alike = torch.cdist(every, every, compute_mode="donot_use_mm_for_euclid_dist") < _ALIKE
+    return alike.long().argmax(1) == torch.arange(len(every), device=every.device)
 
 
 class _Term(NamedTuple):

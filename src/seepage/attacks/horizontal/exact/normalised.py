@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -18,11 +17,12 @@ from seepage.attacks.horizontal.exact.chains import branch_of, parts_of
 from seepage.attacks.horizontal.exact.gradients import CandidateEvidence, spell_out
 from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest
 from seepage.attacks.horizontal.exact.inexact import counted
-from seepage.attacks.horizontal.exact.networks import Network, extended
+from seepage.attacks.horizontal.exact.networks import Layered, Network, extended
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
 from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
 from seepage.learning import batch_statistics, gradient
 from seepage.models.batch_norm import BatchNorm, Moments, normalisations
+from seepage.models.copies import copied
 from seepage.models.resnet import Residual
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
@@ -130,18 +130,15 @@ class NormalisedHarvester:
         self._client, self._starts, self._rounds, self._seconds = client, starts, rounds, seconds
         self._encoder = starts.encoder
 
-    def run(self, view: GradientView, victim: int, records: int, moments: Mapping[str, Moments], seed: int) -> Harvest:
+    def run(self, seen: ReplayedBatch, records: int, seed: int) -> Harvest:
         """Read what records can be told from their combinations.
 
         Args:
-            view: the received gradients of a network that ``opening`` takes.
-            victim: index of the victim whose gradient is read.
+            seen: what the victim's gradient and the statistics of its batch say.
             records: number of records behind the gradient.
-            moments: moments of all victims' batches, by the name of the normalisation.
             seed: seed of the starts.
         """
         generator = torch.Generator().manual_seed(seed)
-        seen = Seen(view, victim, records, moments, self._encoder)
         cells = self._encoder.mean.new_empty(0, len(self._encoder.schema.columns))
         barren = 0
         for _ in rounds_within(self._rounds, self._seconds):
@@ -170,10 +167,12 @@ class NormalisedHarvester:
                 return self._harvest(seen, fitted, labels, spread)
         return self._harvest(seen, cells, spell_out(self._counts(seen, cells, 0)), None)
 
-    def _counts(self, seen: Seen, cells: Float[Tensor, "record column"], spare: int) -> Float[Tensor, "record label"]:
+    def _counts(
+        self, seen: ReplayedBatch, cells: Float[Tensor, "record column"], spare: int
+    ) -> Float[Tensor, "record label"]:
         return counted(seen.evidence(self._client.encode(cells).double()), max(0, spare))
 
-    def _harvest(self, seen: Seen, cells: Tensor, labels: Tensor, spread: Tensor | None) -> Harvest:
+    def _harvest(self, seen: ReplayedBatch, cells: Tensor, labels: Tensor, spread: Tensor | None) -> Harvest:
         """Return the records, proved where the standard errors of their numbers are known."""
         errors = torch.full_like(cells, torch.nan)
         errors[:, self._starts.continuous] = torch.inf if spread is None else spread
@@ -189,13 +188,13 @@ class NormalisedHarvester:
             dimensions=tuple(span.rank for span in seen.spans),
         )
 
-    def _visible(self, seen: Seen, cells: Tensor, labels: Tensor, spread: Tensor | None) -> Tensor:
+    def _visible(self, seen: ReplayedBatch, cells: Tensor, labels: Tensor, spread: Tensor | None) -> Tensor:
         if spread is None:
             return torch.zeros_like(cells, dtype=torch.bool)
         return seen.visible(self._client, cells, labels)
 
     def _replayed(
-        self, seen: Seen, cells: Float[Tensor, "record column"], labels: Float[Tensor, " record"]
+        self, seen: ReplayedBatch, cells: Float[Tensor, "record column"], labels: Float[Tensor, " record"]
     ) -> tuple[Float[Tensor, "record column"], bool, Float[Tensor, "record continuous"]]:
         """Return the cells with numbers fitted, whether only rounding is left of the gradient, and standard errors."""
         starts, place = self._starts, self._starts.place
@@ -228,72 +227,42 @@ class NormalisedHarvester:
         return cells, seen.is_rounding(rest), spread
 
 
-class Seen:
-    """What one victim's gradient and statistics say of records.
+class ReplayedBatch:
+    """One victim's gradient and the moments of its batch, against which whole batches are replayed.
 
     Attributes:
-        network: network of the first layer alone, normalised as the batch was.
-        spans: span of the encoded rows, and span of the first layer's outputs for them.
+        network: network whose inputs a search compares, normalised as the batch was.
+        spans: spans of the inputs of its layers.
         occurring: whether some record has each encoded column, as far as the rows' mean says so.
     """
+
+    network: Layered
+    spans: list[Span]
 
     def __init__(
         self, view: GradientView, victim: int, records: int, moments: Mapping[str, Moments], encoder: Encoder
     ) -> None:
-        opened = opening(view.model.module)
-        assert opened is not None
         place = view.place(victim)
         self._place = {name: parameter.detach().double() for name, parameter in place.items()}
         self._received = {name: g[victim].double() for name, g in view.gradient.items()}
         self._rounding = torch.finfo(next(iter(view.gradient.values())).dtype).eps
         self._records, self._model, self._encoder = records, view.model, encoder
-        self._names = {part: name for name, part in view.model.module.named_modules()}
         self._moments = {
             name: Moments(*(t[victim].to(encoder.mean) for t in (m.mean, m.variance))) for name, m in moments.items()
         }
         self.occurring = torch.ones_like(encoder.is_continuous)
         self._counts: Tensor | None = None
-        mean = encoder.mean
-        if isinstance(opened.first, nn.Conv1d):
-            weight, positions = self._convolving(opened.first)
-            bias = weight.new_zeros(len(weight))
-            # The gradient of a convolution is a sum over positions and spans no rows.
-            first = _span(torch.eye(encoder.width + 1, dtype=torch.float64, device=mean.device))
-        else:
-            (weight, bias), positions = self._affine(opened.first), 1
-            basis = self._basis(opened.first, opened.first_norm)
-            first = _span(basis)
-            if opened.first_norm is not None:
-                made = self._moments[self._names[opened.first_norm]].mean - bias
-                raw, open_ = mean_row(encoder, weight, made, basis)
-                mean = (raw - encoder.mean) / encoder.std
-                if not len(open_):
-                    self._counts = raw * records
-                    self.occurring = encoder.is_continuous | (self._counts > 0.5)
-                first = _span(torch.cat([basis, open_]), mean)
-        self._averaging = self._moving(weight, opened.first_norm, positions)
-        inside = len(weight)
-        basis = self._basis(opened.second, opened.second_norm)
-        if opened.second_norm is None:
-            second = _span(torch.cat([basis[:, :inside], basis[:, -1:]], 1))
-        else:
-            across, shift = self._affine(opened.second)
-            made = self._moments[self._names[opened.second_norm]].mean - shift
-            beside = across[:, inside:] @ mean if opened.beside else 0.0
-            middle, open_ = _solved(across[:, :inside], made - beside)
-            second = _span(torch.cat([basis[:, :inside], open_]), middle)
-        self.spans = [first, second]
-        if opened.first_norm is not None:
-            scale, shift = self._normalising(opened.first_norm, positions)
-            weight, bias = scale[:, None] * weight, scale * bias + shift
-        self.network = Network((weight,), (bias,))
-        self._body, self._last = self._frozen({opened.first_norm: positions})
+        self._averaging: Tensor | None = None
 
     @property
     def tells(self) -> bool:
         """Whether so much lies outside the spans that lying inside says something."""
         outside = sum(len(span.off_rows) for span in self.spans)
         return outside >= len(self._encoder.schema.columns) + _LEAST_OUTSIDE
+
+    def evidence(self, rows: Float[Tensor, "record encoded"]) -> CandidateEvidence:
+        """Return what the last layer says of copies and labels, if these are all records there are."""
+        raise NotImplementedError
 
     def missing(self, rows: Float[Tensor, "record encoded"]) -> Bool[Tensor, " encoded"]:
         """Return which encoded columns the records besides these have."""
@@ -360,19 +329,6 @@ class Seen:
                 seen[:, i] = float(moved.norm()) * move(column) > 2 * SAME
         return seen
 
-    def evidence(self, rows: Float[Tensor, "record encoded"]) -> CandidateEvidence:
-        """Return what the last layer says of copies and labels, if these are all records there are."""
-        weight, bias = self._affine(self._last)
-        inputs = extended(functional_call(self._body, self._place, rows))
-        outputs = inputs @ torch.cat([weight, bias[:, None]], 1).T
-        sent = torch.cat([part.view(len(weight), -1) for part in self._gradient_of(self._last)], 1)
-        total = torch.linalg.pinv(inputs.T) @ (self._records * sent.T)
-        inside = outputs.new_zeros(len(rows))
-        if self._model.head == "softmax":
-            return CandidateEvidence(inside, inside, outputs.softmax(-1), total)
-        chances = torch.cat([1 - outputs.sigmoid(), outputs.sigmoid()], -1)
-        return CandidateEvidence(inside, inside, chances, torch.cat([-total, total], -1))
-
     def left(
         self, rows: Float[Tensor, "try record encoded"], labels: Float[Tensor, " record"]
     ) -> Float[Tensor, "try entry"]:
@@ -401,19 +357,111 @@ class Seen:
         every = [g.flatten() for other, g in self._received.items() if other.rpartition(".")[0] == layer]
         return max(float(torch.cat(every).square().mean().sqrt()), 1e-300)
 
+    def _moving(
+        self, weight: Float[Tensor, "unit encoded"], norm: str | None, positions: int = 1
+    ) -> Float[Tensor, "channel encoded"] | None:
+        """Return how the granted mean moves with an entry of one row, in roundings of its usual size."""
+        if norm is None:
+            return None
+        mean, variance = self._moments[norm]
+        level = float((mean.square() + variance).mean().sqrt()) * math.sqrt(len(mean))
+        return weight.unflatten(0, (-1, positions)).mean(1) / (self._records * level * self._rounding)
+
+    def _biased(self, positions: int) -> float:
+        return 1 - 1 / (self._records * positions)
+
+    def _basis(self, parts: Sequence[Tensor], centred: bool) -> Float[Tensor, "rank input"]:
+        """Return orthonormal rows that a layer's gradient spans.
+
+        Args:
+            parts: its gradient: of its weight, and of its bias.
+            centred: whether its errors add up to zero, so that its bias says nothing.
+        """
+        sent = torch.cat([parts[0], *(bias[:, None] for bias in parts[1:])], 1) if not centred else parts[0]
+        _, values, right = torch.linalg.svd(sent / row_scale(sent)[:, None], full_matrices=False)
+        most = self._records - centred
+        return right[: min(most, int((values > _ROUNDINGS * self._rounding * values[0]).sum()))]
+
+    def _at_end(self, inputs: Tensor, outputs: Tensor, sent: Tensor) -> CandidateEvidence:
+        """Return what a layer says of copies and labels whose errors are those of the outputs.
+
+        Args:
+            inputs: records' inputs of the layer.
+            outputs: outputs of the network.
+            sent: received gradient of the layer.
+        """
+        total = torch.linalg.pinv(inputs.T) @ (self._records * sent.T)
+        inside = outputs.new_zeros(len(inputs))
+        if self._model.head == "softmax":
+            return CandidateEvidence(inside, inside, outputs.softmax(-1), total)
+        chances = torch.cat([1 - outputs.sigmoid(), outputs.sigmoid()], -1)
+        return CandidateEvidence(inside, inside, chances, torch.cat([-total, total], -1))
+
+
+class Seen(ReplayedBatch):
+    """What the gradient and the statistics of a network that ``opening`` takes say of records.
+
+    Attributes:
+        network: network of the first layer alone, normalised as the batch was.
+        spans: span of the encoded rows, and span of the first layer's outputs for them.
+    """
+
+    def __init__(
+        self, view: GradientView, victim: int, records: int, moments: Mapping[str, Moments], encoder: Encoder
+    ) -> None:
+        super().__init__(view, victim, records, moments, encoder)
+        opened = opening(view.model.module)
+        assert opened is not None
+        self._names = {part: name for name, part in view.model.module.named_modules()}
+        mean = encoder.mean
+        if isinstance(opened.first, nn.Conv1d):
+            weight, positions = self._convolving(opened.first)
+            bias = weight.new_zeros(len(weight))
+            # The gradient of a convolution is a sum over positions and spans no rows.
+            first = span_of(torch.eye(encoder.width + 1, dtype=torch.float64, device=mean.device))
+        else:
+            (weight, bias), positions = self._affine(opened.first), 1
+            basis = self._basis(self._gradient_of(opened.first), opened.first_norm is not None)
+            first = span_of(basis)
+            if opened.first_norm is not None:
+                made = self._moments[self._names[opened.first_norm]].mean - bias
+                raw, open_ = mean_row(encoder, weight, made, basis)
+                mean = (raw - encoder.mean) / encoder.std
+                if not len(open_):
+                    self._counts = raw * records
+                    self.occurring = encoder.is_continuous | (self._counts > 0.5)
+                first = span_of(torch.cat([basis, open_]), mean)
+        self._averaging = self._moving(weight, opened.first_norm and self._names[opened.first_norm], positions)
+        inside = len(weight)
+        basis = self._basis(self._gradient_of(opened.second), opened.second_norm is not None)
+        if opened.second_norm is None:
+            second = span_of(torch.cat([basis[:, :inside], basis[:, -1:]], 1))
+        else:
+            across, shift = self._affine(opened.second)
+            made = self._moments[self._names[opened.second_norm]].mean - shift
+            beside = across[:, inside:] @ mean if opened.beside else 0.0
+            middle, open_ = solved(across[:, :inside], made - beside)
+            second = span_of(torch.cat([basis[:, :inside], open_]), middle)
+        self.spans = [first, second]
+        if opened.first_norm is not None:
+            scale, shift = self._normalising(opened.first_norm, positions)
+            weight, bias = scale[:, None] * weight, scale * bias + shift
+        self.network = Network((weight,), (bias,))
+        self._body, self._last = self._frozen({opened.first_norm: positions})
+
+    def evidence(self, rows: Float[Tensor, "record encoded"]) -> CandidateEvidence:
+        """Return what the last layer says of copies and labels, if these are all records there are."""
+        weight, bias = self._affine(self._last)
+        inputs = extended(functional_call(self._body, self._place, rows))
+        outputs = inputs @ torch.cat([weight, bias[:, None]], 1).T
+        sent = torch.cat([part.view(len(weight), -1) for part in self._gradient_of(self._last)], 1)
+        return self._at_end(inputs, outputs, sent)
+
     def _affine(self, layer: nn.Module) -> tuple[Tensor, Tensor]:
         return self._place[f"{self._names[layer]}.weight"], self._place[f"{self._names[layer]}.bias"]
 
     def _gradient_of(self, layer: nn.Module) -> tuple[Tensor, Tensor]:
         return self._received[f"{self._names[layer]}.weight"], self._received[f"{self._names[layer]}.bias"]
-
-    def _basis(self, layer: nn.Module, norm: BatchNorm | None) -> Float[Tensor, "rank input"]:
-        """Return orthonormal rows that a layer's gradient spans, with the bias only where nothing normalises it."""
-        weight, bias = self._gradient_of(layer)
-        sent = torch.cat([weight, bias[:, None]], 1) if norm is None else weight
-        _, values, right = torch.linalg.svd(sent / row_scale(sent)[:, None], full_matrices=False)
-        most = self._records - (norm is not None)
-        return right[: min(most, int((values > _ROUNDINGS * self._rounding * values[0]).sum()))]
 
     def _convolving(self, layer: nn.Conv1d) -> tuple[Float[Tensor, "unit encoded"], int]:
         """Return a convolution as a matrix, and the number of its positions."""
@@ -429,19 +477,6 @@ class Seen:
         scale = weight * (variance * self._biased(positions) + norm.eps).rsqrt()
         return scale.repeat_interleave(positions), (bias - scale * mean).repeat_interleave(positions)
 
-    def _moving(
-        self, weight: Float[Tensor, "unit encoded"], norm: BatchNorm | None, positions: int
-    ) -> Float[Tensor, "channel encoded"] | None:
-        """Return how the granted mean moves with an entry of one row, in roundings of its usual size."""
-        if norm is None:
-            return None
-        mean, variance = self._moments[self._names[norm]]
-        level = float((mean.square() + variance).mean().sqrt()) * math.sqrt(len(mean))
-        return weight.unflatten(0, (-1, positions)).mean(1) / (self._records * level * self._rounding)
-
-    def _biased(self, positions: int) -> float:
-        return 1 - 1 / (self._records * positions)
-
     def _frozen(self, positions: Mapping[BatchNorm | None, int]) -> tuple[nn.Module, nn.Linear]:
         """Return the module without its last layer, which normalises every row as this batch was, and that layer.
 
@@ -452,7 +487,7 @@ class Seen:
         assert parts is not None
         last = parts[-1]
         assert isinstance(last, nn.Linear)
-        body = copy.deepcopy(self._model.module).eval().to(self._encoder.mean)
+        body = copied(self._model.module).eval().to(self._encoder.mean)
         for norm, name in self._names.items():
             if name in self._moments:
                 mean, variance = self._moments[name]
@@ -492,13 +527,13 @@ def mean_row(
     found = torch.where(open_, torch.zeros_like(encoder.mean), -encoder.mean / encoder.std)
     system = torch.cat([weight, sums])
     wanted = torch.cat([outputs, 1 - sums @ (encoder.mean / encoder.std)]) - system @ found
-    found[open_], within = _solved(system[:, open_], wanted)
+    found[open_], within = solved(system[:, open_], wanted)
     free = found.new_zeros(len(within), len(found))
     free[:, open_] = within
     return found * encoder.std + encoder.mean, free
 
 
-def _solved(
+def solved(
     system: Float[Tensor, "equation unknown"], wanted: Float[Tensor, " equation"]
 ) -> tuple[Float[Tensor, " unknown"], Float[Tensor, "free unknown"]]:
     """Return the shortest solution, and the directions that no equation determines."""
@@ -507,7 +542,7 @@ def _solved(
     return right[:rank].T @ ((left[:, :rank].T @ wanted) / values[:rank]), right[rank:]
 
 
-def _span(rows: Float[Tensor, "row input"], mean: Float[Tensor, " mean"] | None = None) -> Span:
+def span_of(rows: Float[Tensor, "row input"], mean: Float[Tensor, " mean"] | None = None) -> Span:
     """Return what rows span; with a mean what rows around it do, extended by a 1."""
     if mean is not None:
         row = extended(mean[None])

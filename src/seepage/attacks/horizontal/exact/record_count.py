@@ -9,7 +9,8 @@ import torch
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
 from seepage.attacks.horizontal.exact.gradients import STRICT, Gradient
 from seepage.attacks.horizontal.exact.harvest import CHANGES, tells
-from seepage.attacks.horizontal.exact.traced import TracedGradient, UnreadableError, traced
+from seepage.attacks.horizontal.exact.probes import UnreadableError
+from seepage.attacks.horizontal.exact.traced import TracedGradient, traced
 from seepage.attacks.horizontal.matching.starts import Starts
 from seepage.models.batch_norm import normalisations
 from seepage.tabular.encoder import Encoder

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Bool, Float
@@ -13,53 +14,36 @@ from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.gradients import SAME, Gradient
-from seepage.attacks.horizontal.exact.networks import Tap, extended
-from seepage.attacks.horizontal.exact.spans import ROUNDINGS, Span, row_scale
+from seepage.attacks.horizontal.exact.networks import Tap
+from seepage.attacks.horizontal.exact.probes import Probes, UnreadableError, WatchedLayer, probed
+from seepage.attacks.horizontal.exact.spans import Span
 from seepage.attacks.horizontal.matching.starts import Starts
-from seepage.learning import gradient, mean_loss
-from seepage.models.batch_norm import normalisations
-from seepage.models.calling import LayerRun, watched
+from seepage.learning import gradient
+from seepage.models.batch_norm import BatchNorm, Moments, normalisations
+from seepage.models.copies import copied
+from seepage.models.linear_calls import LinearCall, linear_calls
 from seepage.models.model import Head, Model
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import GradientView
 
-# Typical rows, between these numbers, with which the layers of a network are looked at.
-_LEAST_ROWS, _MOST_ROWS = 64, 1024
+# Most typical rows.
+_MOST_ROWS = 1024
+# Rows with which it is seen whether all else follows from the first layer's outputs.
+_FEW_ROWS = 64
 # Relative difference of two float64 computations that counts as none.
 _SAME = 1e-9
 # Step of central differences, in standardised units.
 _STEP = 1e-6
-# Share of the largest error that counts as none.
-_SILENT = 1e-12
 # Share of the best layer's dimensions that another one needs to be searched as well.
 _AS_GOOD = 0.9
 # Most layers that are searched beside the first one, and those where no layer takes a row itself.
 _TAPS, _TAPS_ALONE = 1, 3
-# Length that inputs of a layer are brought to on average, where searches compare them.
-_USUAL = 4.0
 # Squared length of what is added up to a deeper layer's input, in units of its own: generous.
 _ADDED_UP = 64.0
-
-
-class UnreadableError(Exception):
-    """A network in which no layer says anything of single records; the message says why, in a clause."""
-
-
-@dataclass(frozen=True)
-class WatchedLayer:
-    """An affine layer whose gradient is a sum over records of error times input.
-
-    Attributes:
-        name: name in the module.
-        biased: whether it has a bias.
-        token: place of the only input of a record that has an error, where the layer takes several; else None.
-    """
-
-    name: str
-    biased: bool
-    token: int | None
+# Layers that a message names.
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -69,21 +53,22 @@ class TracedRun:
     Attributes:
         entering: what enters each watched layer, with an appended 1 where it has a bias.
         outputs: outputs of the network.
-        returned: outputs of the watched layers, with a graph.
+        calls: calls of the watched layers, with a graph.
         graphed: outputs of the network, with a graph.
         layers: the watched layers.
     """
 
     entering: list[Float[Tensor, "record _"]]
     outputs: Float[Tensor, "record output"]
-    returned: list[Tensor]
+    calls: list[LinearCall]
     graphed: Tensor
     layers: Sequence[WatchedLayer]
 
     def errors(self, error: Float[Tensor, "record output"]) -> list[Float[Tensor, "record _"]]:
         """Return the derivative with respect to each watched layer's outputs."""
-        found = torch.autograd.grad(self.graphed, self.returned, error, retain_graph=True)
-        return [e if layer.token is None else e[:, layer.token] for e, layer in zip(found, self.layers, strict=True)]
+        found = torch.autograd.grad(self.graphed, [call.returned for call in self.calls], error, retain_graph=True)
+        every = zip(self.layers, self.calls, found, strict=True)
+        return [layer.chosen(call.by_unit(back)) for layer, call, back in every]
 
     def silent(self) -> Bool[Tensor, " record"]:
         """Return which records leave no error at the first watched layer."""
@@ -97,10 +82,11 @@ class TracedRun:
 
 @dataclass(frozen=True)
 class TracedNetwork:
-    """A module whose affine layers are watched, see ``Layered``.
+    """A module whose linear maps are watched, see ``Layered``.
 
-    A layer counts that runs once, takes one input a record (or several of which one alone has an error, as the last
-    attention block's of a transformer that reads one token), and whose input depends on that record alone.
+    A layer counts whose weight's gradient is the sum over records of one error times one input, which depends on that
+    record alone. It may take several inputs of which one alone has an error, as the last attention block's of a
+    transformer that reads one token.
 
     Attributes:
         module: module in float64, in evaluation mode.
@@ -108,30 +94,44 @@ class TracedNetwork:
         outputs: number of outputs.
         maps: maps from the encoded row to the inputs of the first of these layers, which are affine in it, with their
             constants.
+        state_weight, state_bias: map from the encoded row to the state.
         by_outputs: whether all else depends on the first layer's outputs alone, which are the state then; else the
             state is the encoded row.
         taps: layers whose inputs a search compares.
         held: numbers a row that computing the taps' inputs takes.
-        zeros: an encoded row of zeros.
+        probes: rows from which these maps are told.
+        last: layer whose errors are those of the outputs; None where there is none.
     """
 
     module: nn.Module
     layers: tuple[WatchedLayer, ...]
     outputs: int
     maps: tuple[tuple[Float[Tensor, "_ encoded"], Float[Tensor, " _"]], ...]
+    state_weight: Float[Tensor, "state encoded"]
+    state_bias: Float[Tensor, " state"]
     by_outputs: bool
     taps: tuple[Tap, ...]
     held: int
-    zeros: Float[Tensor, " encoded"]
+    probes: Probes
+    last: WatchedLayer | None
 
     @classmethod
-    def of(cls, model: Model, rows: Float[Tensor, "row encoded"], parameters: Mapping[str, Tensor]) -> TracedNetwork:
+    def of(
+        cls,
+        model: Model,
+        rows: Float[Tensor, "row encoded"],
+        parameters: Mapping[str, Tensor],
+        moments: Mapping[str, Moments] | None = None,
+        encoder: Encoder | None = None,
+    ) -> TracedNetwork:
         """Look at a model's layers with typical rows.
 
         Args:
             model: model whose module is looked at.
             rows: typical encoded rows, in float64.
             parameters: parameters of the module.
+            moments: mean and variance by which each normalisation by the batch is done, by its name, of those that run.
+            encoder: encoder of the table in float64, for networks that are affine on its rows alone.
 
         Raises:
             UnreadableError: no layer says anything of single records.
@@ -142,45 +142,61 @@ class TracedNetwork:
             ...     def __init__(self):
             ...         super().__init__()
             ...         self.first, self.last = nn.Linear(3, 8), nn.Linear(8, 2)
-            ...         self.hidden = nn.Linear(8, 8, bias=False)
+            ...         self.hidden = nn.Parameter(torch.randn(8, 8))
             ...     def forward(self, x):
-            ...         return self.last(functional.gelu(self.hidden(functional.gelu(self.first(x)))))
+            ...         return self.last(functional.gelu(functional.gelu(self.first(x)) @ self.hidden))
             >>> model = Model(Net(), "softmax", "mine")
             >>> network = TracedNetwork.of(model, torch.randn(64, 3, dtype=torch.float64), model.parameters)
             >>> [layer.name for layer in network.layers], network.by_outputs, network.taps[0].at
             (['first', 'hidden'], True, 1)
         """
-        if normalisations(model.module):
+        normalised = normalisations(model.module)
+        if normalised and not moments:
             raise UnreadableError("batch normalisation behind which a record's error depends on the others")
-        module = copy.deepcopy(model.module).double().eval()
-        _load(module, parameters)
-        seen = _seen(module, model.head, rows)
-        chosen = [layer for layer in seen if layer.rank > 2 * _dimensions(model.head, layer.outputs)]
+        trained = copied(model.module).double().requires_grad_()
+        _load(trained, parameters)
+        module = trained.eval()
+        if normalised:
+            module = frozen(trained, moments or {})
+            for name, part in model.module.named_modules():
+                trained.get_submodule(name).training = part.training
+        seen, probes, refused = probed(module, trained, model.head, rows, encoder)
+        most = 2 * _dimensions(model.head, seen[0].outputs)
+        chosen = [layer for layer in seen if layer.rank > most]
         chosen.sort(key=lambda layer: layer.linear is None)
+        inner = [layer for layer in seen if not layer.at_end]
+        small = [f"the gradient of {layer.layer.name!r} has {layer.rank} dimensions" for layer in inner]
+        reasons = "; ".join([*dict.fromkeys(refused), *small][:_NAMED])
+        alone = "no layer behind which single records could be told apart" + (f" ({reasons})" if reasons else "")
         if not chosen:
-            raise UnreadableError("no layer behind which single records could be told apart")
+            raise UnreadableError(alone)
         affine = sum(layer.linear is not None for layer in chosen)
-        by_outputs = bool(affine) and _by_outputs(module, chosen[0], rows)
+        by_outputs = bool(affine) and _by_outputs(module, chosen[0].layer, rows[:_FEW_ROWS])
         deeper = [(at, layer) for at, layer in enumerate(chosen) if layer.linear is None]
         best = max((layer.rank for _, layer in deeper), default=0)
-        most = _TAPS if affine else _TAPS_ALONE
+        number = _TAPS if affine else _TAPS_ALONE
         taps = [Tap(at, layer.inputs, layer.scale) for at, layer in deeper if layer.rank >= _AS_GOOD * best]
         # The layers nearest to the outputs have the most between them and the row.
-        taps = taps[:most] if affine else taps[-most:]
+        taps = taps[:number] if affine else taps[-number:]
         if not affine and not taps:
-            raise UnreadableError("no layer behind which single records could be told apart")
-        width = rows.shape[1]
+            raise UnreadableError(alone)
         maps = tuple(layer.linear for layer in chosen if layer.linear is not None)
         layers = tuple(layer.layer for layer in chosen)
-        return cls(
-            module, layers, seen[0].outputs, maps, by_outputs, tuple(taps), seen[0].numbers, rows.new_zeros(width)
-        )
+        state = _state(module, layers[0], maps, probes, by_outputs)
+        last = next((layer.layer for layer in reversed(seen) if layer.at_end), None)
+        held = seen[0].numbers
+        return cls(module, layers, seen[0].outputs, maps, *state, by_outputs, tuple(taps), held, probes, last)
 
     def at(self, parameters: Mapping[str, Tensor]) -> TracedNetwork:
         """Return the same network with other parameters of the same names."""
-        module = copy.deepcopy(self.module)
+        module = copied(self.module)
         _load(module, parameters)
-        return replace(self, module=module)
+        places = [layer.place for layer in self.layers[: self.affine]]
+        made = {call.place: call for call in linear_calls(module, self.probes.rows, places).calls} if places else {}
+        pairs = zip(self.layers, self.maps, strict=False)
+        maps = tuple(self.probes.map(layer.chosen(made[layer.place].entering)) for layer, _ in pairs)
+        state = _state(module, self.layers[0], maps, self.probes, self.by_outputs)
+        return replace(self, module=module, maps=maps, state_weight=state[0], state_bias=state[1])
 
     @property
     def affine(self) -> int:
@@ -194,49 +210,31 @@ class TracedNetwork:
 
     @property
     def parameters(self) -> list[tuple[str, str | None]]:
-        """Names of each watched layer's weights and bias."""
-        prefixes = [f"{layer.name}." if layer.name else "" for layer in self.layers]
-        pairs = zip(prefixes, self.layers, strict=True)
-        return [(f"{prefix}weight", f"{prefix}bias" if layer.biased else None) for prefix, layer in pairs]
+        """Names of each watched layer's weights, the first of those it is computed from, and bias."""
+        return [(layer.weights[0], layer.bias) for layer in self.layers]
 
-    @property
+    @cached_property
     def takes_rows(self) -> bool:
         """Whether the first layer takes the encoded row itself and has a bias."""
         if not self.maps or not self.layers[0].biased:
             return False
         linear, constant = self.maps[0]
-        eye = torch.eye(len(self.zeros), dtype=linear.dtype, device=linear.device)
+        eye = torch.eye(linear.shape[1], dtype=linear.dtype, device=linear.device)
         return _close(linear, eye) and not bool(constant.any())
 
-    @property
-    def _first(self) -> nn.Linear:
-        layer = self.module.get_submodule(self.layers[0].name)
-        assert isinstance(layer, nn.Linear)
-        return layer
-
-    @property
-    def state_weight(self) -> Float[Tensor, "state encoded"]:
-        """Map from the encoded row to the state."""
-        if self.by_outputs:
-            return self._first.weight.detach() @ self.maps[0][0]
-        return torch.eye(len(self.zeros), dtype=self.zeros.dtype, device=self.zeros.device)
-
-    @property
-    def state_bias(self) -> Float[Tensor, " state"]:
-        """Constant part of the state."""
-        if not self.by_outputs:
-            return self.zeros
-        bias = self._first.bias
-        constant = self._first.weight.detach() @ self.maps[0][1]
-        return constant if bias is None else constant + bias.detach()
+    def gradients(self, message: Mapping[str, Tensor]) -> list[Float[Tensor, "unit _"]]:
+        """Return the gradient of each watched layer, weights and bias side by side, from that of the parameters."""
+        return [layer.received(self.module, message, self.probes.rows[0]) for layer in self.layers]
 
     def away(self, spans: Sequence[Span]) -> tuple[Float[Tensor, "rest encoded"], Float[Tensor, " rest"]]:
         """Return the map from the encoded row to what lies outside the spans of the affine layers' inputs."""
-        ways, shifts = [self.zeros[None][:0]], [self.zeros[:0]]
-        for span, layer, (linear, constant) in zip(spans, self.layers, self.maps, strict=False):
+        none = self.probes.rows[:0]
+        ways, shifts = [none], [none[:, 0]]
+        for span, (linear, constant) in zip(spans, self.maps, strict=False):
             off = span.off_rows[:, : len(constant)]
             ways.append(off @ linear)
-            shifts.append(off @ constant + (span.off_rows[:, -1] if layer.biased else 0.0))
+            extended = span.off_rows.shape[1] > len(constant)
+            shifts.append(off @ constant + (span.off_rows[:, -1] if extended else 0.0))
         return torch.cat(ways), torch.cat(shifts)
 
     def entries(self) -> list[Float[Tensor, "_ encoded"]]:
@@ -245,33 +243,32 @@ class TracedNetwork:
 
     def run(self, rows: Float[Tensor, "record encoded"]) -> TracedRun:
         """Return the records' way through the network."""
-        names = [layer.name for layer in self.layers]
-        found = watched(self.module, names, rows, graph=True)
-        runs = {run.name: run for run in found.layers}
-        entering = [_entering(runs[layer.name], layer) for layer in self.layers]
-        returned = [runs[layer.name].returned for layer in self.layers]
-        return TracedRun(entering, found.outputs.detach(), returned, found.outputs, self.layers)
+        found = linear_calls(self.module, rows, [layer.place for layer in self.layers], graph=True)
+        made = {call.place: call for call in found.calls}
+        calls = [made[layer.place] for layer in self.layers]
+        entering = [layer.entered(call) for layer, call in zip(self.layers, calls, strict=True)]
+        return TracedRun(entering, found.outputs.detach(), calls, found.outputs, self.layers)
 
     def deep(self, state: Float[Tensor, "*batch state"], rough: bool = False) -> list[Float[Tensor, "*batch _"]]:
         """Return the taps' inputs; computed in float32 if they may be rough."""
         module = self._in_float32 if rough else self.module
         flat = state.reshape(-1, state.shape[-1]).to(next(module.parameters()).dtype)
-        names = [self.layers[tap.at].name for tap in self.taps]
-        if not names:
+        layers = [self.layers[tap.at] for tap in self.taps]
+        places = [layer.place for layer in layers]
+        if not places:
             return []
         if self.by_outputs:
-            first = self.layers[0].name
-            dummy = self.zeros.to(flat.dtype).expand(len(flat), -1)
-            found = watched(module, [first, *names], dummy, {first: flat}, until=names)
+            dummy = self.probes.rows[0].to(flat.dtype).expand(len(flat), -1)
+            found = linear_calls(module, dummy, places, {self.layers[0].place: flat}, until=places)
         else:
-            found = watched(module, names, flat, until=names)
-        runs = {run.name: run for run in found.layers}
-        entering = [_chosen(runs[self.layers[tap.at].name].entering, self.layers[tap.at]) for tap in self.taps]
-        return [entered.to(state.dtype).view(*state.shape[:-1], -1) for entered in entering]
+            found = linear_calls(module, flat, places, until=places)
+        made = {call.place: call for call in found.calls}
+        entering = [layer.chosen(made[layer.place].entering) for layer in layers]
+        return [entered.to(state.dtype).reshape(*state.shape[:-1], -1) for entered in entering]
 
     @cached_property
     def _in_float32(self) -> nn.Module:
-        return copy.deepcopy(self.module).float()
+        return copied(self.module).float()
 
     def slopes(
         self, state: Float[Tensor, "start state"], direction: Float[Tensor, "state number"]
@@ -294,94 +291,61 @@ def traced(model: Model, schema: Schema, statistics: Statistics) -> TracedNetwor
     """
     if normalisations(model.module) or affine_layers(model.module) is not None:
         return None
-    encoder = Encoder(schema, statistics, device=next(model.module.parameters()).device)
-    return TracedNetwork.of(model, encoder.encode(Starts(encoder, statistics, 1).typical(_MOST_ROWS)), model.parameters)
+    # A change in place counts a parameter's version up.
+    key = (model.head, schema, statistics, tuple((id(p), p._version) for p in model.module.parameters()))
+    known = _TRACED.get(model.module)
+    if known is None or known.key != key:
+        encoder = Encoder(schema, statistics, device=next(model.module.parameters()).device)
+        network = TracedNetwork.of(model, typical_rows(encoder, statistics), model.parameters, encoder=encoder)
+        known = _TRACED[model.module] = _Known(key, network)
+    return known.network
 
 
-@dataclass(frozen=True)
-class _LayerProbe:
-    """What typical rows show of an affine layer.
+class _Known(NamedTuple):
+    key: tuple[object, ...]
+    network: TracedNetwork
 
-    Attributes:
-        layer: the layer.
-        inputs, outputs: numbers of its inputs and of the network's outputs.
-        linear: map from the encoded row to its input and the constant part, where that is affine.
-        rank: number of dimensions of its gradient, however many records there are.
-        scale: factor that brings its inputs to the usual length.
-        numbers: numbers a row that all affine layers take and return.
+
+# What was traced last of each module, so that counting records and reading them looks at it once.
+_TRACED: WeakKeyDictionary[nn.Module, _Known] = WeakKeyDictionary()
+
+
+def typical_rows(encoder: Encoder, statistics: Statistics) -> Float[Tensor, "row encoded"]:
+    """Return rows of public marginals with which layers are looked at."""
+    return encoder.encode(Starts(encoder, statistics, 1).typical(_MOST_ROWS))
+
+
+def frozen(module: nn.Module, moments: Mapping[str, Moments]) -> nn.Module:
+    """Return a copy that normalises every record by the same mean and variance, in evaluation mode.
+
+    Args:
+        module: module with batch normalisations.
+        moments: mean and variance of each, by its name.
     """
-
-    layer: WatchedLayer
-    inputs: int
-    outputs: int
-    linear: tuple[Tensor, Tensor] | None
-    rank: int
-    scale: float
-    numbers: int
+    found = copied(module).eval()
+    for name, (mean, variance) in moments.items():
+        part = found.get_submodule(name)
+        assert isinstance(part, BatchNorm)
+        part.running_mean, part.running_var = mean, variance
+    return found
 
 
-def _seen(module: nn.Module, head: Head, rows: Tensor) -> list[_LayerProbe]:
-    """Return the layers that take one input a record, in the order in which they run."""
-    named = {name: part for name, part in module.named_modules() if type(part) is nn.Linear}
-    if not named:
-        raise UnreadableError("no affine layer")
-    wide = max(max(part.in_features, part.out_features) for part in named.values())
-    rows = rows[: min(_MOST_ROWS, max(_LEAST_ROWS, 2 * wide))]
-    found = watched(module, list(named), rows, graph=True)
-    alone = watched(module, list(named), rows[:1])
-    if len(found.layers) != len(alone.layers) or not _close(found.outputs[:1], alone.outputs):
-        raise UnreadableError("a record's outputs depend on the others")
-    often = [run.name for run in found.layers]
-    shared = {id(p) for name in named for p in named[name].parameters() if _uses(module, p) > 1}
-    once = [
-        at
-        for at, run in enumerate(found.layers)
-        if often.count(run.name) == 1
-        and not any(id(p) in shared for p in named[run.name].parameters())
-        and run.returned.requires_grad
-        and len(run.entering) == len(rows)
-        and run.entering.dim() in (2, 3)
-        and _close(run.entering[:1], alone.layers[at].entering)
-    ]
-    if not once:
-        raise UnreadableError("no affine layer that runs once")
-    labels = torch.arange(len(rows), device=rows.device) % max(2, found.outputs.shape[1])
-    loss = mean_loss(head, found.outputs, labels.double())
-    errors = torch.autograd.grad(loss, [found.layers[at].returned for at in once], allow_unused=True)
-    probes = torch.cat([torch.zeros_like(rows[:1]), torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)])
-    probed = watched(module, [found.layers[at].name for at in once], probes)
-    seen: list[_LayerProbe] = []
-    for at, back, probe in zip(once, errors, probed.layers, strict=True):
-        run = found.layers[at]
-        token = None
-        if back is None:
-            continue
-        if back.dim() == 3:
-            sizes = back.abs().amax((0, 2))
-            active = (sizes > _SILENT * sizes.max()).nonzero()[:, 0].tolist()
-            if len(active) != 1:
-                continue
-            token = int(active[0])
-            back = back[:, token]
-        layer = WatchedLayer(run.name, named[run.name].bias is not None, token)
-        entered = _chosen(run.entering.detach(), layer)
-        base, ways = _chosen(probe.entering, layer).split([1, rows.shape[1]])
-        linear = (ways - base).T.contiguous()
-        affine = _close(rows @ linear.T + base, entered)
-        whole = extended(entered) if layer.biased else entered
-        scale = _USUAL / float(entered.norm(dim=1).mean().clamp_min(1e-12))
-        seen.append(
-            _LayerProbe(
-                layer,
-                entered.shape[1],
-                found.outputs.shape[1],
-                (linear, base[0]) if affine else None,
-                _rank(back.T @ whole),
-                scale,
-                sum(one.returned[0].numel() + one.entering[0].numel() for one in alone.layers),
-            )
-        )
-    return seen
+def _state(
+    module: nn.Module,
+    first: WatchedLayer,
+    maps: Sequence[tuple[Tensor, Tensor]],
+    probes: Probes,
+    by_outputs: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return the map from the encoded row to the state, and its constant."""
+    row = probes.rows[:1]
+    if not by_outputs:
+        eye = torch.eye(row.shape[1], dtype=row.dtype, device=row.device)
+        return eye, torch.zeros_like(row[0])
+    call = linear_calls(module, row, [first.place], until=[first.place]).calls[0]
+    weight, (linear, constant) = call.weight.detach(), maps[0]
+    shift = weight @ constant
+    return weight @ linear, shift if call.bias is None else shift + call.bias.detach()
 
 
 def _dimensions(head: Head, outputs: int) -> int:
@@ -389,23 +353,17 @@ def _dimensions(head: Head, outputs: int) -> int:
     return outputs - 1 if head == "softmax" else outputs
 
 
-def _rank(gradient: Tensor) -> int:
-    """Return the number of dimensions of a gradient above the rounding of float32."""
-    scaled = gradient / row_scale(gradient)[:, None]
-    values = torch.linalg.svdvals(scaled)
-    return int((values > ROUNDINGS * torch.finfo(torch.float32).eps * values.max()).sum())
-
-
-def _by_outputs(module: nn.Module, first: _LayerProbe, rows: Tensor) -> bool:
+def _by_outputs(module: nn.Module, first: WatchedLayer, rows: Tensor) -> bool:
     """Return whether the network is a function of what its first layer returns."""
-    name = first.layer.name
-    if first.layer.token is not None:
+    place = first.place
+    if first.token is not None:
         return False
-    real = watched(module, [name], rows[:_LEAST_ROWS])
-    if real.layers[0].returned.dim() != 2:
+    real = linear_calls(module, rows, [place])
+    [call] = real.calls
+    if call.entering.dim() != 2:
         return False
-    others = watched(module, [name], rows[:_LEAST_ROWS].flip(0) + 1.0, {name: real.layers[0].returned})
-    return _close(others.outputs, real.outputs)
+    given = {place: call.by_unit(call.returned)}
+    return _close(linear_calls(module, rows.flip(0) + 1.0, [place], given).outputs, real.outputs)
 
 
 def _close(found: Tensor, wanted: Tensor) -> bool:
@@ -414,24 +372,10 @@ def _close(found: Tensor, wanted: Tensor) -> bool:
     )
 
 
-def _uses(module: nn.Module, parameter: Tensor) -> int:
-    places = [p for part in module.modules() for p in part.parameters(recurse=False)]
-    return sum(p is parameter for p in places)
-
-
 def _load(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, own in module.named_parameters():
             own.copy_(parameters[name])
-
-
-def _chosen(entering: Tensor, layer: WatchedLayer) -> Tensor:
-    return entering if layer.token is None else entering[:, layer.token]
-
-
-def _entering(run: LayerRun, layer: WatchedLayer) -> Tensor:
-    entered = _chosen(run.entering, layer).detach()
-    return extended(entered) if layer.biased else entered
 
 
 class TracedGradient(Gradient):
@@ -446,10 +390,7 @@ class TracedGradient(Gradient):
 
     def __init__(self, network: TracedNetwork, view: GradientView, victim: int, records: int) -> None:
         message = {name: part[victim] for name, part in view.gradient.items()}
-        layers = [
-            message[weight] if bias is None else torch.cat([message[weight], message[bias][:, None]], 1)
-            for weight, bias in network.parameters
-        ]
+        layers = network.gradients(message)
         rounding = torch.finfo(next(iter(message.values())).dtype).eps
         super().__init__(network, view.model.head, layers, records, rounding)
         self._message = {name: part.double() for name, part in message.items()}

@@ -13,13 +13,15 @@ from torch import Tensor
 
 from seepage.attacks.horizontal.exact.adaptive import first_gradient, layer_noise, lost_sizes
 from seepage.attacks.horizontal.exact.certificates import ROUNDINGS
-from seepage.attacks.horizontal.exact.chains import affine_layers, obstacle
+from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.gradients import Gradient
 from seepage.attacks.horizontal.exact.harvest import Harvest, Harvester
 from seepage.attacks.horizontal.exact.inexact import InexactHarvester
-from seepage.attacks.horizontal.exact.normalised import SAME, NormalisedHarvester, opening
+from seepage.attacks.horizontal.exact.normalised import SAME, NormalisedHarvester
+from seepage.attacks.horizontal.exact.normalised_forms import normalised_inputs, seen_of
+from seepage.attacks.horizontal.exact.probes import UnreadableError
 from seepage.attacks.horizontal.exact.replay import SEEN, can_replay, replayed
-from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, UnreadableError, traced
+from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, traced
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.optimise import Progress, scaled
@@ -34,8 +36,8 @@ from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import (
     NOT_TRIED,
-    READ,
     Certificate,
+    ExactSearch,
     GradientView,
     Knowledge,
     RecordsGuess,
@@ -187,7 +189,8 @@ class Unmix:
         for victim, seed in enumerate(seeds):
             if normalised:
                 granted = known.batch_statistics or {}
-                harvest = NormalisedHarvester(*limits).run(read, victim, known.batch_size, granted, seed)
+                seen = seen_of(read, victim, known.batch_size, granted, precise, known.statistics)
+                harvest = NormalisedHarvester(*limits).run(seen, known.batch_size, seed)
             else:
                 if network is None:
                     gradient = Gradient.of(read, victim, known.batch_size)
@@ -198,7 +201,7 @@ class Unmix:
                     harvest = Harvester(*limits).run(gradient, seed)
                 else:
                     harvest = InexactHarvester(*limits).run(gradient, noise, seed)
-                    if gradient.network.takes_rows:
+                    if gradient.network.takes_rows and (network is None or not network.layers[0].computed):
                         layers = () if network is None else network.parameters
                         harvest = _proved(view, victim, gradient, encoder, starts, harvest, noise, layers)
             found.append(harvest)
@@ -270,6 +273,7 @@ class Unmix:
                 _certificate(view, knowledge.batch_size, harvest, one, noise)
                 for harvest, one in zip(found, certain, strict=True)
             ),
+            searches=tuple(map(_search, found)),
         )
 
     def _completed(
@@ -322,6 +326,7 @@ class Unmix:
             certificates=tuple(
                 _certificate(view, records, harvest, one, None) for harvest, one in zip(found, certified, strict=True)
             ),
+            searches=tuple(map(_search, found)),
         )
 
 
@@ -342,6 +347,8 @@ def _outside(view: View, knowledge: Knowledge, network: TracedNetwork | None) ->
     if not _exact(view, knowledge):
         if network is None and len(layers) < 3:
             return "one hidden layer, and gradients that are not exact"
+        if network is not None and not all(layer.isometric for layer in network.layers):
+            return "layers whose weights are computed from parameters, and gradients that are not exact"
         if network is not None and not (network.affine and network.taps):
             return "no layer that takes the row with another one behind it, and gradients that are not exact"
         if view.model.head == "regression":
@@ -355,14 +362,20 @@ def _exact(view: View, knowledge: Knowledge) -> bool:
 
 
 def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
-    if opening(view.model.module) is None:
-        return f"batch normalisation in another network than a plain one ({obstacle(view.model.module)})"
     if view.model.head == "regression":
         return "labels are numbers"
     if not _exact(view, knowledge):
         return "batch normalisation, and gradients that are not exact"
-    if not normalisations(view.model.module).keys() <= (knowledge.batch_statistics or {}).keys():
+    rows = torch.zeros(2, knowledge.schema.width)
+    if not normalised_inputs(view.model.module, rows).keys() <= (knowledge.batch_statistics or {}).keys():
         return "batch normalisation by statistics that are not granted, which running statistics give away"
+    # Whether a layer can be read is seen once.
+    read, known = as_gradient(view, knowledge)
+    precise = Encoder(known.schema, known.statistics, device=next(iter(read.gradient.values())).device)
+    try:
+        seen_of(read, 0, known.batch_size, known.batch_statistics or {}, precise, known.statistics)
+    except UnreadableError as error:
+        return str(error)
     return None
 
 
@@ -478,6 +491,11 @@ def _doubt(encoder: Encoder, harvest: Harvest) -> tuple[Float[Tensor, "record co
     return doubt, certain & harvest.proved
 
 
+def _search(harvest: Harvest) -> ExactSearch:
+    """Return what was seen while records were taken out."""
+    return ExactSearch(int((~harvest.traceless).sum()), harvest.dimensions)
+
+
 def _regime(harvest: Harvest, certified: Bool[Tensor, "record column"], exact: bool) -> str:
     """Return in a few words what was certified and what was not.
 
@@ -495,7 +513,7 @@ def _regime(harvest: Harvest, certified: Bool[Tensor, "record column"], exact: b
     by_replay = " by a replay" if harvest.complete and not exact else ""
     text = f"all {records} records proved" if proved == records else f"{proved or 'none'} of {records} records proved"
     if not exact and not harvest.complete:
-        text = f"{read or 'none'} of {records} {READ} in gradients of rank {ranks}, "
+        text = f"{read or 'none'} of {records} records read one by one in gradients of rank {ranks}, "
         text += f"{proved or 'none'} proved"
     text += by_replay
     if whole < proved:

@@ -1,0 +1,156 @@
+"""What a gradient says of records behind batch normalisation in networks of any form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seepage.attacks.horizontal.exact.gradients import CandidateEvidence
+from seepage.attacks.horizontal.exact.normalised import ReplayedBatch, Seen, mean_row, opening, solved, span_of
+from seepage.attacks.horizontal.exact.probes import UnreadableError, WatchedLayer
+from seepage.attacks.horizontal.exact.spans import Span
+from seepage.attacks.horizontal.exact.traced import TracedNetwork, typical_rows
+from seepage.models.batch_norm import Moments, normalisations
+from seepage.models.linear_calls import linear_calls
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.statistics import Statistics
+from seepage.wire.horizontal import GradientView
+
+# Entries of a diagonal matrix that count as zero, of its largest.
+_NONE = 1e-12
+
+
+def seen_of(
+    view: GradientView,
+    victim: int,
+    records: int,
+    moments: Mapping[str, Moments],
+    encoder: Encoder,
+    statistics: Statistics,
+) -> ReplayedBatch:
+    """Return what a victim's gradient and the statistics of its batch say of records.
+
+    Args:
+        view: the received gradients.
+        victim: index of the victim.
+        records: number of records behind the gradient.
+        moments: moments of all victims' batches, by the name of the normalisation.
+        encoder: encoder in float64.
+        statistics: public statistics of the table.
+
+    Raises:
+        UnreadableError: no layer says anything of single records.
+    """
+    if opening(view.model.module) is not None:
+        return Seen(view, victim, records, moments, encoder)
+    return TracedSeen(view, victim, records, moments, encoder, statistics)
+
+
+class TracedSeen(ReplayedBatch):
+    """What the gradient and the statistics of a network of any form say of records.
+
+    With the moments of the batch in place, what a layer takes is a function of one record. Where the errors of a layer
+    add up to zero, its gradient spans differences of its inputs alone; their mean follows from the moments of what the
+    layer returns.
+
+    Args:
+        view, victim, records, moments, encoder, statistics: as in ``seen_of``.
+
+    Raises:
+        UnreadableError: no layer says anything of single records, or no layer's errors are those of the outputs.
+    """
+
+    network: TracedNetwork
+
+    def __init__(
+        self,
+        view: GradientView,
+        victim: int,
+        records: int,
+        moments: Mapping[str, Moments],
+        encoder: Encoder,
+        statistics: Statistics,
+    ) -> None:
+        super().__init__(view, victim, records, moments, encoder)
+        rows = typical_rows(encoder, statistics)
+        given = normalised_inputs(view.model.module, rows[:2])
+        applied = {}
+        for name, (mean, variance) in self._moments.items():
+            positions = given[name].numel() // (given[name].shape[0] * given[name].shape[1])
+            applied[name] = Moments(mean, variance * self._biased(positions))
+        self.network = TracedNetwork.of(view.model, rows, self._place, applied, encoder)
+        if self.network.last is None:
+            raise UnreadableError("batch normalisation, and no affine layer whose errors are those of the outputs")
+        for name, entered in given.items():
+            if entered.shape == rows[:2].shape and torch.equal(entered.double(), rows[:2].to(entered).double()):
+                eye = torch.eye(encoder.width, dtype=rows.dtype, device=rows.device)
+                self._say(self._moments[name].mean * encoder.std + encoder.mean, eye, name)
+        pairs = zip(self.network.layers, self.network.gradients(self._received), strict=True)
+        self.spans = [self._span(at, layer, sent) for at, (layer, sent) in enumerate(pairs)]
+
+    @property
+    def tells(self) -> bool:
+        """Whether so much lies outside the spans that lying inside says something."""
+        searched = {*range(self.network.affine), *(tap.at for tap in self.network.taps)}
+        outside = sum(len(span.off_rows) for at, span in enumerate(self.spans) if at in searched)
+        return outside >= len(self._encoder.schema.columns) + 2
+
+    def evidence(self, rows: Float[Tensor, "record encoded"]) -> CandidateEvidence:
+        """Return what the last layer says of copies and labels, if these are all records there are."""
+        module, last = self.network.module, self.network.last
+        assert last is not None
+        run = linear_calls(module, rows, [last.place])
+        sent = last.received(module, self._received, self.network.probes.rows[0])
+        return self._at_end(last.entered(run.calls[0]), run.outputs, sent)
+
+    def _span(self, at: int, layer: WatchedLayer, sent: Tensor) -> Span:
+        """Return what a layer's inputs span."""
+        basis = self._basis([sent], layer.centred is not None)
+        if layer.centred is None:
+            return span_of(basis)
+        network, encoder = self.network, self._encoder
+        row = network.probes.rows[:1]
+        call = linear_calls(network.module, row, [layer.place], until=[layer.place]).calls[0]
+        weight, made = call.weight.detach(), self._moments[layer.centred].mean
+        made = made if call.bias is None else made - call.bias.detach()
+        if at < network.affine and _is_diagonal(network.maps[at][0]):
+            linear, constant = network.maps[at]
+            raw, open_ = mean_row(encoder, weight @ linear, made - weight @ constant, basis)
+            middle = linear @ ((raw - encoder.mean) / encoder.std) + constant
+            if not len(open_):
+                self._say(raw, weight @ linear, layer.centred)
+            open_ = open_ @ linear.T
+        else:
+            middle, open_ = solved(weight, made)
+        return span_of(torch.cat([basis, open_]), middle)
+
+    def _say(self, raw: Float[Tensor, " encoded"], weight: Float[Tensor, "unit encoded"], norm: str) -> None:
+        """Note the mean of the raw rows, and how the moments that give it move with a row."""
+        self._counts = raw * self._records
+        self.occurring = self._encoder.is_continuous | (self._counts > 0.5)
+        self._averaging = self._moving(weight, norm)
+
+
+def normalised_inputs(module: nn.Module, rows: Float[Tensor, "row encoded"]) -> dict[str, Tensor]:
+    """Return what enters each batch normalisation by the batch that runs, by its name."""
+    found: dict[str, Tensor] = {}
+    handles = [
+        part.register_forward_pre_hook(lambda _, inputs, name=name: found.__setitem__(name, inputs[0].detach()))
+        for name, part in normalisations(module).items()
+    ]
+    try:
+        with torch.no_grad():
+            module(rows.to(next(module.parameters())))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+def _is_diagonal(linear: Tensor) -> bool:
+    if linear.shape[0] != linear.shape[1]:
+        return False
+    return bool((linear - linear.diagonal().diag()).abs().max() <= _NONE * linear.abs().max())

@@ -1,0 +1,404 @@
+"""What typical rows show of the linear maps in a network: which of them say something of single records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seepage.attacks.horizontal.exact.networks import extended
+from seepage.attacks.horizontal.exact.spans import ROUNDINGS, row_scale
+from seepage.learning import mean_loss
+from seepage.models.batch_norm import normalisations
+from seepage.models.linear_calls import LinearCall, LinearRun, linear_calls
+from seepage.models.model import Head
+from seepage.tabular.encoder import Encoder
+
+# Typical rows, between these numbers, with which the layers of a network are looked at.
+_LEAST_ROWS, _MOST_ROWS = 64, 1024
+# Relative difference of two float64 computations that counts as none, and that of a system solved by steps.
+_SAME = 1e-9
+_SOLVED = 1e-7
+# Share of the largest error that counts as none.
+_SILENT = 1e-12
+# Length that inputs of a layer are brought to on average, where searches compare them.
+_USUAL = 4.0
+# Most steps of conjugate gradients, and the share of the squared length at which they end.
+_CONJUGATE = 200
+_CONJUGATE_END = 1e-24
+# Layers that a message names.
+_NAMED = 3
+
+
+class UnreadableError(Exception):
+    """A network in which no layer says anything of single records; the message says why, in a clause."""
+
+
+@dataclass(frozen=True)
+class WatchedLayer:
+    """A linear map whose gradient is a sum over records of error times input.
+
+    Attributes:
+        name: name in the module: of the layer, or of the parameter where that is no layer's weight.
+        place: index among the linear calls of a run.
+        weights: parameters that its weight is, or is computed from.
+        computed: whether its weight is computed from them.
+        isometric: whether entries of the weight's gradient are those of the parameters', in another order.
+        bias: parameter whose gradient is the sum of the errors; None without.
+        token: place of the only input of a record that has an error, where the layer takes several; else None.
+        centred: normalisation behind it that makes errors add up to zero over a batch; None where they do not.
+    """
+
+    name: str
+    place: int
+    weights: tuple[str, ...]
+    computed: bool = False
+    isometric: bool = True
+    bias: str | None = None
+    token: int | None = None
+    centred: str | None = None
+
+    @property
+    def biased(self) -> bool:
+        """Whether it has a bias."""
+        return self.bias is not None
+
+    def chosen(self, values: Tensor) -> Tensor:
+        """Return the values of the record's only input that has an error."""
+        return values if self.token is None else values[:, self.token]
+
+    def entered(self, call: LinearCall) -> Float[Tensor, "record extended"]:
+        """Return what entered a run, with an appended 1 where the layer has a bias."""
+        found = self.chosen(call.entering).detach()
+        return extended(found) if self.biased else found
+
+    def received(self, module: nn.Module, message: Mapping[str, Tensor], row: Tensor) -> Float[Tensor, "unit _"]:
+        """Return the gradient of weight and bias side by side.
+
+        Args:
+            module: module with the layer, at the parameters of the message.
+            message: gradient by parameter.
+            row: any encoded row.
+        """
+        if self.computed:
+            weight = linear_calls(module, row[None], [self.place], graph=True, until=[self.place]).calls[0].weight
+            held = dict(module.named_parameters())
+            found = _of_weight(weight, [held[name] for name in self.weights], [message[n] for n in self.weights])
+        else:
+            found = message[self.weights[0]]
+        return found if self.bias is None else torch.cat([found, message[self.bias][:, None].to(found.dtype)], 1)
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Rows that tell the affine map from encoded rows to what a layer takes.
+
+    Attributes:
+        rows: a row, and one more for each encoded column.
+        scale, shift: raw entry of an encoded column, as a multiple of the encoded one and a constant; None for rows
+            of zeros and ones, which are no table's.
+    """
+
+    rows: Float[Tensor, "probe encoded"]
+    scale: Float[Tensor, " encoded"] | None = None
+    shift: Float[Tensor, " encoded"] | None = None
+
+    @classmethod
+    def anywhere(cls, like: Float[Tensor, "row encoded"]) -> Probes:
+        """Return the probes of networks that take any numbers."""
+        width = like.shape[1]
+        return cls(torch.cat([torch.zeros_like(like[:1]), torch.eye(width, dtype=like.dtype, device=like.device)]))
+
+    @classmethod
+    def valid(cls, encoder: Encoder) -> Probes:
+        """Return rows of the table, for networks that are affine on those alone, such as behind an argmax."""
+        schema = encoder.schema
+        raw = torch.zeros(1 + encoder.width, encoder.width, dtype=torch.float64, device=encoder.mean.device)
+        for i in schema.discrete:
+            block = schema.blocks[i]
+            raw[:, block.start] = 1.0
+            for at in range(block.start, block.stop):
+                raw[1 + at, block] = 0.0
+                raw[1 + at, at] = 1.0
+        rows = torch.where(encoder.is_continuous, 0.0, (raw - encoder.mean) / encoder.std)
+        for i in schema.continuous:
+            at = schema.blocks[i].start
+            rows[1 + at, at] = 1.0
+        # Of a number the encoded entry is its own measure.
+        scale = torch.where(encoder.is_continuous, 1.0, encoder.std)
+        return cls(rows, scale, torch.where(encoder.is_continuous, 0.0, encoder.mean))
+
+    def map(self, values: Float[Tensor, "probe input"]) -> tuple[Float[Tensor, "input encoded"], Tensor]:
+        """Return the map from encoded rows to values, and its constant, from the values of the probes."""
+        base, ways = values.split([1, len(values) - 1])
+        linear, constant = (ways - base).T.contiguous(), base[0]
+        if self.scale is None or self.shift is None:
+            return linear, constant
+        return linear * self.scale, constant + linear @ self.shift
+
+
+@dataclass(frozen=True)
+class LayerProbe:
+    """What typical rows show of a linear map.
+
+    Attributes:
+        layer: the layer.
+        inputs, outputs: numbers of its inputs and of the network's outputs.
+        linear: map from the encoded row to its input and the constant part, where that is affine.
+        rank: number of dimensions of its gradient, however many records there are.
+        scale: factor that brings its inputs to the usual length.
+        numbers: numbers a row that all linear maps take and return.
+        at_end: whether its errors are those of the outputs.
+    """
+
+    layer: WatchedLayer
+    inputs: int
+    outputs: int
+    linear: tuple[Tensor, Tensor] | None
+    rank: int
+    scale: float
+    numbers: int
+    at_end: bool
+
+
+def probed(
+    module: nn.Module, trained: nn.Module, head: Head, rows: Float[Tensor, "row encoded"], encoder: Encoder | None
+) -> tuple[list[LayerProbe], Probes, list[str]]:
+    """Return the layers that take one input a record in the order in which they run, probes, and why others do not.
+
+    Args:
+        module: module in which each record is computed by itself.
+        trained: module as clients train it: the same, unless it normalises by the batch.
+        head: head of the model.
+        rows: typical rows.
+        encoder: encoder of the table, for networks that take its rows alone.
+
+    Raises:
+        UnreadableError: no layer takes one input a record.
+    """
+    wide = max((max(p.shape[0], p[0].numel()) for p in module.parameters() if p.dim() > 1), default=0)
+    if not wide:
+        raise UnreadableError("no affine layer")
+    rows = rows[: min(_MOST_ROWS, max(_LEAST_ROWS, 2 * wide))]
+    inputs: dict[str, Tensor] = {}
+    handles = [
+        part.register_forward_pre_hook(lambda _, given, name=name: inputs.__setitem__(name, given[0].detach()))
+        for name, part in normalisations(trained).items()
+    ]
+    try:
+        found = _run(trained, rows, graph=True)
+    finally:
+        for handle in handles:
+            handle.remove()
+    several, alone = (
+        (found, _run(module, rows[:1])) if trained is module else (_run(module, rows), _run(module, rows[:1]))
+    )
+    if len(several.calls) != len(alone.calls) or not _close(several.outputs[:1], alone.outputs):
+        raise UnreadableError("a record's outputs depend on the others")
+    labels = torch.arange(len(rows), device=rows.device) % max(2, found.outputs.shape[1])
+    loss = mean_loss(head, found.outputs, labels.double())
+    held = {name: p for name, p in trained.named_parameters() if p.requires_grad}
+    moving = [call for call in found.calls if call.returned.requires_grad]
+    wanted = [found.outputs, *held.values(), *(call.returned for call in moving)]
+    out, *every = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
+    gradients = dict(zip(held, every[: len(held)], strict=True))
+    apart = {each.place: (each, one) for each, one in zip(several.calls, alone.calls, strict=True)}
+    layers: list[tuple[WatchedLayer, LinearCall, int, bool]] = []
+    refused: list[str] = []
+    for call, back in zip(moving, every[len(held) :], strict=True):
+        each, one = apart.get(call.place, (None, None))
+        if back is None or each is None or one is None or len(call.entering) != len(rows):
+            continue
+        layer = _layer(call, back, held, gradients, inputs)
+        if isinstance(layer, str):
+            refused += [layer] if layer else []
+            continue
+        if not _close(each.entering[:1], one.entering) or not _close(each.weight, one.weight):
+            refused.append(f"what enters {layer.name!r} depends on other records")
+            continue
+        whole, error = layer.entered(call), layer.chosen(call.by_unit(back))
+        layers.append((layer, each, _rank(error.T @ whole), _close(error, out)))
+    if not layers:
+        why = f" ({'; '.join(dict.fromkeys(refused[:_NAMED]))})" if refused else ""
+        raise UnreadableError(f"no affine layer with one input a record{why}")
+    probes, maps = Probes.anywhere(rows), list[tuple[Tensor, Tensor] | None]()
+    for tried in (probes, None if encoder is None else Probes.valid(encoder)):
+        if tried is None or any(one is not None for one in maps):
+            continue
+        made = {call.place: call for call in _run(module, tried.rows).calls}
+        maps = [_affine(layer, each, tried, made.get(layer.place), rows) for layer, each, _, _ in layers]
+        probes = tried
+    numbers = sum(call.returned[0].numel() + call.entering[0].numel() for call in alone.calls)
+    seen = []
+    for (layer, each, rank, at_end), linear in zip(layers, maps, strict=True):
+        entered = layer.chosen(each.entering).detach()
+        scale = _USUAL / float(entered.norm(dim=1).mean().clamp_min(1e-12))
+        width, outputs = entered.shape[1], found.outputs.shape[1]
+        seen.append(LayerProbe(layer, width, outputs, linear, rank, scale, numbers, at_end))
+    return seen, probes, refused
+
+
+def _run(module: nn.Module, rows: Tensor, graph: bool = False) -> LinearRun:
+    try:
+        return linear_calls(module, rows, graph=graph)
+    except Exception as error:  # A user's module may raise anything.
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise UnreadableError(f"the network cannot be run in float64 ({why})") from error
+
+
+def _affine(
+    layer: WatchedLayer, call: LinearCall, probes: Probes, made: LinearCall | None, rows: Tensor
+) -> tuple[Tensor, Tensor] | None:
+    """Return the map from the encoded row to a layer's input, None where it is not affine."""
+    if made is None:
+        return None
+    linear, constant = probes.map(layer.chosen(made.entering))
+    entered = layer.chosen(call.entering).detach()
+    return (linear, constant) if _close(rows @ linear.T + constant, entered) else None
+
+
+def _layer(
+    call: LinearCall,
+    back: Tensor,
+    held: Mapping[str, Tensor],
+    gradients: Mapping[str, Tensor | None],
+    inputs: Mapping[str, Tensor],
+) -> WatchedLayer | str:
+    """Return the layer of a call; else why its gradient is no sum of one error times one input a record.
+
+    Empty where the call applies no parameter.
+
+    Args:
+        call: the call, with a graph.
+        back: errors at its output.
+        held: parameters by name.
+        gradients: their gradients.
+        inputs: what entered each batch normalisation.
+    """
+    own = next((name for name, p in held.items() if p is call.weight), None)
+    if own is None:
+        if not call.weight.requires_grad:
+            return ""
+        ways = torch.autograd.grad(call.weight.sum(), list(held.values()), retain_graph=True, allow_unused=True)
+        names = tuple(name for name, way in zip(held, ways, strict=True) if way is not None)
+    else:
+        names = (own,)
+    name = _named(names)
+    error = call.by_unit(back)
+    token, errors, entered = None, error, call.entering.detach()
+    if error.dim() == 3:
+        sizes = error.abs().amax((0, 2))
+        active = (sizes > _SILENT * sizes.max()).nonzero()[:, 0].tolist()
+        if len(active) != 1:
+            return f"{name!r} takes several inputs of each record"
+        token = int(active[0])
+        errors, entered = error[:, token], entered[:, token]
+    sent = [gradients[part] for part in names]
+    parts = [one for one in sent if one is not None]
+    if len(parts) < len(sent):
+        return f"{name!r} has parameters without a gradient"
+    total, isometric = errors.T @ entered, True
+    if own is None:
+        tensors = [held[part] for part in names]
+        isometric = _is_isometric(call.weight, tensors)
+        if not _close(_of_weight(call.weight, tensors, parts), total, _SOLVED):
+            return f"the weight of {name!r} is computed from parameters whose gradient does not tell its own"
+    elif not _close(parts[0], total):
+        return f"the weight of {name!r} is used more than once"
+    added = errors.sum(0)
+    centred = None
+    if bool((added.abs() <= _SAME * errors.abs().sum(0).max()).all()):
+        normalised = [norm for norm, given in inputs.items() if _close(given, call.by_unit(call.returned).detach())]
+        if not normalised:
+            return f"the errors at {name!r} add up to zero over the batch"
+        centred = normalised[0]
+    return WatchedLayer(
+        name,
+        call.place,
+        names,
+        own is None,
+        isometric,
+        None if centred else _bias(call, added, held, gradients),
+        token,
+        centred,
+    )
+
+
+def _bias(
+    call: LinearCall, added: Tensor, held: Mapping[str, Tensor], gradients: Mapping[str, Tensor | None]
+) -> str | None:
+    """Return the parameter whose gradient is the sum of a call's errors: the call's own bias, or one added behind."""
+    alike = sorted(
+        (name for name, p in held.items() if p.shape == added.shape), key=lambda name: held[name] is not call.bias
+    )
+    for name in alike:
+        sent = gradients[name]
+        if sent is not None and _close(sent, added):
+            return name
+    return None
+
+
+def _named(parameters: Sequence[str]) -> str:
+    """Return the layer of parameters, or the parameter that is none."""
+    place, _, part = parameters[0].rpartition(".")
+    place = place.removesuffix(".parametrizations.weight").removesuffix("parametrizations.weight")
+    return place if place and (part.startswith(("weight", "original"))) else "" if part == "weight" else parameters[0]
+
+
+def _of_weight(weight: Tensor, parameters: Sequence[Tensor], sent: Sequence[Tensor]) -> Tensor:
+    """Return the gradient of a weight from that of the parameters from which it is computed, by least squares.
+
+    Args:
+        weight: weight with its graph.
+        parameters: leaves of the graph.
+        sent: their gradients.
+    """
+    none = torch.zeros_like(weight, requires_grad=True)
+    behind = torch.autograd.grad(weight, parameters, none, create_graph=True)
+
+    def ahead(ways: Sequence[Tensor]) -> Tensor:
+        return torch.autograd.grad(behind, none, list(ways), retain_graph=True)[0]
+
+    def square(way: Tensor) -> Tensor:
+        return ahead(torch.autograd.grad(weight, parameters, way, retain_graph=True))
+
+    rest = ahead([part.to(weight) for part in sent])
+    found, way = torch.zeros_like(rest), rest
+    size = first = float(rest.square().sum())
+    for _ in range(_CONJUGATE):
+        if not size > _CONJUGATE_END * first:
+            break
+        pushed = square(way)
+        along = float((way * pushed).sum())
+        if not along > 0:
+            break
+        step = size / along
+        found, rest = found + step * way, rest - step * pushed
+        size, before = float(rest.square().sum()), size
+        way = rest + size / before * way
+    return found.detach()
+
+
+def _is_isometric(weight: Tensor, parameters: Sequence[Tensor]) -> bool:
+    generator = torch.Generator().manual_seed(0)
+    way = torch.randn(weight.shape, generator=generator, dtype=weight.dtype).to(weight.device)
+    parts = torch.autograd.grad(weight, parameters, way, retain_graph=True)
+    same = sum(int((part != 0).sum()) for part in parts) == way.numel()
+    lengths = math.fsum(float(part.square().sum()) for part in parts)
+    return len(parts) == 1 and same and abs(lengths / float(way.square().sum()) - 1) < _SAME
+
+
+def _rank(gradient: Tensor) -> int:
+    """Return the number of dimensions of a gradient above the rounding of float32."""
+    values = torch.linalg.svdvals(gradient / row_scale(gradient)[:, None])
+    return int((values > ROUNDINGS * torch.finfo(torch.float32).eps * values.max()).sum())
+
+
+def _close(found: Tensor, wanted: Tensor, share: float = _SAME) -> bool:
+    return found.shape == wanted.shape and bool(
+        ((found - wanted).abs() <= share * wanted.abs().max().clamp_min(1e-12)).all()
+    )

@@ -1,0 +1,90 @@
+"""Options of commands that can run their jobs on a cluster."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seepage.errors import BadInputError
+from seepage.settings.option import RUNNING
+
+if TYPE_CHECKING:
+    from seepage.run.elsewhere import Machines
+
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        rich_help_panel=RUNNING,
+        help="Run the jobs on the Dask cluster of this scheduler, such as tls://HOST:8786. Needs the extra "
+        "[bold]dask[/bold].",
+    ),
+]
+ClusterCa = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=RUNNING,
+        help="Certificate of the cluster's authority, PEM. Default: Dask's configuration.",
+    ),
+]
+ClusterCert = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", rich_help_panel=RUNNING, help="Certificate of this side, PEM. Default: Dask's configuration."
+    ),
+]
+ClusterKey = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", rich_help_panel=RUNNING, help="Private key of this side, PEM. Default: Dask's configuration."
+    ),
+]
+InsecureCluster = Annotated[
+    bool,
+    typer.Option(
+        "--insecure-cluster",
+        metavar="",
+        rich_help_panel=RUNNING,
+        help="Take a cluster without encryption, on a loopback address of this machine alone.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Options that name a cluster.
+
+    Attributes:
+        address: address of its scheduler; None to run on this machine.
+        ca, cert, key: paths of certificates and key.
+        insecure: whether connections on a loopback address may be unencrypted.
+    """
+
+    address: str | None = None
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    insecure: bool = False
+
+    def connect(self) -> AbstractContextManager[Machines | None]:
+        """Return a context in which the cluster is connected; None in it where none is named.
+
+        Raises:
+            BadInputError: Dask is not installed, options of a cluster are given without its address, or the cluster
+                cannot be used.
+        """
+        if self.address is None:
+            if self != ClusterOptions():
+                raise BadInputError("options of a cluster were given without its address; give --cluster ADDRESS.")
+            return nullcontext()
+        dask = import_module("seepage.integrations.dask")
+        return dask.cluster(self.address, ca=self.ca, cert=self.cert, key=self.key, insecure=self.insecure)
+
+
+THIS_MACHINE = ClusterOptions()

@@ -1,0 +1,39 @@
+"""Copies of modules, of those too that keep what they computed last as an attribute."""
+
+from __future__ import annotations
+
+import copy
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def copied(module: M) -> M:
+    """Return a deep copy of a module.
+
+    ``copy.deepcopy`` refuses a tensor that was computed, such as the weight that ``torch.nn.utils.weight_norm`` keeps.
+    Such an attribute is computed anew in each run; its values are not copied where they belong to a run that is over.
+
+    Example:
+        >>> layer = nn.Linear(1, 1)
+        >>> layer.last = layer.weight * 2
+        >>> copied(layer).last.requires_grad
+        False
+    """
+    computed = [
+        value
+        for part in module.modules()
+        for value in vars(part).values()
+        if isinstance(value, Tensor) and not value.is_leaf
+    ]
+    return copy.deepcopy(module, {id(value): _values(value) for value in computed})
+
+
+def _values(computed: Tensor) -> Tensor:
+    try:
+        return computed.detach().clone()
+    except RuntimeError:  # Of a run under vmap or grad that is over.
+        return torch.empty(0)

@@ -1,0 +1,191 @@
+"""Linear maps with weights that a module applies to its rows, watched while it runs, however they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from seepage.models.calling import usual_numbers
+
+_PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.mm, torch.Tensor.mm)
+
+
+class LinearCall(NamedTuple):
+    """One application of a weight, as a layer of units.
+
+    Attributes:
+        place: index among the calls of a run.
+        entering: input, (record, input) or (record, position, input).
+        weight: weight as it was applied, (unit, input).
+        bias: bias that the call itself adds, None where it adds none.
+        returned: output as the call returned it.
+        last: whether units lie along the last axis of the output, else along axis 1.
+    """
+
+    place: int
+    entering: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    returned: Tensor
+    last: bool
+
+    def by_unit(self, returned: Tensor) -> Tensor:
+        """Return what has the form of the output, (record, unit) or (record, position, unit)."""
+        if self.last:
+            return returned
+        return returned[..., 0] if self.entering.dim() == 2 else returned.mT
+
+    def as_returned(self, by_unit: Tensor) -> Tensor:
+        """Return the inverse of ``by_unit``, of any number of records."""
+        if self.last:
+            return by_unit
+        return by_unit[..., None] if self.entering.dim() == 2 else by_unit.mT
+
+
+class LinearRun(NamedTuple):
+    """A module's outputs, and the linear maps on the way there, in the order of the run."""
+
+    outputs: Tensor
+    calls: list[LinearCall]
+
+
+def linear_calls(
+    module: nn.Module,
+    rows: Tensor,
+    places: Collection[int] | None = None,
+    replaced: Mapping[int, Tensor] | None = None,
+    graph: bool = False,
+    until: Collection[int] = (),
+) -> LinearRun:
+    """Run a module and return the linear maps that it applies.
+
+    These are the calls of ``functional.linear`` (so of ``nn.Linear``), of products of a tensor with a matrix
+    (``@``, ``matmul``, ``mm``, ``addmm``, an ``einsum`` of this form) and of ``conv1d`` without padding.
+
+    Args:
+        module: module to run, in the mode that it is in.
+        rows: inputs of the module.
+        places: indices of the calls to return; all if None. Counted are all calls that could be such a map.
+        replaced: outputs in place of those of calls, by index.
+        graph: whether to keep the graph.
+        until: indices of calls after all of which the run is ended; the outputs are then those of the last one.
+
+    Example:
+        >>> class Mine(nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.weight, self.last = nn.Parameter(torch.ones(2, 3)), nn.Linear(3, 1)
+        ...     def forward(self, rows):
+        ...         return self.last(torch.tanh(rows @ self.weight))
+        >>> run = linear_calls(Mine(), torch.ones(5, 2))
+        >>> [(call.place, tuple(call.entering.shape), tuple(call.weight.shape)) for call in run.calls]
+        [(0, (5, 2), (3, 2)), (1, (5, 3), (1, 3))]
+    """
+    watching = _Watching(places, replaced or {}, set(until))
+    try:
+        with torch.set_grad_enabled(graph), usual_numbers(rows), watching:
+            outputs = module(rows)
+    except _EndedError:
+        outputs = watching.calls[-1].returned
+    return LinearRun(outputs, watching.calls)
+
+
+class _EndedError(Exception):
+    """All calls that were awaited have been made."""
+
+
+class _Watching(TorchFunctionMode):
+    """Records the linear maps while a module runs."""
+
+    def __init__(self, places: Collection[int] | None, replaced: Mapping[int, Tensor], until: set[int]) -> None:
+        super().__init__()
+        self.calls: list[LinearCall] = []
+        self._places, self._replaced, self._awaited, self._ends = places, replaced, until, bool(until)
+        self._next = 0
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        form = _FORMS.get(func)
+        if form is None:
+            return func(*args, **kwargs)
+        place, self._next = self._next, self._next + 1
+        if self._places is not None and place not in self._places and place not in self._replaced:
+            return func(*args, **kwargs)
+        found = form(*args, **kwargs)
+        if found is None:
+            return func(*args, **kwargs)
+        entering, weight, bias, last = found
+        call = LinearCall(place, entering, weight, bias, entering, last)
+        given = self._replaced.get(place)
+        returned = func(*args, **kwargs) if given is None else call.as_returned(given)
+        if self._places is None or place in self._places:
+            self.calls.append(call._replace(returned=returned))
+        self._awaited.discard(place)
+        if self._ends and not self._awaited:
+            raise _EndedError
+        return returned
+
+
+_Found = tuple[Tensor, Tensor, Tensor | None, bool]
+
+
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> _Found | None:
+    return (input, weight, bias, True) if input.dim() in (2, 3) and weight.dim() == 2 else None
+
+
+def _product(input: Tensor, other: Tensor, **_: object) -> _Found | None:
+    return (input, other.mT, None, True) if input.dim() in (2, 3) and other.dim() == 2 else None
+
+
+def _added(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, **_: object
+) -> _Found | None:
+    return (mat1, mat2.mT, input, True) if (beta, alpha) == (1, 1) and input.dim() == 1 else None
+
+
+def _einsum(equation: object, *operands: Any) -> _Found | None:
+    """Return the map of an equation such as ``bi,io->bo``: the last axis of the first operand is summed over."""
+    given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
+    if not isinstance(equation, str) or len(given) != 2:
+        return None
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    row, _, matrix = inputs.partition(",")
+    if not arrow or "." in equation or len(row) not in (2, 3) or len(matrix) != 2 or row[-1] not in matrix:
+        return None
+    unit = matrix.replace(row[-1], "")
+    if output != row[:-1] + unit or len({*row, unit}) != len(row) + 1:
+        return None
+    return given[0], given[1] if matrix[1] == row[-1] else given[1].mT, None, True
+
+
+def _convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: str | int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> _Found | None:
+    steps, gaps = (one if isinstance(one, int) else one[0] for one in (stride, dilation))
+    if input.dim() != 3 or padding not in (0, (0,), "valid") or (groups, gaps) != (1, 1):
+        return None
+    parts = input.unfold(2, weight.shape[2], steps).transpose(1, 2).flatten(2)
+    return parts[:, 0] if parts.shape[1] == 1 else parts, weight.flatten(1), bias, False
+
+
+_FORMS: dict[Callable[..., Any], Callable[..., _Found | None]] = {
+    functional.linear: _linear,
+    torch.addmm: _added,
+    torch.einsum: _einsum,
+    functional.conv1d: _convolution,
+    torch.conv1d: _convolution,
+    **dict.fromkeys(_PRODUCTS, _product),
+}
