@@ -26,7 +26,7 @@ PRIVATE = {
     "credit": ("SEX", "EDUCATION", "MARRIAGE"),
 }
 EXCHANGES = (1, 5, 20, 50)
-FIELDS = ("table", "exchanges", "epsilon", "records", "private_cells", "prior", "label_f1", "prior_label_f1", "commit")
+FIELDS = ("table", "exchanges", "epsilon", "records", "accuracy", "prior_accuracy", "label_f1", "prior_label_f1", "commit")
 
 
 def main() -> None:
@@ -65,8 +65,8 @@ def measured(table: str, exchanges: int, records: int) -> dict[str, object]:
         "exchanges": exchanges,
         "epsilon": f"{of['training', 'epsilon', None]:.1f}",
         "records": records,
-        "private_cells": f"{of['posterior', 'accuracy', None]:.4f}",
-        "prior": f"{of['prior', 'accuracy', None]:.4f}",
+        "accuracy": f"{of['posterior', 'accuracy', None]:.4f}",
+        "prior_accuracy": f"{of['prior', 'accuracy', None]:.4f}",
         "label_f1": f"{of['posterior', 'f1', label]:.4f}",
         "prior_label_f1": f"{of['prior', 'f1', label]:.4f}",
     }
