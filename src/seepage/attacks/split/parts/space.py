@@ -16,7 +16,7 @@ from seepage.tabular.schema import Continuous, Discrete
 from seepage.wire.split import CutKnowledge
 
 # Largest number of combinations in which whole numbers are listed one by one, and in which others are put into bins.
-_MOST_WHOLE, _MOST_BINNED = 2**14, 2**13
+_MOST_WHOLE, _MOST_BINNED = 2**13, 2**13
 
 
 @dataclass(frozen=True)
